@@ -1,0 +1,117 @@
+"""TLS presentation language (RFC 8446 section 3) as DAP, Privacy Pass and OHTTP use it.
+
+``Writer`` builds, ``Reader`` takes apart; both are strict: a length that does not fit its prefix, a short buffer
+and trailing bytes are ``DecodeError`` (reading) or ``ValueError`` (writing, our own mistake).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from tacit.errors import DecodeError
+
+T = TypeVar("T")
+
+
+class Writer:
+    """Appends fields to a buffer; every method returns the writer."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def uint(self, value: int, size: int) -> Self:
+        """Big-endian unsigned integer of ``size`` bytes."""
+        if not 0 <= value < 1 << (8 * size):
+            raise ValueError(f"{value} does not fit {size} bytes")
+        self._parts.append(value.to_bytes(size, "big"))
+        return self
+
+    def raw(self, data: bytes) -> Self:
+        """Bytes as they are, without a prefix."""
+        self._parts.append(data)
+        return self
+
+    def opaque(self, data: bytes, prefix: int) -> Self:
+        """Bytes behind a length prefix of ``prefix`` bytes."""
+        return self.uint(len(data), prefix).raw(data)
+
+    def bytes(self) -> bytes:
+        """Everything written so far."""
+        return b"".join(self._parts)
+
+
+class Reader:
+    """Takes fields from the front of ``data``; ``what`` names the message in errors."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._at = 0
+        self._what = what
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not yet read."""
+        return len(self._data) - self._at
+
+    def raw(self, length: int) -> bytes:
+        """Exactly ``length`` bytes."""
+        if length > self.remaining:
+            raise DecodeError(f"{self._what} is truncated")
+        piece = self._data[self._at : self._at + length]
+        self._at += length
+        return piece
+
+    def uint(self, size: int) -> int:
+        """Big-endian unsigned integer of ``size`` bytes."""
+        return int.from_bytes(self.raw(size), "big")
+
+    def opaque(self, prefix: int, *, minimum: int = 0, maximum: int | None = None) -> bytes:
+        """Bytes behind a length prefix of ``prefix`` bytes, between ``minimum`` and ``maximum`` long."""
+        length = self.uint(prefix)
+        if length < minimum or (maximum is not None and length > maximum):
+            raise DecodeError(f"{self._what} has a field of {length} bytes")
+        return self.raw(length)
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.raw(self.remaining)
+
+    def items(self, read: Callable[[Reader], T]) -> list[T]:
+        """Elements up to the end of the buffer (a vector without a prefix)."""
+        found: list[T] = []
+        while self.remaining:
+            before = self._at
+            found.append(read(self))
+            if self._at == before:
+                raise DecodeError(f"{self._what} holds an empty element")
+        return found
+
+    def vector(self, prefix: int, read: Callable[[Reader], T], *, minimum: int = 0) -> list[T]:
+        """Elements behind a byte-length prefix of ``prefix`` bytes."""
+        return Reader(self.opaque(prefix, minimum=minimum), self._what).items(read)
+
+    def end(self) -> None:
+        """Refuse trailing bytes."""
+        if self.remaining:
+            raise DecodeError(f"{self._what} has {self.remaining} trailing bytes")
+
+
+def b64url(data: bytes) -> str:
+    """URL-safe base64 without padding (RFC 4648 section 5), as DAP writes ids."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def unb64url(text: str, *, length: int | None = None, what: str = "value") -> bytes:
+    """Strict inverse of ``b64url``: no padding, no foreign characters, one spelling per value."""
+    try:
+        data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise DecodeError(f"{what} is not unpadded URL-safe base64") from error
+    if b64url(data) != text:
+        raise DecodeError(f"{what} is not in canonical base64")
+    if length is not None and len(data) != length:
+        raise DecodeError(f"{what} has {len(data)} bytes, not {length}")
+    return data

@@ -1,0 +1,160 @@
+"""The one error tree of Tacit.
+
+Three fates, kept apart (who is at fault decides what the caller does):
+
+* ``Fatal``: our own fault or our own machine's; HTTP 500, details stay in the log.
+* ``Abort``: the peer's request as a whole is refused; rendered as an RFC 9457 problem document.
+* ``ReportRejected``: one report dies with a DAP ``ReportError`` code, its job goes on.
+
+Beside them ``DecodeError`` (malformed bytes, always a peer's or a file's fault), ``Refusal`` (a named rule said
+no) and ``UsageError`` (a person's flag, file or configuration is wrong). Messages never hold a share, token, key,
+address or device id.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class TacitError(Exception):
+    """Root of every error that Tacit raises on purpose."""
+
+
+class Fatal(TacitError):
+    """We cannot go on: a broken invariant, a store that does not answer, a key that is missing."""
+
+
+class DecodeError(TacitError, ValueError):
+    """Bytes or text from outside do not have the form that they must have."""
+
+
+class CryptoError(TacitError):
+    """A ciphertext does not open or a signature does not verify. Says which check, never which bytes."""
+
+
+class UsageError(TacitError):
+    """A flag, file or configuration value is wrong; the message is one line and says what to do."""
+
+
+class Refusal(TacitError):
+    """A named rule refused something. ``rule`` is the stable, greppable name of the rule."""
+
+    def __init__(self, rule: str, detail: str) -> None:
+        super().__init__(f"{rule}: {detail}")
+        self.rule = rule
+        self.detail = detail
+
+
+class Abort(TacitError):
+    """The peer's request is refused as a whole.
+
+    ``type`` is the problem type URI, ``status`` the HTTP status, ``title`` a fixed human sentence of the type,
+    ``detail`` what was wrong this time, ``task_id`` base64url when known, ``extensions`` further members.
+    """
+
+    def __init__(
+        self,
+        problem_type: str,
+        detail: str = "",
+        *,
+        status: int = 400,
+        title: str = "",
+        task_id: str | None = None,
+        extensions: dict[str, object] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail or title or problem_type)
+        self.type = problem_type
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.task_id = task_id
+        self.extensions = extensions or {}
+        self.headers = headers or {}
+
+
+DAP_ERROR_PREFIX = "urn:ietf:params:ppm:dap:error:"
+
+
+class DapProblem(enum.StrEnum):
+    """Problem types of DAP-18 section 3.6 (and ``invalidTask`` of taskprov)."""
+
+    INVALID_MESSAGE = "invalidMessage"
+    UNRECOGNIZED_TASK = "unrecognizedTask"
+    UNRECOGNIZED_AGGREGATION_JOB = "unrecognizedAggregationJob"
+    BATCH_INVALID = "batchInvalid"
+    INVALID_BATCH_SIZE = "invalidBatchSize"
+    INVALID_AGGREGATION_PARAMETER = "invalidAggregationParameter"
+    BATCH_MISMATCH = "batchMismatch"
+    STEP_MISMATCH = "stepMismatch"
+    BATCH_OVERLAP = "batchOverlap"
+    UNSUPPORTED_EXTENSION = "unsupportedExtension"
+    INVALID_EXTENSION = "invalidExtension"
+    INVALID_TASK = "invalidTask"
+
+
+class DapAbort(Abort):
+    """An ``Abort`` whose problem type is one of DAP's."""
+
+    def __init__(
+        self,
+        problem: DapProblem,
+        detail: str = "",
+        *,
+        task_id: str | None = None,
+        extensions: dict[str, object] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            DAP_ERROR_PREFIX + problem.value,
+            detail,
+            status=404 if problem in _NOT_FOUND else 400,
+            title=_TITLES[problem],
+            task_id=task_id,
+            extensions=extensions,
+            headers=headers,
+        )
+        self.problem = problem
+
+
+_NOT_FOUND = {DapProblem.UNRECOGNIZED_TASK, DapProblem.UNRECOGNIZED_AGGREGATION_JOB}
+
+_TITLES = {
+    DapProblem.INVALID_MESSAGE: "The message could not be parsed or is not allowed here.",
+    DapProblem.UNRECOGNIZED_TASK: "The task is not known to this aggregator.",
+    DapProblem.UNRECOGNIZED_AGGREGATION_JOB: "The aggregation job is not known to this aggregator.",
+    DapProblem.BATCH_INVALID: "The query does not name a valid batch.",
+    DapProblem.INVALID_BATCH_SIZE: "The batch holds fewer reports than the task's minimum.",
+    DapProblem.INVALID_AGGREGATION_PARAMETER: "The aggregation parameter is not valid for the VDAF.",
+    DapProblem.BATCH_MISMATCH: "Leader and Helper do not agree on the batch.",
+    DapProblem.STEP_MISMATCH: "The aggregation job is at another step.",
+    DapProblem.BATCH_OVERLAP: "The batch overlaps one that was already collected.",
+    DapProblem.UNSUPPORTED_EXTENSION: "The message holds an extension that is not supported.",
+    DapProblem.INVALID_EXTENSION: "The message's extensions are not well formed.",
+    DapProblem.INVALID_TASK: "This aggregator does not take part in the task.",
+}
+
+
+class ReportError(enum.IntEnum):
+    """Per-report codes of DAP-18 section 4.5.3 (upload errors and VerifyResp)."""
+
+    BATCH_COLLECTED = 1
+    REPORT_REPLAYED = 2
+    REPORT_DROPPED = 3
+    HPKE_UNKNOWN_CONFIG_ID = 4
+    HPKE_DECRYPT_ERROR = 5
+    VDAF_VERIFY_ERROR = 6
+    TASK_EXPIRED = 7
+    INVALID_MESSAGE = 8
+    REPORT_TOO_EARLY = 9
+    TASK_NOT_STARTED = 10
+    OUTDATED_CONFIG = 11
+
+
+class ReportRejected(TacitError):
+    """One report is refused; ``code`` goes on the wire, ``cause`` (a short fixed word) into counters."""
+
+    def __init__(self, code: ReportError, cause: str) -> None:
+        super().__init__(f"{code.name.lower()}: {cause}")
+        self.code = code
+        self.cause = cause
