@@ -1,0 +1,110 @@
+"""From DAP's ``vdaf_type`` and ``vdaf_configuration`` (DAP-18) to an instance, and back.
+
+DAP has two Aggregators, so every instance here has two shares.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.codec import Reader, Writer
+from tacit.errors import DecodeError
+from tacit.vdaf.polynomials import next_power_of_2
+from tacit.vdaf.prio3 import (
+    Prio3,
+    Prio3Count,
+    Prio3Histogram,
+    Prio3MultihotCountVec,
+    Prio3Sum,
+    Prio3SumVec,
+)
+
+SHARES = 2
+
+COUNT = 0x00000001
+SUM = 0x00000002
+SUM_VEC = 0x00000003
+HISTOGRAM = 0x00000004
+MULTIHOT_COUNT_VEC = 0x00000005
+
+MAX_ELEMENTS = 1 << 20
+"""Largest measurement and chunk, in field elements, that a configuration from outside may ask for: 16 MiB."""
+
+
+def vdaf_from_configuration(vdaf_type: int, configuration: bytes) -> Prio3[Any]:
+    """The instance that a task names. Raises ``DecodeError`` for an unknown type, wrong bytes, parameters
+    that the VDAF does not allow and sizes above ``MAX_ELEMENTS``.
+    """
+    reader = Reader(configuration, "VDAF configuration")
+    try:
+        vdaf = _read(vdaf_type, reader)
+    except DecodeError:
+        raise
+    except ValueError as error:
+        raise DecodeError(f"VDAF configuration: {error}") from error
+    reader.end()
+    if vdaf.flp.MEAS_LEN > MAX_ELEMENTS or vdaf.flp.PROVE_RAND_LEN > 2 * MAX_ELEMENTS:
+        raise DecodeError(f"VDAF configuration: more than {MAX_ELEMENTS} elements")
+    return vdaf
+
+
+def _read(vdaf_type: int, reader: Reader) -> Prio3[Any]:
+    if vdaf_type == COUNT:
+        return Prio3Count(SHARES)
+    if vdaf_type == SUM:
+        return Prio3Sum(SHARES, max_measurement=reader.uint(8))
+    if vdaf_type == SUM_VEC:
+        length, max_measurement, chunk_length = reader.uint(4), reader.uint(8), reader.uint(4)
+        return Prio3SumVec(SHARES, length, max_measurement, chunk_length)
+    if vdaf_type == HISTOGRAM:
+        length, chunk_length = reader.uint(4), reader.uint(4)
+        return Prio3Histogram(SHARES, length, chunk_length)
+    if vdaf_type == MULTIHOT_COUNT_VEC:
+        length, chunk_length, max_weight = reader.uint(4), reader.uint(4), reader.uint(8)
+        return Prio3MultihotCountVec(SHARES, length, max_weight, chunk_length)
+    raise DecodeError(f"VDAF type {vdaf_type:#010x} is not known")
+
+
+def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
+    """The ``vdaf_configuration`` of an instance; its ``vdaf_type`` is ``vdaf.ID``.
+
+    Raises ``ValueError`` for an instance that DAP has no encoding for, or whose parameters exceed its
+    integers.
+    """
+    if vdaf.SHARES != SHARES:
+        raise ValueError(f"DAP has {SHARES} aggregators, not {vdaf.SHARES}")
+    writer = Writer()
+    match vdaf:
+        case Prio3Count():
+            pass
+        case Prio3Sum():
+            writer.uint(vdaf.max_measurement, 8)
+        case Prio3SumVec():
+            writer.uint(vdaf.length, 4).uint(vdaf.max_measurement, 8).uint(vdaf.chunk_length, 4)
+        case Prio3Histogram():
+            writer.uint(vdaf.length, 4).uint(vdaf.chunk_length, 4)
+        case Prio3MultihotCountVec():
+            writer.uint(vdaf.length, 4).uint(vdaf.chunk_length, 4).uint(vdaf.max_weight, 8)
+        case _:
+            raise ValueError(f"{type(vdaf).__name__} has no DAP configuration")
+    return writer.bytes()
+
+
+def chunk_length_for(elements: int) -> int:
+    """The chunk length that makes the proof shortest for a circuit over ``elements`` elements.
+
+    The wire polynomials have a power of two of coefficients, one of them for the prover's seed, so 2^k - 1
+    gadget calls waste none: chunk = ceil(elements / (2^k - 1)) for the best k (16 -> 6, 256 -> 18, 1000 ->
+    33). ``elements`` is length for a histogram, length * bits for SumVec, length + bits of the weight for
+    Multihot.
+    """
+    if elements < 1:
+        raise ValueError(f"a circuit over {elements} elements does not exist")
+    chunks = {-(-elements // ((1 << k) - 1)) for k in range(1, elements.bit_length() + 1)}
+    return min(chunks, key=lambda chunk: (_proof_len(elements, chunk), chunk))
+
+
+def _proof_len(elements: int, chunk_length: int) -> int:
+    """Wire seeds and gadget polynomial of the chunked range check: 2 chunk + 2 p - 1 elements."""
+    calls = -(-elements // chunk_length)
+    return 2 * chunk_length + 2 * next_power_of_2(1 + calls) - 1
