@@ -1,0 +1,215 @@
+"""Oblivious HTTP (RFC 9458): key configurations, encapsulated requests and responses, size classes.
+
+Sans I/O. Both ends are here: a client encapsulates to one key configuration and keeps a ``ClientContext`` for
+the response; a ``Gateway`` holds its active and previous keys and opens requests to any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit import bhttp, hpke
+from tacit.codec import Reader, Writer
+from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.hpke import KeyPair, Suite
+from tacit.ports import Entropy
+
+SIZE_CLASSES = (4096, 16384, 65536, 262144)
+"""Bytes of an encapsulated message, shared by all recipes and all fetches."""
+
+HEADER_SIZE = 7
+REQUEST_OVERHEAD = HEADER_SIZE + hpke.ENC_SIZE + hpke.TAG_SIZE
+
+_REQUEST_LABEL = b"message/bhttp request"
+_RESPONSE_LABEL = b"message/bhttp response"
+_WHAT_KEYS = "key configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyConfig:
+    """A gateway's public key (RFC 9458 section 3.1); ``algorithms`` are ``(kdf_id, aead_id)``, best first."""
+
+    key_id: int
+    kem_id: int
+    public_key: bytes
+    algorithms: tuple[tuple[int, int], ...]
+
+    def encode(self) -> bytes:
+        """Bytes of one configuration, without the length prefix of a collection."""
+        writer = Writer().uint(self.key_id, 1).uint(self.kem_id, 2).raw(self.public_key)
+        writer.uint(4 * len(self.algorithms), 2)
+        for kdf_id, aead_id in self.algorithms:
+            writer.uint(kdf_id, 2).uint(aead_id, 2)
+        return writer.bytes()
+
+    @classmethod
+    def decode(cls, data: bytes) -> KeyConfig:
+        """Strict inverse of ``encode``. Raises ``DecodeError``, also for another KEM than X25519's."""
+        reader = Reader(data, _WHAT_KEYS)
+        key_id, kem_id = reader.uint(1), reader.uint(2)
+        if kem_id != hpke.KEM_X25519:
+            raise DecodeError("the key configuration is for a KEM that is not supported")
+        public_key = reader.raw(hpke.PUBLIC_KEY_SIZE)
+        algorithms = reader.vector(2, lambda item: (item.uint(2), item.uint(2)), minimum=4)
+        reader.end()
+        return cls(key_id, kem_id, public_key, tuple(algorithms))
+
+    def suite(self) -> Suite:
+        """The first suite offered that is supported. Raises ``CryptoError`` if none is."""
+        for kdf_id, aead_id in self.algorithms:
+            suite = Suite(self.kem_id, kdf_id, aead_id)
+            if suite.supported:
+                return suite
+        raise CryptoError("the key configuration offers no supported suite")
+
+
+def generate_key_config(key_id: int, entropy: Entropy) -> tuple[KeyConfig, KeyPair]:
+    """A fresh X25519 key with the AEADs AES-128-GCM and ChaCha20-Poly1305."""
+    return key_config_for(key_id, hpke.generate_key_pair(entropy))
+
+
+def key_config_for(key_id: int, pair: KeyPair) -> tuple[KeyConfig, KeyPair]:
+    """The configuration that offers ``pair`` under ``key_id`` (0 to 255)."""
+    algorithms = (
+        (hpke.KDF_HKDF_SHA256, hpke.AEAD_AES128GCM),
+        (hpke.KDF_HKDF_SHA256, hpke.AEAD_CHACHA20POLY1305),
+    )
+    return KeyConfig(key_id, hpke.KEM_X25519, pair.public, algorithms), pair
+
+
+def encode_key_configs(configs: Sequence[KeyConfig]) -> bytes:
+    """``application/ohttp-keys``: each configuration behind a two-byte length."""
+    writer = Writer()
+    for config in configs:
+        writer.opaque(config.encode(), 2)
+    return writer.bytes()
+
+
+def decode_key_configs(data: bytes) -> list[KeyConfig]:
+    """The configurations in the collection whose KEM is supported, in order.
+
+    Raises ``DecodeError`` for any encoding error: the collection is then discarded as a whole.
+    """
+    found: list[KeyConfig] = []
+    for encoded in Reader(data, _WHAT_KEYS).items(lambda reader: reader.opaque(2, minimum=3)):
+        if int.from_bytes(encoded[1:3], "big") == hpke.KEM_X25519:
+            found.append(KeyConfig.decode(encoded))
+    return found
+
+
+class ClientContext:
+    """What a client keeps of one request to open its response; of no use for another."""
+
+    def __init__(self, sender: hpke.SenderContext, suite: Suite) -> None:
+        self._sender = sender
+        self._suite = suite
+
+    def decapsulate_response(self, message: bytes) -> bytes:
+        """The BHTTP bytes of an encapsulated response. Raises ``DecodeError`` or ``CryptoError``."""
+        reader = Reader(message, "encapsulated response")
+        nonce = reader.raw(_nonce_size(self._suite))
+        secret = self._sender.export(_RESPONSE_LABEL, len(nonce))
+        key, aead_nonce = _response_keys(self._suite, secret, self._sender.enc, nonce)
+        return hpke.aead_open(self._suite.aead_id, key, aead_nonce, b"", reader.rest())
+
+
+class ServerContext:
+    """What a gateway keeps of one request to answer it; ``enc`` identifies the request in a replay window."""
+
+    def __init__(self, recipient: hpke.RecipientContext, suite: Suite, enc: bytes) -> None:
+        self._recipient = recipient
+        self._suite = suite
+        self.enc = enc
+
+    @property
+    def response_overhead(self) -> int:
+        """Bytes that encapsulation adds to a response."""
+        return _nonce_size(self._suite) + hpke.TAG_SIZE
+
+    def encapsulate_response(self, response: bytes, entropy: Entropy) -> bytes:
+        """The encapsulated response for the BHTTP bytes ``response``."""
+        nonce = entropy(_nonce_size(self._suite))
+        secret = self._recipient.export(_RESPONSE_LABEL, len(nonce))
+        key, aead_nonce = _response_keys(self._suite, secret, self.enc, nonce)
+        return nonce + hpke.aead_seal(self._suite.aead_id, key, aead_nonce, b"", response)
+
+
+class Gateway:
+    """The keys of a gateway, active first. Holds no state about requests."""
+
+    def __init__(self, keys: Sequence[tuple[KeyConfig, KeyPair]]) -> None:
+        self._keys = {config.key_id: (config, pair) for config, pair in keys}
+        if len(self._keys) != len(keys):
+            raise ValueError("two keys have the same identifier")
+
+    def decapsulate_request(self, message: bytes) -> tuple[bytes, ServerContext]:
+        """BHTTP bytes and context of an encapsulated request.
+
+        Raises ``DecodeError`` when it is truncated and ``CryptoError`` when the key identifier, the suite or
+        the ciphertext is not one that this gateway opens.
+        """
+        reader = Reader(message, "encapsulated request")
+        header = reader.raw(HEADER_SIZE)
+        enc = reader.raw(hpke.ENC_SIZE)
+        if reader.remaining < hpke.TAG_SIZE:
+            raise DecodeError("encapsulated request is truncated")
+        key_id = header[0]
+        kem_id, kdf_id, aead_id = (int.from_bytes(header[at : at + 2], "big") for at in (1, 3, 5))
+        if key_id not in self._keys:
+            raise CryptoError("the key identifier is not known")
+        config, pair = self._keys[key_id]
+        if kem_id != config.kem_id or (kdf_id, aead_id) not in config.algorithms:
+            raise CryptoError("the suite is not one that the key configuration offers")
+        suite = Suite(kem_id, kdf_id, aead_id)
+        recipient = hpke.setup_recipient(suite, pair, enc, _request_info(header))
+        return recipient.open(b"", reader.rest()), ServerContext(recipient, suite, enc)
+
+
+def encapsulate_request(config: KeyConfig, request: bytes, entropy: Entropy) -> tuple[bytes, ClientContext]:
+    """Encapsulated request for the BHTTP bytes ``request``, under a fresh HPKE context."""
+    suite = config.suite()
+    header = Writer().uint(config.key_id, 1).uint(suite.kem_id, 2).uint(suite.kdf_id, 2).uint(suite.aead_id, 2).bytes()
+    sender = hpke.setup_sender(suite, config.public_key, _request_info(header), entropy)
+    return header + sender.enc + sender.seal(b"", request), ClientContext(sender, suite)
+
+
+def size_class(size: int) -> int:
+    """The smallest size class that holds ``size`` bytes. Raises ``Refusal`` above the largest."""
+    for candidate in SIZE_CLASSES:
+        if size <= candidate:
+            return candidate
+    raise Refusal("size-class", f"an encapsulated message has at most {SIZE_CLASSES[-1]} bytes")
+
+
+def padded_request(config: KeyConfig, request: bhttp.Request, entropy: Entropy) -> tuple[bytes, ClientContext]:
+    """``request`` encapsulated, its length that of a size class. Raises ``Refusal`` when too large."""
+    encoded = bhttp.encode_request(request)
+    size = size_class(len(encoded) + REQUEST_OVERHEAD)
+    return encapsulate_request(config, bhttp.pad_to(encoded, size - REQUEST_OVERHEAD), entropy)
+
+
+def padded_response(context: ServerContext, response: bhttp.Response, entropy: Entropy) -> bytes:
+    """``response`` encapsulated, its length that of a size class. Raises ``Refusal`` when too large."""
+    encoded = bhttp.encode_response(response)
+    size = size_class(len(encoded) + context.response_overhead)
+    padded = bhttp.pad_to(encoded, size - context.response_overhead)
+    return context.encapsulate_response(padded, entropy)
+
+
+def open_response(context: ClientContext, message: bytes) -> bhttp.Response:
+    """The response inside an encapsulated one. Raises ``DecodeError`` or ``CryptoError``."""
+    return bhttp.decode_response(context.decapsulate_response(message))
+
+
+def _request_info(header: bytes) -> bytes:
+    return _REQUEST_LABEL + b"\x00" + header
+
+
+def _nonce_size(suite: Suite) -> int:
+    return max(hpke.NONCE_SIZE, suite.key_size)
+
+
+def _response_keys(suite: Suite, secret: bytes, enc: bytes, nonce: bytes) -> tuple[bytes, bytes]:
+    prk = hpke.extract(enc + nonce, secret)
+    return hpke.expand(prk, b"key", suite.key_size), hpke.expand(prk, b"nonce", hpke.NONCE_SIZE)
