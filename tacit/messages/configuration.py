@@ -1,0 +1,89 @@
+"""Task configuration of DAP-18: the public parameters, in every AAD.
+
+Decoding checks the form only; whether this party can take part in such a task is ``tacit.task``'s question.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Self
+
+from tacit.codec import Reader, Writer
+from tacit.errors import DecodeError
+from tacit.messages.basic import BatchMode, Extension, Interval
+from tacit.messages.extensions import strictly_increasing
+from tacit.messages.struct import Struct, filled, joined, member
+
+
+class TaskExtensionType(enum.IntEnum):
+    """Registered task extensions."""
+
+    TASK_INTERVAL = 1
+
+
+class TaskExtension(Extension):
+    """An extension of the task configuration."""
+
+    __slots__ = ()
+
+    @classmethod
+    def task_interval(cls, interval: Interval) -> Self:
+        """The extension that says when reports may be made."""
+        return cls(TaskExtensionType.TASK_INTERVAL, interval.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfiguration(Struct):
+    """Everything public about a task. URLs are ASCII text and are never normalised: their bytes are
+    authenticated.
+
+    ``time_precision`` is in seconds. ``batch_config`` is empty in both batch modes that exist.
+    """
+
+    task_info: bytes
+    leader_aggregator_endpoint: str
+    helper_aggregator_endpoint: str
+    time_precision: int
+    min_batch_size: int
+    batch_mode: BatchMode
+    batch_config: bytes
+    vdaf_type: int
+    vdaf_configuration: bytes
+    extensions: tuple[TaskExtension, ...]
+
+    def write(self, writer: Writer) -> None:
+        if not strictly_increasing(self.extensions):
+            raise ValueError("task extensions are not strictly increasing")
+        writer.opaque(filled(self.task_info, "task info"), 1)
+        for url in (self.leader_aggregator_endpoint, self.helper_aggregator_endpoint):
+            writer.opaque(filled(url.encode("ascii"), "aggregator endpoint"), 2)
+        writer.uint(self.time_precision, 8).uint(self.min_batch_size, 8)
+        writer.uint(self.batch_mode, 1).opaque(self.batch_config, 2)
+        writer.uint(self.vdaf_type, 4).opaque(self.vdaf_configuration, 2)
+        writer.opaque(joined(self.extensions), 2)
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        configuration = cls(
+            task_info=reader.opaque(1, minimum=1),
+            leader_aggregator_endpoint=_read_url(reader),
+            helper_aggregator_endpoint=_read_url(reader),
+            time_precision=reader.uint(8),
+            min_batch_size=reader.uint(8),
+            batch_mode=member(BatchMode, reader.uint(1)),
+            batch_config=reader.opaque(2),
+            vdaf_type=reader.uint(4),
+            vdaf_configuration=reader.opaque(2),
+            extensions=tuple(reader.vector(2, TaskExtension.read)),
+        )
+        if not strictly_increasing(configuration.extensions):
+            raise DecodeError("task extensions are not strictly increasing")
+        return configuration
+
+
+def _read_url(reader: Reader) -> str:
+    try:
+        return reader.opaque(2, minimum=1).decode("ascii")
+    except UnicodeDecodeError as error:
+        raise DecodeError("aggregator endpoint is not ASCII") from error
