@@ -1,0 +1,16 @@
+"""The spend-once tag of a token: what an aggregator stores so that a token counts once.
+
+It leaves out the authenticator, because a second valid signature over the same input must not be a second
+token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+NULLIFIER_SIZE = 32
+
+
+def nullifier(token_type: int, nonce: bytes, challenge_digest: bytes, key_id: bytes) -> bytes:
+    """SHA-256 of type (uint16), nonce, challenge digest and key id (32 bytes each)."""
+    return hashlib.sha256(token_type.to_bytes(2, "big") + nonce + challenge_digest + key_id).digest()

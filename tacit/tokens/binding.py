@@ -1,0 +1,116 @@
+"""Binds a token to one report (rule P10): the report extension that both aggregators check.
+
+A token is a bearer value, and an aggregator that opens its own share of a report sees it. So the token's
+nonce is made from two secrets, one per aggregator: each aggregator gets its own secret and the hash of the
+other's and recomputes the nonce. The other aggregator's secret travels only inside a ciphertext whose
+associated data fix task, report id and public share, so nobody can put the token into another report.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from tacit.codec import Reader
+from tacit.errors import DecodeError, ReportError, ReportRejected
+from tacit.nullifier import nullifier
+from tacit.ports import Entropy
+from tacit.tokens.slots import TokenVerifier
+from tacit.tokens.structures import TOKEN_SIZE
+
+TOKEN_EXTENSION_TYPE = 0xFF54
+"""Code point from DAP's private-use range."""
+
+PREIMAGE_SIZE = 32
+EXTENSION_SIZE = TOKEN_SIZE + 2 * PREIMAGE_SIZE
+_NONCE_LABEL = b"sa2-tok"
+
+
+class Holder(enum.IntEnum):
+    """Whose share an extension is in; the values are DAP's role codes."""
+
+    LEADER = 2
+    HELPER = 3
+
+
+def nonce_of(hash_leader: bytes, hash_helper: bytes) -> bytes:
+    """The token nonce: SHA-256("sa2-tok" || SHA-256(r_L) || SHA-256(r_H))."""
+    return hashlib.sha256(_NONCE_LABEL + hash_leader + hash_helper).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Preimages:
+    """The two secrets (32 bytes each) behind one token's nonce. Only the client holds both."""
+
+    r_leader: bytes = field(repr=False)
+    r_helper: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if (len(self.r_leader), len(self.r_helper)) != (PREIMAGE_SIZE, PREIMAGE_SIZE):
+            raise ValueError("preimages have 32 bytes each")
+
+    @classmethod
+    def draw(cls, entropy: Entropy) -> Preimages:
+        """Two fresh secrets."""
+        return cls(entropy(PREIMAGE_SIZE), entropy(PREIMAGE_SIZE))
+
+    @property
+    def nonce(self) -> bytes:
+        """The nonce that a token bound to these secrets carries."""
+        return nonce_of(hashlib.sha256(self.r_leader).digest(), hashlib.sha256(self.r_helper).digest())
+
+    def extension(self, token: bytes, holder: int) -> bytes:
+        """The extension data for the share of ``holder`` (DAP role code 2 or 3)."""
+        own, other = (self.r_leader, self.r_helper)
+        if Holder(holder) is Holder.HELPER:
+            own, other = other, own
+        return extension_data(token, own, hashlib.sha256(other).digest())
+
+
+def extension_data(token: bytes, r_own: bytes, other_hash: bytes) -> bytes:
+    """418 bytes: token, the receiver's own secret, SHA-256 of the other's."""
+    if (len(token), len(r_own), len(other_hash)) != (TOKEN_SIZE, PREIMAGE_SIZE, PREIMAGE_SIZE):
+        raise ValueError("extension parts have 354, 32 and 32 bytes")
+    return token + r_own + other_hash
+
+
+@dataclass(frozen=True, slots=True)
+class TokenExtension:
+    """The opened extension of one share."""
+
+    token: bytes = field(repr=False)
+    r_own: bytes = field(repr=False)
+    other_hash: bytes = field(repr=False)
+
+
+def open_extension(data: bytes, role: int) -> TokenExtension:
+    """Take the extension of the share of ``role`` (DAP role code) apart.
+
+    Raises ``ReportRejected`` with cause "token-malformed".
+    """
+    Holder(role)
+    reader = Reader(data, "token extension")
+    try:
+        extension = TokenExtension(reader.raw(TOKEN_SIZE), reader.raw(PREIMAGE_SIZE), reader.raw(PREIMAGE_SIZE))
+        reader.end()
+    except DecodeError as error:
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "token-malformed") from error
+    return extension
+
+
+def check(extension: TokenExtension, role: int, verifier: TokenVerifier) -> bytes:
+    """Every check of one token in the order type, key, challenge, signature, binding; returns its nullifier.
+
+    Raises ``ReportRejected`` with cause "token-malformed", "token-key", "token-challenge", "token-signature"
+    or "token-binding".
+    """
+    token = verifier.verify(extension.token)
+    own_hash = hashlib.sha256(extension.r_own).digest()
+    pair = (own_hash, extension.other_hash)
+    if Holder(role) is Holder.HELPER:
+        pair = (extension.other_hash, own_hash)
+    if not hmac.compare_digest(nonce_of(*pair), token.nonce):
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "token-binding")
+    return nullifier(token.token_type, token.nonce, token.challenge_digest, token.token_key_id)

@@ -1,0 +1,306 @@
+"""RSA blind signatures (RFC 9474), all four SHA-384 variants, and the keys that issue and check tokens.
+
+Prepare and Blind are run by the client, BlindSign by the issuer, Finalize by the client again, Verify by
+anyone. The private operation is blinded with fresh entropy on every call, uses CRT with constant-time
+exponentiation, and releases a value only after ``s^e == m`` held, so that neither timing nor a fault tells
+the factors. A key serves this encoding and no other protocol.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass, field
+
+import gmpy2
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from gmpy2 import mpz
+
+from tacit.errors import CryptoError, DecodeError, Fatal
+from tacit.ports import Entropy
+from tacit.tokens import pss
+
+TOKEN_KEY_BITS = 2048
+PUBLIC_EXPONENT = 65537
+PREFIX_SIZE = 32
+
+# AlgorithmIdentifier of RFC 9578 section 8.2.2: id-RSASSA-PSS, SHA-384, MGF1-SHA-384, salt length 48.
+_PSS_ALGORITHM = bytes.fromhex(
+    "303d06092a864886f70d01010a3030a00d300b0609608648016503040202"
+    "a11a301806092a864886f70d010108300b0609608648016503040202a203020130"
+)
+
+
+class Variant(enum.Enum):
+    """The named variants of RFC 9474 section 5: (name, salt bytes, whether Prepare adds a random prefix)."""
+
+    PSS_RANDOMIZED = ("RSABSSA-SHA384-PSS-Randomized", 48, True)
+    PSSZERO_RANDOMIZED = ("RSABSSA-SHA384-PSSZERO-Randomized", 0, True)
+    PSS_DETERMINISTIC = ("RSABSSA-SHA384-PSS-Deterministic", 48, False)
+    PSSZERO_DETERMINISTIC = ("RSABSSA-SHA384-PSSZERO-Deterministic", 0, False)
+
+    @property
+    def salt_size(self) -> int:
+        """PSS salt in bytes."""
+        return self.value[1]
+
+    @property
+    def randomized(self) -> bool:
+        """Whether Prepare puts 32 random bytes before the message."""
+        return self.value[2]
+
+
+_SHA384 = hashes.SHA384()
+_PADDING = {size: padding.PSS(mgf=padding.MGF1(_SHA384), salt_length=size) for size in (0, 48)}
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    if size < 0x80:
+        return bytes([tag, size]) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(length)]) + length + content
+
+
+@dataclass(frozen=True)
+class TokenKey:
+    """An issuer's public key. ``spki`` is its one DER spelling, as directories and key ids use it."""
+
+    spki: bytes = field(repr=False)
+    n: mpz = field(repr=False, compare=False)
+    e: mpz = field(repr=False, compare=False)
+    token_key_id: bytes = field(compare=False)
+    verifier: rsa.RSAPublicKey = field(repr=False, compare=False)
+
+    @classmethod
+    def from_public_key(cls, key: rsa.RSAPublicKey) -> TokenKey:
+        """Wrap an RSA public key of any size (RFC 9474 does not fix one)."""
+        numbers = key.public_numbers()
+        pkcs1 = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.PKCS1)
+        spki = _der(0x30, _PSS_ALGORITHM + _der(0x03, b"\x00" + pkcs1))
+        return cls(
+            spki=spki,
+            n=mpz(numbers.n),
+            e=mpz(numbers.e),
+            token_key_id=hashlib.sha256(spki).digest(),
+            verifier=key,
+        )
+
+    @classmethod
+    def from_spki(cls, spki: bytes) -> TokenKey:
+        """A token key of type 0x0002: 2048 bits, id-RSASSA-PSS with the parameters of RFC 9578, nothing else.
+
+        Raises ``DecodeError``.
+        """
+        try:
+            loaded = serialization.load_der_public_key(spki)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise DecodeError("token key is not a DER public key") from error
+        if not isinstance(loaded, rsa.RSAPublicKey) or loaded.key_size != TOKEN_KEY_BITS:
+            raise DecodeError("token key is not a 2048-bit RSA key")
+        key = cls.from_public_key(loaded)
+        if key.spki != spki or not gmpy2.is_odd(key.n):
+            raise DecodeError("token key is not in the form of RFC 9578")
+        return key
+
+    @property
+    def truncated_token_key_id(self) -> int:
+        """Last byte of the key id: what a token request names its key by."""
+        return self.token_key_id[-1]
+
+    @property
+    def modulus_len(self) -> int:
+        """Bytes of the modulus, a blinded message and a signature."""
+        return -(-self.verifier.key_size // 8)
+
+
+@dataclass(frozen=True, repr=False)
+class IssuerKey:
+    """An issuer's private key with its CRT values. Has no repr on purpose."""
+
+    token_key: TokenKey
+    p: mpz
+    q: mpz
+    d_p: mpz
+    d_q: mpz
+    q_inv: mpz
+
+    @classmethod
+    def generate(cls, bits: int = TOKEN_KEY_BITS) -> IssuerKey:
+        """A fresh key. The primes come from the cryptographic library's own generator, seeded by the
+        system."""
+        return cls.from_private_key(rsa.generate_private_key(PUBLIC_EXPONENT, bits))
+
+    @classmethod
+    def from_private_key(cls, key: rsa.RSAPrivateKey) -> IssuerKey:
+        """Take the factors out of a loaded key."""
+        numbers = key.private_numbers()
+        return cls._from_factors(TokenKey.from_public_key(key.public_key()), mpz(numbers.p), mpz(numbers.q))
+
+    @classmethod
+    def from_primes(cls, p: int, q: int, e: int = PUBLIC_EXPONENT) -> IssuerKey:
+        """The key of two primes, of any size."""
+        public = rsa.RSAPublicNumbers(e, p * q).public_key()
+        return cls._from_factors(TokenKey.from_public_key(public), mpz(p), mpz(q))
+
+    @classmethod
+    def _from_factors(cls, token_key: TokenKey, p: mpz, q: mpz) -> IssuerKey:
+        return cls(
+            token_key=token_key,
+            p=p,
+            q=q,
+            d_p=gmpy2.invert(token_key.e, p - 1),
+            d_q=gmpy2.invert(token_key.e, q - 1),
+            q_inv=gmpy2.invert(q, p),
+        )
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> IssuerKey:
+        """An unencrypted PEM private key of any origin; its numbers are checked. Raises ``DecodeError``."""
+        try:
+            return cls._checked(serialization.load_pem_private_key(pem, password=None))
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise DecodeError("issuer key does not load") from error
+
+    @classmethod
+    def from_der(cls, der: bytes) -> IssuerKey:
+        """An unencrypted PKCS#8 key that ``to_der`` wrote. Raises ``DecodeError``.
+
+        Primality is not tested again: that takes longer than making a key. A wrong factor signs nothing, since
+        ``blind_sign`` checks every value.
+        """
+        try:
+            key = serialization.load_der_private_key(der, password=None, unsafe_skip_rsa_key_validation=True)
+            return cls._checked(key)
+        except (ValueError, TypeError, ArithmeticError, UnsupportedAlgorithm) as error:
+            raise DecodeError("issuer key does not load") from error
+
+    @classmethod
+    def _checked(cls, key: object) -> IssuerKey:
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise DecodeError("issuer key is not an RSA key")
+        loaded = cls.from_private_key(key)
+        if loaded.p * loaded.q != loaded.token_key.n or not (loaded.p > 1 and loaded.q > 1):
+            raise DecodeError("issuer key's factors do not make its modulus")
+        return loaded
+
+    def to_der(self) -> bytes:
+        """Unencrypted PKCS#8, for a store that only its owner can read."""
+        d = int(gmpy2.invert(self.token_key.e, gmpy2.lcm(self.p - 1, self.q - 1)))
+        numbers = rsa.RSAPrivateNumbers(
+            p=int(self.p),
+            q=int(self.q),
+            d=d,
+            dmp1=int(self.d_p),
+            dmq1=int(self.d_q),
+            iqmp=int(self.q_inv),
+            public_numbers=self.token_key.verifier.public_numbers(),
+        )
+        return numbers.private_key(unsafe_skip_rsa_key_validation=True).private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
+
+@dataclass(frozen=True)
+class BlindState:
+    """What Finalize needs: the inverse of the blinding factor. Used once, told to nobody."""
+
+    inverse: int = field(repr=False)
+
+
+def prepare(variant: Variant, message: bytes, entropy: Entropy) -> bytes:
+    """The message to be signed: itself, or behind 32 random bytes (RFC 9474 section 4.1)."""
+    return entropy(PREFIX_SIZE) + message if variant.randomized else message
+
+
+def _nonzero(n: mpz, entropy: Entropy) -> mpz:
+    """Uniform in [1, n), by rejection."""
+    bits = n.bit_length()
+    size = (bits + 7) // 8
+    while True:
+        r = mpz(int.from_bytes(entropy(size), "big") >> (8 * size - bits))
+        if 0 < r < n:
+            return r
+
+
+def blind(
+    public_key: TokenKey,
+    prepared: bytes,
+    entropy: Entropy,
+    variant: Variant = Variant.PSS_DETERMINISTIC,
+) -> tuple[bytes, BlindState]:
+    """The blinded message and the state for ``finalize`` (RFC 9474 section 4.2). Run by the client."""
+    salt = entropy(variant.salt_size)
+    return blind_with(public_key, prepared, salt=salt, r=_nonzero(public_key.n, entropy))
+
+
+def blind_with(public_key: TokenKey, prepared: bytes, *, salt: bytes, r: int | mpz) -> tuple[bytes, BlindState]:
+    """``blind`` with its randomness given. Salt and factor must be fresh and secret unless they are published
+    test values. Raises ``CryptoError`` where the message or the factor is not invertible."""
+    n = public_key.n
+    m = mpz(int.from_bytes(pss.encode(prepared, n.bit_length() - 1, salt), "big"))
+    try:
+        # one inversion answers for both: m r is invertible only if m and r are
+        inverse = gmpy2.invert(m * r % n, n) * m % n
+    except ZeroDivisionError as error:
+        raise CryptoError("blinding: message or factor is not invertible") from error
+    z = m * gmpy2.powmod(r, public_key.e, n) % n
+    return int(z).to_bytes(public_key.modulus_len, "big"), BlindState(int(inverse))
+
+
+def blind_sign(private_key: IssuerKey, blinded_message: bytes, entropy: Entropy) -> bytes:
+    """The blind signature (RFC 9474 section 4.3). Run by the issuer.
+
+    Raises ``DecodeError`` for a message of the wrong size or not below the modulus, ``Fatal`` where the
+    check of the computed value fails (a hardware fault: nothing is released).
+    """
+    public, key = private_key.token_key, private_key
+    n, e = public.n, public.e
+    if len(blinded_message) != public.modulus_len:
+        raise DecodeError(f"blinded message has {len(blinded_message)} bytes, not {public.modulus_len}")
+    m = mpz(int.from_bytes(blinded_message, "big"))
+    if m >= n:
+        raise DecodeError("blinded message is not below the modulus")
+    r = _nonzero(n, entropy)
+    z = m * gmpy2.powmod(r, e, n) % n
+    s_p = gmpy2.powmod_sec(z % key.p, key.d_p, key.p)
+    s_q = gmpy2.powmod_sec(z % key.q, key.d_q, key.q)
+    s = s_q + key.q * ((s_p - s_q) * key.q_inv % key.p)
+    s = s * gmpy2.invert(r, n) % n
+    if gmpy2.powmod(s, e, n) != m:
+        raise Fatal("blind signature failed its own check")
+    return int(s).to_bytes(public.modulus_len, "big")
+
+
+def finalize(
+    public_key: TokenKey,
+    prepared: bytes,
+    blind_signature: bytes,
+    state: BlindState,
+    variant: Variant = Variant.PSS_DETERMINISTIC,
+) -> bytes:
+    """The unblinded signature, verified (RFC 9474 section 4.4). Run by the client.
+
+    Raises ``DecodeError`` for a wrong size, ``CryptoError`` where the signature does not verify.
+    """
+    if len(blind_signature) != public_key.modulus_len:
+        raise DecodeError(f"blind signature has {len(blind_signature)} bytes, not {public_key.modulus_len}")
+    s = int.from_bytes(blind_signature, "big") * mpz(state.inverse) % public_key.n
+    signature = int(s).to_bytes(public_key.modulus_len, "big")
+    verify(public_key, prepared, signature, variant)
+    return signature
+
+
+def verify(
+    public_key: TokenKey,
+    prepared: bytes,
+    signature: bytes,
+    variant: Variant = Variant.PSS_DETERMINISTIC,
+) -> None:
+    """RSASSA-PSS verification (RFC 8017 section 8.1.2). Raises ``CryptoError``."""
+    try:
+        public_key.verifier.verify(signature, prepared, _PADDING[variant.salt_size], _SHA384)
+    except InvalidSignature as error:
+        raise CryptoError("token signature does not verify") from error

@@ -1,0 +1,77 @@
+"""Issuance of a token of type 0x0002 (RFC 9578 section 6), both ends, without a network.
+
+The client makes a request and keeps a ``PendingToken``; the same request bytes may be sent again, and the
+answer to any of them completes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tacit.codec import Reader
+from tacit.errors import CryptoError
+from tacit.ports import Entropy
+from tacit.tokens import blind_rsa
+from tacit.tokens.blind_rsa import BlindState, IssuerKey, TokenKey
+from tacit.tokens.structures import (
+    AUTHENTICATOR_SIZE,
+    BLIND_RSA_2048,
+    TOKEN_REQUEST_SIZE,
+    Token,
+    TokenChallenge,
+    TokenRequest,
+    TokenResponse,
+    token_input,
+)
+
+
+@dataclass(frozen=True)
+class PendingToken:
+    """A token that waits for its signature: request, nonce, challenge digest, key id and the unblinding
+    factor."""
+
+    request: TokenRequest = field(repr=False)
+    nonce: bytes = field(repr=False)
+    challenge_digest: bytes
+    token_key_id: bytes
+    state: BlindState = field(repr=False)
+
+    def finalize(self, token_key: TokenKey, response: TokenResponse) -> Token:
+        """The verified token. Raises ``CryptoError`` where the answer is no signature of ``token_key``."""
+        if token_key.token_key_id != self.token_key_id:
+            raise CryptoError("token response is for another key")
+        message = token_input(BLIND_RSA_2048, self.nonce, self.challenge_digest, self.token_key_id)
+        signature = blind_rsa.finalize(token_key, message, response.blind_sig, self.state)
+        return Token(self.nonce, self.challenge_digest, self.token_key_id, signature)
+
+    def encode(self) -> bytes:
+        """611 bytes for the client's own journal: request, nonce, digest, key id, inverse."""
+        inverse = self.state.inverse.to_bytes(AUTHENTICATOR_SIZE, "big")
+        return self.request.encode() + self.nonce + self.challenge_digest + self.token_key_id + inverse
+
+    @classmethod
+    def decode(cls, data: bytes) -> PendingToken:
+        """Strict inverse of ``encode``. Raises ``DecodeError``."""
+        reader = Reader(data, "PendingToken")
+        request = TokenRequest.decode(reader.raw(TOKEN_REQUEST_SIZE))
+        nonce, digest, key_id = reader.raw(32), reader.raw(32), reader.raw(32)
+        state = BlindState(reader.uint(AUTHENTICATOR_SIZE))
+        reader.end()
+        return cls(request, nonce, digest, key_id, state)
+
+
+def request_token(token_key: TokenKey, challenge: TokenChallenge, nonce: bytes, entropy: Entropy) -> PendingToken:
+    """Blind one token input. ``nonce`` has 32 bytes and is the client's choice. Run by the client."""
+    digest = challenge.digest()
+    message = token_input(BLIND_RSA_2048, nonce, digest, token_key.token_key_id)
+    blinded, state = blind_rsa.blind(token_key, message, entropy)
+    request = TokenRequest(token_key.truncated_token_key_id, blinded)
+    return PendingToken(request, nonce, digest, token_key.token_key_id, state)
+
+
+def issue(key: IssuerKey, request: TokenRequest, entropy: Entropy) -> TokenResponse:
+    """Sign what the request holds. The caller has chosen ``key`` by the request's truncated key id.
+
+    Raises ``DecodeError`` where the blinded message is not below the modulus. Run by the issuer.
+    """
+    return TokenResponse(blind_rsa.blind_sign(key, request.blinded_msg, entropy))
