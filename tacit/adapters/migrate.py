@@ -1,0 +1,89 @@
+"""Alembic without its command line: upgrade at open, and the drift check that tests use.
+
+A service's migrations are a package folder holding ``env.py`` and ``versions/``; its ``env.py`` is only
+
+    from tacit.adapters.migrate import run_environment
+
+    run_environment()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import weakref
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command, context
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy.engine import Connection
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tacit.errors import Fatal
+
+_CONNECTION = "connection"
+_METADATA = "metadata"
+# Alembic keeps the running environment in module globals, and an upgrade gives way to the loop between
+# statements: one runs at a time per loop, and one loop per process opens databases.
+_LOCKS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+
+
+def migration_config(migrations: str) -> Config:
+    """Alembic configuration of the migrations package ``migrations`` (for example
+    "services.leader.migrations").
+    """
+    spec = importlib.util.find_spec(migrations)
+    if spec is None or not spec.submodule_search_locations:
+        raise Fatal(f"no migrations package {migrations}")
+    config = Config()
+    config.set_main_option("script_location", next(iter(spec.submodule_search_locations)).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def upgrade(connection: Connection, migrations: str, metadata: sa.MetaData) -> None:
+    """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction."""
+    config = migration_config(migrations)
+    config.attributes[_CONNECTION] = connection
+    config.attributes[_METADATA] = metadata
+    command.upgrade(config, "head")
+
+
+async def upgrade_async(connection: AsyncConnection, migrations: str, metadata: sa.MetaData) -> None:
+    """``upgrade`` on an async connection, one at a time."""
+    async with _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        await connection.run_sync(upgrade, migrations, metadata)
+
+
+def run_environment() -> None:
+    """What every ``env.py`` calls: run the migrations on the connection handed over by ``upgrade``.
+
+    Touches no logging configuration.
+    """
+    attributes: dict[str, Any] = context.config.attributes
+    context.configure(
+        connection=attributes[_CONNECTION],
+        target_metadata=attributes[_METADATA],
+        render_as_batch=True,
+        transactional_ddl=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def assert_migrations_match(metadata: sa.MetaData, migrations: str) -> None:
+    """Raise ``AssertionError`` when a database made by ``migrations`` differs from ``metadata``."""
+    engine = sa.create_engine("sqlite://")
+    try:
+        with engine.begin() as connection:
+            upgrade(connection, migrations, metadata)
+            differences = compare_metadata(
+                MigrationContext.configure(connection, opts={"compare_type": True}), metadata
+            )
+    finally:
+        engine.dispose()
+    if differences:
+        raise AssertionError(f"{migrations} and its metadata differ: {differences}")

@@ -1,0 +1,170 @@
+"""One SQL database of one service: SQLAlchemy 2 Core, async, over SQLite.
+
+A commit here is durable (WAL with synchronous=FULL: one fsync per write transaction), deleted rows are
+overwritten (secure_delete; gone from the files once ``close`` has truncated the log), and writers take their
+lock at BEGIN, so that a transaction that read something can write it without a conflict in between.
+
+Throughput follows the rows per transaction, not the number of statements: with 3 kB rows about 15 µs per row
+at 256 rows in a transaction, and about ten times that at one row (the fsync alone is 0.1 to 1 ms on a common
+disk).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool, StaticPool
+
+from tacit.adapters.migrate import upgrade_async
+from tacit.errors import Fatal, UsageError
+
+PAGE_SIZE = 8192
+BUSY_TIMEOUT_MS = 10_000
+READERS = 4
+_WRITE = "tacit_write"
+
+
+class Database:
+    """An open database whose schema is up to date. ``open`` makes it, ``close`` must end it."""
+
+    def __init__(self, engine: AsyncEngine, *, in_memory: bool) -> None:
+        self._engine = engine
+        self._in_memory = in_memory
+        self._lock = asyncio.Lock()
+        self._holder: asyncio.Task[Any] | None = None
+
+    @classmethod
+    async def open(cls, url: str, metadata: sa.MetaData, migrations: str) -> Database:
+        """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``) and run the package ``migrations`` on
+        it.
+
+        A new file is made with mode 0600, its folder with 0700. Raises ``UsageError`` for another kind of
+        URL and ``Fatal`` when the file is not a database of this service.
+        """
+        parsed = make_url(url)
+        if parsed.drivername != "sqlite+aiosqlite":
+            raise UsageError(f"storage {parsed.drivername} is not supported; use sqlite+aiosqlite")
+        in_memory = parsed.database in (None, "", ":memory:")
+        if not in_memory:
+            _create_private(Path(str(parsed.database)))
+        database = cls(_engine(parsed, in_memory=in_memory), in_memory=in_memory)
+        try:
+            async with database.transaction() as connection:
+                await upgrade_async(connection, migrations, metadata)
+        except BaseException as error:
+            await database._engine.dispose()
+            if isinstance(error, sa.exc.DatabaseError):
+                raise Fatal(f"the database cannot be opened: {type(error.orig).__name__}") from error
+            raise
+        return database
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A write transaction (BEGIN IMMEDIATE): committed when the block ends, rolled back when it raises.
+
+        Writers of this process queue here; writers of other processes wait on the file up to
+        ``BUSY_TIMEOUT_MS``.
+        """
+        async with self._alone(), self._engine.connect() as connection:
+            await connection.execution_options(**{_WRITE: True})
+            async with connection.begin():
+                yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A read transaction: one consistent snapshot, beside any writer (in memory: after it)."""
+        if self._in_memory:
+            async with self._alone(), self._engine.connect() as connection:
+                yield connection
+        else:
+            async with self._engine.connect() as connection:
+                yield connection
+
+    async def checkpoint(self) -> None:
+        """Move the write-ahead log into the file and empty it, so that deleted bytes are gone from both.
+
+        Readers that are at work keep it from being emptied; then the next call does it.
+        """
+        if not self._in_memory:
+            async with self._alone(), self._engine.connect() as connection:
+                raw = await connection.get_raw_connection()
+                await _execute(raw, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def close(self) -> None:
+        """``checkpoint``, then close every connection."""
+        await self.checkpoint()
+        await self._engine.dispose()
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """The lock of writers. A task that waits for itself is a programming error, not a hang."""
+        task = asyncio.current_task()
+        if task is not None and self._holder is task:
+            raise RuntimeError("this task already has the database's write transaction open")
+        async with self._lock:
+            self._holder = task
+            try:
+                yield
+            finally:
+                self._holder = None
+
+
+async def _execute(raw: Any, statement: str) -> None:
+    cursor = await raw.driver_connection.execute(statement)
+    await cursor.close()
+
+
+def _engine(url: URL, *, in_memory: bool) -> AsyncEngine:
+    engine = (
+        create_async_engine(url, poolclass=StaticPool)
+        if in_memory
+        else create_async_engine(url, poolclass=AsyncAdaptedQueuePool, pool_size=READERS, max_overflow=READERS)
+    )
+    event.listen(engine.sync_engine, "connect", _configure)
+    event.listen(engine.sync_engine, "begin", _begin)
+    if in_memory:
+        event.listen(engine.sync_engine, "handle_error", _keep_connection)
+    return engine
+
+
+def _configure(dbapi_connection: Any, _record: object) -> None:
+    dbapi_connection.isolation_level = None  # the driver opens no transactions of its own; ``_begin`` does
+    cursor = dbapi_connection.cursor()
+    for pragma in (
+        f"page_size = {PAGE_SIZE}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "secure_delete = ON",
+        "foreign_keys = ON",
+        "temp_store = MEMORY",
+        f"busy_timeout = {BUSY_TIMEOUT_MS}",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    write = connection.get_execution_options().get(_WRITE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _keep_connection(context: sa.engine.ExceptionContext) -> None:
+    """A cancelled statement must not cost the one connection that is the database; its rollback follows anyway."""
+    context.is_disconnect = False
+
+
+def _create_private(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,59 @@
+"""The real clock and the operating system's randomness."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from tacit.ports import Clock
+
+
+class SystemClock:
+    """Wall-clock time of this machine."""
+
+    def now(self) -> float:
+        """POSIX time in seconds."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for real."""
+        await asyncio.sleep(seconds)
+
+
+class ShiftedClock:
+    """A clock that starts at ``start`` when it is made and runs ``rate`` times as fast as ``base``.
+
+    The demo lives through a whole reporting interval in a minute with it; ``jump`` moves it forward at once
+    (sleepers that already wait are not woken early).
+    """
+
+    def __init__(self, base: Clock, start: float | None = None, rate: float = 1.0) -> None:
+        if rate <= 0:
+            raise ValueError("a clock must run forward")
+        self._base = base
+        self._zero = base.now()
+        self._start = self._zero if start is None else start
+        self._rate = rate
+
+    def now(self) -> float:
+        """POSIX time in seconds, as shifted."""
+        return self._start + (self._base.now() - self._zero) * self._rate
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once ``seconds`` of shifted time have passed."""
+        await self._base.sleep(seconds / self._rate)
+
+    def jump(self, seconds: float) -> None:
+        """Move the time forward by ``seconds`` >= 0."""
+        if seconds < 0:
+            raise ValueError("time does not run backwards")
+        self._start += seconds
+
+
+class OsEntropy:
+    """Random bytes of the operating system; the only source of randomness in production."""
+
+    def __call__(self, length: int, /) -> bytes:
+        """``length`` uniform bytes."""
+        return os.urandom(length)

@@ -1,0 +1,172 @@
+"""What leader and helper do alike with one report share (DAP-18 sections 4.5.3.3 and 4.5.3.4).
+
+Open the share, validate it, check its token, say under which batch bucket it counts, and fold output shares into
+buckets. Pure: no clock, no storage, no randomness. Whether a report id, a nullifier or a batch was used before is
+the store's to say, in the transaction that commits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tacit.errors import ReportError, ReportRejected
+from tacit.hpke import KeyPair
+from tacit.messages import (
+    CHECKSUM_SIZE,
+    BatchMode,
+    Extension,
+    HpkeCiphertext,
+    ReportMetadata,
+    Role,
+    check_report_extensions,
+)
+from tacit.task import Task, open_input_share
+from tacit.tokens import binding
+from tacit.tokens.slots import TokenVerifier
+
+
+@dataclass(frozen=True)
+class Party:
+    """One aggregator's view of one task: its role and the secrets that it holds for the task."""
+
+    task: Task
+    role: Role
+    verify_key: bytes = field(repr=False)
+    key_pair: KeyPair = field(repr=False)
+    verifier: TokenVerifier = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenedShare:
+    """A decrypted, validated input share: the VDAF's bytes and the spend-once tag of its token."""
+
+    payload: bytes = field(repr=False)
+    nullifier: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """One report that does not count. A ``nullifier`` is there when the token was good: it stays spent (P10).
+
+    ``final`` is False only for a report that the same aggregator may yet take later.
+    """
+
+    report_id: bytes
+    code: ReportError
+    cause: str
+    nullifier: bytes | None = field(default=None, repr=False)
+    final: bool = True
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """One verified report, ready to be committed. ``time`` in units of the task's precision."""
+
+    report_id: bytes
+    time: int
+    nullifier: bytes = field(repr=False)
+    out_share: list[int] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The content of a batch bucket: encoded aggregate share, count, checksum, and first and last report time."""
+
+    count: int
+    checksum: bytes
+    first_time: int
+    last_time: int
+    agg_share: bytes = field(repr=False)
+
+
+def check_report_time(task: Task, time: int, now: float) -> None:
+    """Input share validation, the clauses on time; raises ``ReportRejected``."""
+    if task.too_early(time, now):
+        raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
+    if time < task.interval.start:
+        raise ReportRejected(ReportError.TASK_NOT_STARTED, "before-interval")
+    if time >= task.interval.end:
+        raise ReportRejected(ReportError.TASK_EXPIRED, "after-interval")
+
+
+def token_extension(public: Sequence[Extension], private: Sequence[Extension]) -> bytes:
+    """The data of the one extension that a report of Tacit carries, in the private list; raises ``ReportRejected``."""
+    check_report_extensions(public, private, (binding.TOKEN_EXTENSION_TYPE,))
+    if public:
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "token-public")
+    if not private:
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "token-missing")
+    return private[0].extension_data
+
+
+def open_report_share(
+    party: Party, metadata: ReportMetadata, public_share: bytes, ciphertext: HpkeCiphertext, now: float
+) -> OpenedShare:
+    """Validate, decrypt and check the token of one report share; raises ``ReportRejected``."""
+    check_report_time(party.task, metadata.time, now)
+    share = open_input_share(party.task, party.role, party.key_pair, metadata, public_share, ciphertext)
+    data = token_extension(metadata.public_extensions, share.private_extensions)
+    extension = binding.open_extension(data, party.role)
+    nullifier = binding.check(extension, party.role, party.verifier)
+    return OpenedShare(share.payload, nullifier)
+
+
+def bucket_of(task: Task, time: int, batch_id: bytes | None) -> bytes:
+    """The key of the bucket in which a report counts: its batch id, or its time as 8 bytes."""
+    if task.batch_mode is BatchMode.LEADER_SELECTED:
+        if batch_id is None:
+            raise ValueError("a leader-selected report needs a batch id")
+        return batch_id
+    return time.to_bytes(8, "big")
+
+
+def checksum_of(report_ids: Iterable[bytes]) -> bytes:
+    """XOR of the SHA-256 of each report id (DAP-18 section 4.5.3.5)."""
+    total = 0
+    for report_id in report_ids:
+        total ^= int.from_bytes(hashlib.sha256(report_id).digest(), "big")
+    return total.to_bytes(CHECKSUM_SIZE, "big")
+
+
+def fold(task: Task, accepted: Iterable[Accepted], batch_id: bytes | None) -> dict[bytes, Tally]:
+    """Aggregate accepted reports into one tally per bucket."""
+    groups: dict[bytes, list[Accepted]] = {}
+    for report in accepted:
+        groups.setdefault(bucket_of(task, report.time, batch_id), []).append(report)
+    return {bucket: _tally(task, reports) for bucket, reports in groups.items()}
+
+
+def _tally(task: Task, reports: list[Accepted]) -> Tally:
+    vdaf = task.vdaf
+    share = vdaf.agg_init(None)
+    for report in reports:
+        share = vdaf.agg_update(None, share, report.out_share)
+    times = [report.time for report in reports]
+    return Tally(
+        count=len(reports),
+        checksum=checksum_of(report.report_id for report in reports),
+        first_time=min(times),
+        last_time=max(times),
+        agg_share=vdaf.encode_agg_share(share),
+    )
+
+
+def merge(task: Task, tallies: Iterable[Tally]) -> Tally | None:
+    """One tally for several buckets, ``None`` for none."""
+    found = list(tallies)
+    if not found:
+        return None
+    vdaf = task.vdaf
+    checksum = 0
+    for tally in found:
+        checksum ^= int.from_bytes(tally.checksum, "big")
+    merged = vdaf.merge(None, [vdaf.decode_agg_share(tally.agg_share) for tally in found])
+    return Tally(
+        count=sum(tally.count for tally in found),
+        checksum=checksum.to_bytes(CHECKSUM_SIZE, "big"),
+        first_time=min(tally.first_time for tally in found),
+        last_time=max(tally.last_time for tally in found),
+        agg_share=vdaf.encode_agg_share(merged),
+    )

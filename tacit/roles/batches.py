@@ -1,0 +1,79 @@
+"""When a batch may be released, and what leaves with it (DAP-18 section 4.6; P13, P15; anonymity rules R3, R9, R11).
+
+Leader and Helper each apply these rules to their own counts: neither takes the other's word.
+"""
+
+from __future__ import annotations
+
+from tacit.errors import Abort, DapAbort, DapProblem
+from tacit.messages import (
+    AggregateShareReq,
+    BatchMode,
+    CollectionJobReq,
+    strictly_increasing,
+)
+from tacit.task import CLOCK_LEEWAY, Task
+
+RATE_FACTOR = 2
+"""A task with more than this many times its expected contributions is refused (P15)."""
+
+RATE_BOUND_PROBLEM = "urn:tacit:refusal:rate-bound"
+
+
+def check_collection(task: Task, request: CollectionJobReq) -> None:
+    """Everything about a collection request that does not depend on what was stored; raises ``DapAbort``."""
+    if request.query.batch_mode is not task.batch_mode:
+        raise DapAbort(DapProblem.INVALID_MESSAGE, "the query's batch mode is not the task's")
+    if request.agg_param:
+        raise DapAbort(DapProblem.INVALID_AGGREGATION_PARAMETER, "the aggregation parameter is not empty")
+    if task.batch_mode is BatchMode.TIME_INTERVAL and request.query.interval != task.interval:
+        raise DapAbort(DapProblem.BATCH_INVALID, "a query must name the whole task interval")
+    check_extensions(request)
+
+
+def check_extensions(request: CollectionJobReq) -> None:
+    """No collection job extension is defined, so any is unsupported; raises ``DapAbort``."""
+    if not strictly_increasing(request.extensions):
+        raise DapAbort(DapProblem.INVALID_EXTENSION, "collection extensions are not strictly increasing")
+    if request.extensions:
+        raise DapAbort(DapProblem.UNSUPPORTED_EXTENSION, "a collection extension is not known")
+
+
+def check_share_request(task: Task, request: AggregateShareReq) -> None:
+    """The Helper's own check of everything that does not depend on what was stored; raises ``DapAbort``."""
+    selector, query = request.batch_selector, request.collection_job_req.query
+    if selector.batch_mode is not task.batch_mode or query.batch_mode is not task.batch_mode:
+        raise DapAbort(DapProblem.INVALID_MESSAGE, "the batch mode is not the task's")
+    if task.batch_mode is BatchMode.TIME_INTERVAL and (
+        selector.interval != task.interval or query.interval != task.interval
+    ):
+        raise DapAbort(DapProblem.BATCH_INVALID, "the request does not name the whole task interval")
+    if request.collection_job_req.agg_param:
+        raise DapAbort(DapProblem.INVALID_MESSAGE, "the aggregation parameter is not that of the jobs")
+    check_extensions(request.collection_job_req)
+
+
+def check_interval_over(task: Task, now: float) -> None:
+    """A time-interval batch is released only after its end, on our own clock; raises ``DapAbort``."""
+    if task.batch_mode is BatchMode.TIME_INTERVAL and now + CLOCK_LEEWAY < task.end_seconds:
+        raise DapAbort(DapProblem.BATCH_INVALID, "the task interval is not over")
+
+
+def check_size(task: Task, distinct_nullifiers: int) -> None:
+    """At least B tokens, by our own count; raises ``DapAbort``."""
+    if distinct_nullifiers < task.min_batch_size:
+        raise DapAbort(
+            DapProblem.INVALID_BATCH_SIZE,
+            f"the batch holds fewer than the recipe's minimum of {task.min_batch_size} contributions",
+        )
+
+
+def check_rate(task: Task, accepted_in_task: int) -> None:
+    """At most twice the expected contributions within the task's window; raises ``Abort``."""
+    if accepted_in_task > RATE_FACTOR * task.expected_contributions:
+        raise Abort(
+            RATE_BOUND_PROBLEM,
+            f"more than twice the expected {task.expected_contributions} contributions were accepted",
+            status=403,
+            title="The task received more contributions than its recipe allows for.",
+        )

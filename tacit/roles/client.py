@@ -1,0 +1,70 @@
+"""The Client's part (DAP-18, upload): one randomised measurement becomes one sealed report.
+
+Pure: report id, time, token and randomness are arguments. A report is made once and its bytes are kept; every
+retry sends the same bytes (rule P11).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.messages import Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
+from tacit.ports import Entropy
+from tacit.task import Task, seal_input_share
+from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
+from tacit.tokens.structures import Token
+
+AGGREGATORS = (Role.LEADER, Role.HELPER)
+"""In the order of their VDAF aggregator ids."""
+
+
+def make_report(
+    task: Task,
+    measurement: Any,
+    token: bytes,
+    preimages: Preimages,
+    report_id: bytes,
+    time: int,
+    entropy: Entropy,
+) -> Report:
+    """The whole report: shard, bind the token into both private extensions, seal.
+
+    ``measurement`` is what the task's VDAF takes, already randomised; ``token`` (354 bytes) carries the nonce of
+    ``preimages``; ``report_id`` is 16 fresh random bytes; ``time`` in units of the task's precision. Raises
+    ``ValueError`` for a measurement that the VDAF does not allow or a token of another nonce or form.
+    """
+    public_share, payloads = shard(task, measurement, report_id, entropy)
+    shares = {
+        role: PlaintextInputShare((token_extension(token, preimages, role),), payload)
+        for role, payload in payloads.items()
+    }
+    return seal_report(task, ReportMetadata(report_id, time), public_share, shares, entropy)
+
+
+def shard(task: Task, measurement: Any, report_id: bytes, entropy: Entropy) -> tuple[bytes, dict[Role, bytes]]:
+    """Encoded public share and encoded input share per aggregator."""
+    vdaf = task.vdaf
+    public_share, input_shares = vdaf.shard(task.ctx, measurement, report_id, entropy(vdaf.RAND_SIZE))
+    payloads = {role: vdaf.encode_input_share(share) for role, share in zip(AGGREGATORS, input_shares, strict=True)}
+    return vdaf.encode_public_share(public_share), payloads
+
+
+def token_extension(token: bytes, preimages: Preimages, role: Role) -> Extension:
+    """The private extension that shows the token, bound to this report, to aggregator ``role`` (rule P10)."""
+    if Token.decode(token).nonce != preimages.nonce:
+        raise ValueError("the token was not issued for these preimages")
+    return Extension(TOKEN_EXTENSION_TYPE, preimages.extension(token, role))
+
+
+def seal_report(
+    task: Task,
+    metadata: ReportMetadata,
+    public_share: bytes,
+    shares: dict[Role, PlaintextInputShare],
+    entropy: Entropy,
+) -> Report:
+    """Seal each aggregator's share to that aggregator's key."""
+    sealed: dict[Role, HpkeCiphertext] = {
+        role: seal_input_share(task, role, metadata, public_share, shares[role], entropy) for role in AGGREGATORS
+    }
+    return Report(metadata, public_share, sealed[Role.LEADER], sealed[Role.HELPER])

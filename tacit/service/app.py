@@ -1,0 +1,234 @@
+"""The aiohttp application that every service starts from.
+
+``make_app`` brings: errors as RFC 9457 problem documents, a body limit, no caching, no version banner, a
+health check; ``add_driver`` brings background work. Order of stopping: requests in flight finish, drivers stop
+between two steps, what was registered before them in ``cleanup_ctx`` (databases, transports) closes last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from tacit import media_types
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
+from tacit.service.driver import Driver, run_driver
+from tacit.service.log import get_logger
+
+BODY_TIMEOUT_SECONDS = 30.0
+DRIVER_STOP_SECONDS = 20.0
+REFUSAL_PREFIX = "urn:tacit:refusal:"
+INTERNAL = "urn:tacit:problem:internal"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """What a service needs of the world. ``background=False`` starts no driver: tests call ``step()``."""
+
+    clock: Clock
+    entropy: Entropy = field(repr=False)
+    transport: Transport
+    observer: Observer | None = None
+    background: bool = True
+
+    def saw(self, party: str, **what: str | int) -> None:
+        """Tell the observer, where there is one, what ``party`` could read."""
+        if self.observer is not None:
+            self.observer.saw(party, what)
+
+
+SERVICE_NAME = web.AppKey("service_name", str)
+DEPS = web.AppKey("deps", Deps)
+DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
+
+
+def make_app(
+    name: str, deps: Deps, *, max_body: int = 1 << 20, middlewares: Sequence[Middleware] = ()
+) -> web.Application:
+    """An application called ``name`` that refuses bodies over ``max_body`` bytes (413).
+
+    ``middlewares`` run inside the problem middleware, so they may raise what handlers may raise.
+    """
+    app = web.Application(client_max_size=max_body, middlewares=[_problems, *middlewares])
+    app[SERVICE_NAME] = name
+    app[DEPS] = deps
+    app[DRIVERS] = []
+    app.on_response_prepare.append(_response_headers)
+    app.router.add_get("/healthz", _healthz)
+    return app
+
+
+def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asyncio.Event:
+    """Run ``driver`` while the app runs; returns the event that wakes it early.
+
+    Register it after what it uses (``cleanup_ctx`` closes in reverse order). With ``Deps.background`` false
+    it is only listed in ``app[DRIVERS]``.
+    """
+    app[DRIVERS].append(driver)
+    wake = asyncio.Event()
+    deps = app[DEPS]
+
+    async def running(_app: web.Application) -> AsyncIterator[None]:
+        if not deps.background:
+            yield
+            return
+        stop = asyncio.Event()
+        task = asyncio.create_task(run_driver(driver, deps.clock, idle_seconds, wake, stop))
+        yield
+        stop.set()
+        _, pending = await asyncio.wait([task], timeout=DRIVER_STOP_SECONDS)
+        task.cancel()
+        if pending:
+            get_logger(_app[SERVICE_NAME]).warning("driver_cancelled", driver=type(driver).__name__)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    app.cleanup_ctx.append(running)
+    return wake
+
+
+async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
+    """The whole body of a request whose media type is exactly ``media_type`` (parameters included).
+
+    Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged
+    by Content-Length before anything is read), 408 when the body does not arrive in time.
+    """
+    require_media_type(request, media_type)
+    if request.content_length is not None and request.content_length > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+    except TimeoutError as error:
+        raise _status_abort(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time") from error
+    except (OSError, web.RequestPayloadError) as error:
+        raise _status_abort(HTTPStatus.BAD_REQUEST, "the body did not arrive whole") from error
+    return b"".join(parts)
+
+
+def require_media_type(request: web.Request, media_type: str) -> None:
+    """Raise ``Abort`` (415) unless the request has exactly the Content-Type ``media_type`` and no coding."""
+    found = request.headers.getall("Content-Type", [])
+    canonical = [_canonical_media_type(value) for value in found]
+    if canonical != [_canonical_media_type(media_type)] or "Content-Encoding" in request.headers:
+        raise _status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
+
+
+async def refuse_expect(request: web.Request) -> web.StreamResponse:
+    """``expect_handler`` for routes that answer ``Expect: 100-continue`` with 417 instead of an interim
+    response.
+
+    Pass it to ``app.router.add_post(path, handler, expect_handler=refuse_expect)``.
+    """
+    abort = _status_abort(HTTPStatus.EXPECTATION_FAILED, "no expectation is supported here")
+    response = problem_response(abort)
+    response.force_close()
+    return response
+
+
+def problem_response(abort: Abort) -> web.Response:
+    """The RFC 9457 document of ``abort``: type, title, status, detail, taskid and the extension members."""
+    document: dict[str, object] = {**abort.extensions, "type": abort.type, "status": abort.status}
+    document["title"] = abort.title or _phrase(abort.status)
+    if abort.detail:
+        document["detail"] = abort.detail
+    if abort.task_id is not None:
+        document["taskid"] = abort.task_id
+    return web.Response(
+        status=abort.status,
+        body=json.dumps(document, separators=(",", ":")).encode(),
+        headers={**abort.headers, "Content-Type": media_types.PROBLEM_JSON},
+    )
+
+
+@web.middleware
+async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        return problem_response(_status_abort(error.status, "", _kept_headers(error)))
+    except Exception as error:  # the one place where an error becomes an answer
+        return problem_response(_abort_of(request, error))
+
+
+def _abort_of(request: web.Request, error: Exception) -> Abort:
+    if isinstance(error, Abort):
+        return error
+    if isinstance(error, Refusal):
+        return Abort(REFUSAL_PREFIX + error.rule, error.detail, status=422, title="A rule refused the request.")
+    if isinstance(error, DecodeError | CryptoError):
+        return _status_abort(HTTPStatus.BAD_REQUEST, str(error))
+    if isinstance(error, TransportError):
+        return _status_abort(HTTPStatus.BAD_GATEWAY, "a peer did not answer")
+    error_id = request.app[DEPS].entropy(8).hex()
+    get_logger(request.app[SERVICE_NAME]).error("internal_error", error=error, error_id=error_id, where=_where(error))
+    return Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
+
+
+def _where(error: Exception) -> list[str]:
+    """File names and lines of the traceback, without values."""
+    places = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        places.append(f"{'/'.join(code.co_filename.split('/')[-2:])}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return places[-6:]
+
+
+def _status_abort(status: int, detail: str, headers: dict[str, str] | None = None) -> Abort:
+    return Abort("about:blank", detail, status=int(status), title=_phrase(status), headers=headers)
+
+
+def _too_large(limit: int) -> Abort:
+    return _status_abort(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have at most {limit} bytes")
+
+
+def _kept_headers(error: web.HTTPException) -> dict[str, str]:
+    return {name: error.headers[name] for name in ("Allow", "Retry-After", "WWW-Authenticate") if name in error.headers}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def _canonical_media_type(value: str) -> str:
+    """Type and parameters without white space; type and parameter names lower case, parameter values as they
+    are.
+    """
+    kind, *parameters = (part.strip() for part in value.split(";"))
+    pairs = (parameter.partition("=") for parameter in parameters)
+    return ";".join(
+        [kind.lower(), *(f"{name.strip().lower()}={text.strip().strip(chr(34))}" for name, _, text in pairs)]
+    )
+
+
+async def _response_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.popall("Server", None)
+
+
+async def _healthz(request: web.Request) -> web.Response:
+    return web.json_response({"status": "ok", "service": request.app[SERVICE_NAME]})

@@ -1,0 +1,58 @@
+"""Who may call (P7): bearer tokens compared in constant time, client certificates, TLS or loopback.
+
+A service stores only the SHA-256 digest of a bearer token in memory; the token itself stays in its 0600 file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from aiohttp import web
+
+from tacit.adapters.origins import is_loopback
+from tacit.errors import Abort
+
+UNAUTHORIZED = "urn:tacit:problem:unauthorized"
+
+
+def token_digest(token: str | bytes) -> bytes:
+    """SHA-256 of a bearer token, for ``require_bearer``; white space around it (a newline) is cut off."""
+    raw = token.encode() if isinstance(token, str) else token
+    return hashlib.sha256(raw.strip()).digest()
+
+
+def _unauthorized() -> Abort:
+    return Abort(
+        UNAUTHORIZED,
+        "",
+        status=401,
+        title="Credentials are missing or wrong.",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def require_bearer(request: web.Request, *digests: bytes) -> int:
+    """The position in ``digests`` of the token that the request carries. Raises ``Abort`` (401), one for all
+    causes.
+    """
+    values = request.headers.getall("Authorization", [])
+    scheme, _, presented = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    actual = token_digest(presented.encode("utf-8", "surrogateescape"))
+    matches = [index for index, digest in enumerate(digests) if hmac.compare_digest(actual, digest)]
+    if scheme.lower() != "bearer" or not presented or not matches:
+        raise _unauthorized()
+    return matches[0]
+
+
+def require_peer(request: web.Request, digest: bytes | None) -> None:
+    """Mutual TLS, or a bearer token on loopback (attester -> issuer, P7). Raises ``Abort`` (401).
+
+    A peer certificate present here was already checked against the listener's ``client_ca`` in the handshake.
+    """
+    transport = request.transport
+    if transport is not None and transport.get_extra_info("peercert"):
+        return
+    if digest is None or not is_loopback(request.remote or ""):
+        raise _unauthorized()
+    require_bearer(request, digest)

@@ -1,0 +1,144 @@
+"""Configuration files: one frozen model per service, safe defaults, unknown keys refused; and 0600 secret
+files.
+
+Relative paths in a file are taken from the file's own folder, so that a service can be started from
+anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+
+from tacit.errors import UsageError
+
+_BASE = "base"
+
+
+def _against_base(path: Path, info: ValidationInfo) -> Path:
+    base = (info.context or {}).get(_BASE)
+    return path if base is None else Path(base) / path.expanduser()
+
+
+ConfigPath = Annotated[Path, AfterValidator(_against_base)]
+"""A path in a configuration file; relative ones are taken from the file's folder."""
+
+
+class Frozen(BaseModel):
+    """Base of every configuration model: immutable, unknown keys refused, values kept out of error texts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Listen(Frozen):
+    """Where a service listens. Port 0 lets the system choose. ``client_ca`` demands client certificates."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    tls_cert: ConfigPath | None = None
+    tls_key: ConfigPath | None = None
+    client_ca: ConfigPath | None = None
+
+
+class ServiceConfig(Frozen):
+    """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
+    demo).
+    """
+
+    state_dir: ConfigPath
+    listen: Listen = Listen()
+    insecure_http: bool = False
+    storage: Literal["file", "memory"] = "file"
+
+    def database_url(self, name: str) -> str:
+        """SQLAlchemy URL of this service's database ``name`` (a file ``{state_dir}/{name}.sqlite3``)."""
+        if self.storage == "memory":
+            return "sqlite+aiosqlite:///:memory:"
+        return f"sqlite+aiosqlite:///{self.state_dir.absolute() / name}.sqlite3"
+
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+def load_config(path: Path, model: type[Config]) -> Config:
+    """Read a ``.toml`` file, or else JSON, into ``model``. Raises ``UsageError`` with one line that names
+    the field.
+    """
+    try:
+        data = _parse(path, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+    except ValueError as error:
+        line = " ".join(str(error).split())
+        raise UsageError(f"{path}: not a valid configuration file: {line}") from error
+    return parse_config(data, model, base=path.absolute().parent, where=str(path))
+
+
+def parse_config(data: object, model: type[Config], *, base: Path | None = None, where: str = "config") -> Config:
+    """Validate already parsed ``data``; relative paths are taken from ``base``. Raises ``UsageError``."""
+    try:
+        return model.model_validate(data, context={_BASE: base})
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "file"
+        raise UsageError(f"{where}: {field}: {' '.join(first['msg'].split())}") from error
+
+
+def _parse(path: Path, text: str) -> Any:
+    if path.suffix == ".toml":
+        return tomllib.loads(text)
+    return json.loads(text)
+
+
+def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
+    """The bytes of a secret file. Raises ``UsageError`` unless it is a regular file that only its owner can
+    read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path}: not a regular file")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            raise UsageError(f"{path}: readable by others; run: chmod 600 {path}")
+        data = os.read(descriptor, max_size + 1)
+    finally:
+        os.close(descriptor)
+    if not data or len(data) > max_size:
+        raise UsageError(f"{path}: empty or larger than {max_size} bytes")
+    return data
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """Write a secret file with mode 0600, atomically and durably; the folder is made with mode 0700."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,68 @@
+"""Background work in steps.
+
+A ``Driver`` does one bounded piece of work per ``step()``. Production runs it in ``run_driver``; tests and
+the simulation call ``step()`` themselves, so nothing happens behind their back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from tacit.ports import Clock
+from tacit.service.log import get_logger
+
+MAX_BACKOFF_SECONDS = 60.0
+
+
+class Driver(Protocol):
+    """One kind of background work of a service."""
+
+    async def step(self) -> int:
+        """Do what is due, at most one bounded batch. Returns how many items moved on; 0 means idle."""
+        ...
+
+
+async def run_driver(
+    driver: Driver,
+    clock: Clock,
+    idle_seconds: float,
+    wake: asyncio.Event,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run ``driver`` until ``stop`` is set (between two steps) or the task is cancelled.
+
+    After a step that moved something the next follows at once; after an idle one the loop waits for ``wake``
+    or ``idle_seconds``. A step that raises is logged by the name of its error and retried after
+    ``idle_seconds`` doubled per failure in a row, at most ``MAX_BACKOFF_SECONDS``.
+    """
+    stop = stop or asyncio.Event()
+    logger = get_logger("driver")
+    failures = 0
+    while not stop.is_set():
+        wake.clear()
+        try:
+            moved = await driver.step()
+        except Exception as error:  # a driver outlives every error of one step
+            failures += 1
+            delay = min(idle_seconds * 2.0 ** min(failures, 16), MAX_BACKOFF_SECONDS)
+            logger.warning("driver_step_failed", driver=type(driver).__name__, error=error, failures=failures)
+            await _first_of(clock.sleep(delay), stop.wait())
+            continue
+        failures = 0
+        if moved:
+            await asyncio.sleep(0)
+        else:
+            await _first_of(clock.sleep(idle_seconds), wake.wait(), stop.wait())
+
+
+async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Return when the first of ``waits`` is done, the others cancelled and awaited."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,51 @@
+"""Bounds on memory: how many bytes of request bodies a service holds at once.
+
+Over the budget a request is refused with 503 and a jittered ``Retry-After``, before its body is read, so
+that a burst costs the sender a retry and never the service its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tacit.errors import Abort
+from tacit.ports import Entropy
+
+BUSY = "urn:tacit:problem:busy"
+
+
+class ByteBudget:
+    """Bytes in flight, at most ``max_bytes``; ``retry_after`` = (least, most) seconds a sender is told."""
+
+    def __init__(self, max_bytes: int, entropy: Entropy, retry_after: tuple[int, int] = (1, 10)) -> None:
+        if max_bytes <= 0 or not 0 < retry_after[0] <= retry_after[1]:
+            raise ValueError("a byte budget needs positive bounds")
+        self.max_bytes = max_bytes
+        self.in_flight = 0
+        self._entropy = entropy
+        self._retry_after = retry_after
+
+    @contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        """Hold ``size`` bytes while the block runs. Raises ``Abort`` (503) when they do not fit."""
+        if self.in_flight + size > self.max_bytes:
+            raise busy(self._entropy, self._retry_after)
+        self.in_flight += size
+        try:
+            yield
+        finally:
+            self.in_flight -= size
+
+
+def busy(entropy: Entropy, retry_after: tuple[int, int] = (1, 10)) -> Abort:
+    """The 503 that asks the sender to come back after a random number of seconds."""
+    least, most = retry_after
+    seconds = least + int.from_bytes(entropy(4), "big") % (most - least + 1)
+    return Abort(
+        BUSY,
+        "too much is in flight; retry later",
+        status=503,
+        title="The service is busy.",
+        headers={"Retry-After": str(seconds)},
+    )

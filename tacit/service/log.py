@@ -1,0 +1,127 @@
+"""Structured logs: one JSON object per line on stderr, and a guard over what may stand in them.
+
+Logs name events, counts, public ids and rules. The guard drops the values of fields whose name says that
+they hold a share, token, key, address or device, and never prints bytes, so that a careless call leaks
+nothing. Errors appear by type and, for Tacit's own, by message (which hold no secrets by the rule of
+``tacit.errors``).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from tacit.errors import TacitError
+
+REDACTED = "[redacted]"
+_SENSITIVE = frozenset(
+    (
+        *(
+            "token",
+            "tokens",
+            "share",
+            "shares",
+            "secret",
+            "secrets",
+            "seed",
+            "password",
+            "authorization",
+            "bearer",
+        ),
+        *(
+            "key",
+            "keys",
+            "private",
+            "address",
+            "ip",
+            "peer",
+            "remote",
+            "host",
+            "device",
+            "device_id",
+            "evidence",
+        ),
+        *("body", "payload", "ciphertext", "plaintext", "measurement", "nullifier", "preimage"),
+    )
+)
+
+
+class _Stderr:
+    """Writes to whatever ``sys.stderr`` is at that moment (it changes under test runners)."""
+
+    def msg(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the log's sink
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def _is_sensitive(name: str) -> bool:
+    lowered = name.lower()
+    return lowered in _SENSITIVE or any(lowered.endswith("_" + word) for word in _SENSITIVE)
+
+
+def _printable(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, TacitError):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, BaseException):
+        return type(value).__name__
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): REDACTED if _is_sensitive(str(key)) else _printable(item) for key, item in value.items()}
+    return REDACTED if isinstance(value, bytes | bytearray | memoryview) else type(value).__name__
+
+
+def guard(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Structlog processor: a placeholder for what must not be logged and for anything that is not JSON."""
+    return {name: REDACTED if _is_sensitive(name) else _printable(value) for name, value in event.items()}
+
+
+class _Level:
+    """The process-wide threshold; set once at start."""
+
+    value: int = logging.INFO
+
+
+def set_log_level(level: str) -> None:
+    """Threshold for every logger: "debug", "info", "warning", "error" or "critical"."""
+    _Level.value = logging.getLevelNamesMapping()[level.upper()]
+
+
+def _threshold(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if logging.getLevelNamesMapping().get(method.upper(), logging.ERROR) < _Level.value:
+        raise structlog.DropEvent
+    return event
+
+
+def get_logger(service: str) -> FilteringBoundLogger:
+    """A logger whose lines carry ``service``, whatever structlog and logging are configured to do."""
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        _Stderr(),
+        processors=[
+            _threshold,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            guard,
+            structlog.processors.JSONRenderer(sort_keys=True),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        service=service,
+    )
+    return logger
+
+
+def quiet_http_logger() -> logging.Logger:
+    """The logger that aiohttp's server side gets: its own lines hold peer addresses, so none is written."""
+    logger = logging.getLogger("tacit.http")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger

@@ -1,0 +1,181 @@
+"""Serving an application: sockets, TLS, the ready line and the graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from aiohttp import web
+
+from tacit.adapters.origins import is_loopback
+from tacit.errors import Abort, UsageError
+from tacit.service.app import SERVICE_NAME, problem_response
+from tacit.service.config import Listen
+from tacit.service.log import get_logger, quiet_http_logger
+
+GRACE_SECONDS = 10.0
+KEEPALIVE_SECONDS = 75.0
+BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A service that answers on ``url`` in process ``pid``."""
+
+    service: str
+    url: str
+    pid: int
+
+    def line(self) -> str:
+        """The READY line: one JSON object."""
+        return json.dumps({"service": self.service, "url": self.url, "pid": self.pid})
+
+
+def print_ready(ready: Ready) -> None:
+    """Write the READY line to stdout."""
+    sys.stdout.write(ready.line() + "\n")
+    sys.stdout.flush()
+
+
+def server_tls(listen: Listen) -> ssl.SSLContext | None:
+    """The listener's TLS context (1.2 or newer), None for plain HTTP. Raises ``UsageError`` for bad files."""
+    if listen.tls_cert is None and listen.tls_key is None and listen.client_ca is None:
+        return None
+    if listen.tls_cert is None or listen.tls_key is None:
+        raise UsageError("listen: tls_cert and tls_key go together, and client_ca needs both")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(listen.tls_cert, listen.tls_key)
+        if listen.client_ca is not None:
+            context.load_verify_locations(listen.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"listen: certificate, key or client CA cannot be loaded: {error.strerror}") from error
+    return context
+
+
+class _Connection(web.RequestHandler):
+    """aiohttp's server protocol, with what fails below the application (bad HTTP) as a problem document too."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Neither echoes the request nor logs its sender, as the method it replaces does."""
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            get_logger("http").error("connection_failed", error=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response is already on its way")
+        response = problem_response(Abort("about:blank", status=status))
+        response.headers["Server"] = "tacit"
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class Runner(web.AppRunner):
+    """Starts and stops an application; ``server`` makes its connections. Writes no access log."""
+
+    __slots__ = ()
+
+    def __init__(self, app: web.Application, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        super().__init__(
+            app,
+            access_log=None,
+            logger=quiet_http_logger(),
+            shutdown_timeout=grace_seconds,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+        )
+
+    async def _make_server(self) -> web.Server:
+        plain = await super()._make_server()
+        loop = asyncio.get_running_loop()
+        return _Server(plain.request_handler, request_factory=plain.request_factory, loop=loop, **self._kwargs)
+
+
+@contextlib.asynccontextmanager
+async def started(
+    app: web.Application, listen: Listen, *, insecure_http: bool = False, grace_seconds: float = GRACE_SECONDS
+) -> AsyncIterator[Ready]:
+    """Run ``app`` while the block runs. On exit: stop accepting, finish what is in flight within
+    ``grace_seconds``, clean up. Raises ``UsageError`` for plain HTTP off loopback (P7) or an address that
+    cannot be bound.
+    """
+    tls = server_tls(listen)
+    if tls is None and not insecure_http and not is_loopback(listen.host):
+        raise UsageError(
+            f"listen: plain HTTP on {listen.host} refused; set tls_cert and tls_key or insecure_http = true"
+        )
+    runner = Runner(app, grace_seconds=grace_seconds)
+    try:
+        await runner.setup()
+        site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls, backlog=BACKLOG)
+        try:
+            await site.start()
+        except OSError as error:
+            raise UsageError(f"listen: cannot bind {listen.host}:{listen.port}: {error.strerror}") from error
+        host = f"[{listen.host}]" if ":" in listen.host else listen.host
+        port = runner.addresses[0][1]
+        yield Ready(app[SERVICE_NAME], f"{'https' if tls else 'http'}://{host}:{port}", os.getpid())
+    finally:
+        await runner.cleanup()
+
+
+async def serve(
+    app: web.Application,
+    listen: Listen,
+    *,
+    ready: Callable[[Ready], None] = print_ready,
+    insecure_http: bool = False,
+    grace_seconds: float = GRACE_SECONDS,
+) -> None:
+    """Serve until SIGTERM or SIGINT. ``ready`` is called once the socket listens."""
+    await serve_all([(app, listen)], ready=ready, insecure_http=insecure_http, grace_seconds=grace_seconds)
+
+
+async def serve_all(
+    apps: Sequence[tuple[web.Application, Listen]],
+    *,
+    ready: Callable[[Ready], None] = print_ready,
+    insecure_http: bool = False,
+    grace_seconds: float = GRACE_SECONDS,
+) -> None:
+    """Serve several applications in one process until SIGTERM or SIGINT; stops them in reverse order."""
+    stop = asyncio.Event()
+    with _stop_signals(stop):
+        async with contextlib.AsyncExitStack() as stack:
+            for app, listen in apps:
+                site = started(app, listen, insecure_http=insecure_http, grace_seconds=grace_seconds)
+                ready(await stack.enter_async_context(site))
+            await stop.wait()
+
+
+@contextlib.contextmanager
+def _stop_signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

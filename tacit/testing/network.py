@@ -1,0 +1,291 @@
+"""Networks for tests: real applications reached without sockets, and faults exactly where they are asked
+for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from tacit.adapters.origins import origin_of
+from tacit.ports import Clock, HttpResponse, Transport, TransportError
+from tacit.service.run import Runner
+
+RESPONSE_SECONDS = 60.0
+
+
+class InProcessTransport:
+    """A ``Transport`` that drives mounted aiohttp applications through their real HTTP server protocol, in
+    memory.
+
+    Requests are serialised, parsed, routed and answered as on a socket (middlewares, limits and header rules
+    included); only the kernel is left out. Mount applications before ``start``; ``mount`` after it starts
+    them.
+    """
+
+    def __init__(self, apps: Mapping[str, web.Application] | None = None, *, client_address: str = "127.0.0.1") -> None:
+        self._apps: dict[str, web.Application] = {origin_of(url): app for url, app in (apps or {}).items()}
+        self._runners: dict[str, Runner] = {}
+        self._client_address = client_address
+
+    async def __aenter__(self) -> InProcessTransport:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def add(self, url: str, app: web.Application) -> None:
+        """Mount ``app`` under the origin of ``url``; ``start`` will start it."""
+        self._apps[origin_of(url)] = app
+
+    async def start(self) -> None:
+        """Start every mounted application that does not run yet, in the order of mounting."""
+        for origin, app in self._apps.items():
+            if origin not in self._runners:
+                runner = Runner(app)
+                await runner.setup()
+                self._runners[origin] = runner
+
+    async def mount(self, url: str, app: web.Application) -> None:
+        """Mount and start ``app``, in place of what ran under that origin before."""
+        await self.unmount(url)
+        self.add(url, app)
+        await self.start()
+
+    async def unmount(self, url: str) -> None:
+        """Stop the application of that origin; requests to it then fail with ``TransportError``."""
+        origin = origin_of(url)
+        self._apps.pop(origin, None)
+        runner = self._runners.pop(origin, None)
+        if runner is not None:
+            await runner.cleanup()
+
+    async def close(self) -> None:
+        """Stop all applications, the last mounted first."""
+        for origin in reversed(list(self._runners)):
+            await self._runners.pop(origin).cleanup()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> HttpResponse:
+        """One exchange with the mounted application of the URL's origin."""
+        runner = self._runners.get(origin_of(url))
+        server = runner.server if runner is not None else None
+        if server is None:
+            raise TransportError(f"{method} failed: no application under this origin")
+        pipe = _Pipe(self._client_address)
+        protocol = server()
+        protocol.connection_made(pipe)
+        try:
+            protocol.data_received(_serialise(method, url, headers or {}, body))
+            await asyncio.wait_for(pipe.closed, RESPONSE_SECONDS)
+        except TimeoutError as error:
+            raise TransportError(f"{method} failed: no response") from error
+        finally:
+            protocol.connection_lost(None)
+        return _parse(method, pipe.written)
+
+
+class _Pipe(asyncio.Transport):
+    """The server's end of a connection: keeps what is written, ``closed`` is done once the server closes."""
+
+    def __init__(self, client_address: str) -> None:
+        super().__init__({"peername": (client_address, 0), "sockname": ("127.0.0.1", 0)})
+        self.written = bytearray()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def writelines(self, list_of_data: Any) -> None:
+        for data in list_of_data:
+            self.write(data)
+
+    def is_closing(self) -> bool:
+        return self.closed.done()
+
+    def close(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        return
+
+    def resume_reading(self) -> None:
+        return
+
+    def is_reading(self) -> bool:
+        return True
+
+
+def _serialise(method: str, url: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if body or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+class _Received:
+    """What ``http.client`` needs of a socket: its bytes as a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, *_arguments: object) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+def _parse(method: str, data: bytes | bytearray) -> HttpResponse:
+    response = http.client.HTTPResponse(_Received(bytes(data)), method=method)  # type: ignore[arg-type]
+    try:
+        response.begin()
+        body = response.read()
+    except (http.client.HTTPException, ValueError) as error:
+        raise TransportError(f"{method} failed: {type(error).__name__}") from error
+    finally:
+        response.close()
+    headers: dict[str, str] = {}
+    for name, value in response.getheaders():
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return HttpResponse(response.status, headers, body)
+
+
+class FaultKind(Enum):
+    """Where an exchange breaks, seen from the peer's handler."""
+
+    LOSE_REQUEST = "lose_request"  # the peer never acts
+    LOSE_RESPONSE = "lose_response"  # the peer acts, the caller does not learn
+    DELAY = "delay"  # the request arrives late
+    DUPLICATE = "duplicate"  # the peer gets the request twice; the caller gets the second answer
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault; ``seconds`` is for ``DELAY``."""
+
+    kind: FaultKind
+    seconds: float = 0.0
+
+
+LOSE_REQUEST = Fault(FaultKind.LOSE_REQUEST)
+LOSE_RESPONSE = Fault(FaultKind.LOSE_RESPONSE)
+DUPLICATE = Fault(FaultKind.DUPLICATE)
+
+
+def delay(seconds: float) -> Fault:
+    """A request that arrives ``seconds`` late."""
+    return Fault(FaultKind.DELAY, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request as a plan sees it: its position among all requests of this transport, method and URL."""
+
+    index: int
+    method: str
+    url: str
+    body: bytes = field(repr=False, default=b"")
+
+
+Plan = Callable[[Exchange], Fault | None]
+
+
+def no_faults(_exchange: Exchange) -> Fault | None:
+    """The plan of a good day."""
+    return None
+
+
+def at(faults: Mapping[int, Fault]) -> Plan:
+    """Faults at the given request positions (0 is the first)."""
+    return lambda exchange: faults.get(exchange.index)
+
+
+def matching(text: str, fault: Fault, *, times: int | None = None, method: str | None = None) -> Plan:
+    """``fault`` on the first ``times`` (None: all) requests whose URL holds ``text`` (and whose method is
+    ``method``).
+    """
+    left = [times]
+
+    def plan(exchange: Exchange) -> Fault | None:
+        if text not in exchange.url or (method is not None and method != exchange.method) or left[0] == 0:
+            return None
+        if left[0] is not None:
+            left[0] -= 1
+        return fault
+
+    return plan
+
+
+class FaultyTransport:
+    """Adds faults to ``inner`` as ``plan`` says, and cuts off the origins named by ``partition``.
+
+    Deterministic: the same calls in the same order meet the same faults.
+    """
+
+    def __init__(self, inner: Transport, plan: Plan = no_faults, *, clock: Clock | None = None) -> None:
+        self.plan = plan
+        self.exchanges: list[Exchange] = []
+        self._inner = inner
+        self._clock = clock
+        self._cut: set[str] = set()
+
+    def partition(self, *urls: str) -> None:
+        """From now on no request reaches these origins."""
+        self._cut.update(origin_of(url) for url in urls)
+
+    def heal(self) -> None:
+        """End every partition."""
+        self._cut.clear()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> HttpResponse:
+        """One exchange, perhaps a broken one."""
+        exchange = Exchange(len(self.exchanges), method, url, body)
+        self.exchanges.append(exchange)
+        fault = self.plan(exchange)
+        kind = fault.kind if fault is not None else None
+        if origin_of(url) in self._cut or kind is FaultKind.LOSE_REQUEST:
+            raise TransportError(f"{method} failed: request lost")
+        if kind is FaultKind.DELAY and fault is not None:
+            if self._clock is None:
+                raise ValueError("a delay needs a clock")
+            await self._clock.sleep(fault.seconds)
+        response = await self._inner.request(method, url, headers=headers, body=body)
+        if kind is FaultKind.DUPLICATE:
+            response = await self._inner.request(method, url, headers=headers, body=body)
+        if kind is FaultKind.LOSE_RESPONSE:
+            raise TransportError(f"{method} failed: response lost")
+        return response

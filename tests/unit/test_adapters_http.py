@@ -1,0 +1,332 @@
+"""The HTTP adapter and the listener together: TLS, mutual TLS, bounds, what is sent and what is not; and
+clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.origins import origin_of, require_secure_url
+from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
+from tacit.errors import UsageError
+from tacit.ports import TransportError
+from tacit.service.app import Deps, make_app
+from tacit.service.auth import require_peer, token_digest
+from tacit.service.config import Listen
+from tacit.service.run import Ready, serve, started
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.network import InProcessTransport
+
+
+@dataclass(frozen=True)
+class _Authority:
+    """A certificate authority in a folder."""
+
+    folder: Path
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "ca.pem"
+
+    def issue(self, name: str) -> tuple[Path, Path]:
+        """Certificate and key files of ``name``, valid for 127.0.0.1."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        builder = _builder(name, self.certificate.subject, key).add_extension(addresses, critical=False)
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        certificate = builder.add_extension(identifier, critical=False).sign(self.key, hashes.SHA256())
+        files = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        files[1].write_bytes(_pem(key))
+        return files
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _builder(name: str, issuer: x509.Name | None, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer or subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+    )
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> _Authority:
+    """One certificate authority for all tests here."""
+    folder = tmp_path_factory.mktemp("ca")
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder("ca", None, key)
+    for extension in (
+        x509.BasicConstraints(ca=True, path_length=0),
+        x509.KeyUsage(*(name in ("key_cert_sign", "crl_sign") for name in _USAGES)),
+    ):
+        builder = builder.add_extension(extension, critical=True)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    certificate = builder.add_extension(identifier, critical=False).sign(key, hashes.SHA256())
+    (folder / "ca.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return _Authority(folder, key, certificate)
+
+
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+
+
+async def _show(request: web.Request) -> web.Response:
+    return web.json_response({"path": request.raw_path, "headers": sorted(name.lower() for name in request.headers)})
+
+
+async def _authorization(request: web.Request) -> web.Response:
+    return web.Response(text=request.headers.get("Authorization", "none"))
+
+
+async def _large(_request: web.Request) -> web.Response:
+    return web.Response(body=b"x" * 5000, headers={"Set-Cookie": "a=b"})
+
+
+async def _slow(_request: web.Request) -> web.Response:
+    await asyncio.sleep(0.3)
+    return web.Response(text="done")
+
+
+async def _peers_only(request: web.Request) -> web.Response:
+    require_peer(request, token_digest("loopback"))
+    return web.Response(text="welcome")
+
+
+def _app() -> web.Application:
+    app = make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport()))
+    app.router.add_get("/show/{rest:.*}", _show)
+    app.router.add_get("/authorization", _authorization)
+    app.router.add_get("/large", _large)
+    app.router.add_get("/slow", _slow)
+    app.router.add_get("/peers-only", _peers_only)
+    return app
+
+
+@pytest.fixture
+async def plain() -> AsyncIterator[Ready]:
+    """The probe application on plain loopback HTTP."""
+    async with started(_app(), Listen(), grace_seconds=2) as ready:
+        yield ready
+
+
+async def test_a_request_carries_no_trace_of_the_software(plain: Ready) -> None:
+    async with AiohttpTransport() as http:
+        shown = json.loads((await http.request("GET", f"{plain.url}/show/a%2Fb?c=%20d")).body)
+    assert shown == {"path": "/show/a%2Fb?c=%20d", "headers": ["host"]}
+
+
+async def test_headers_of_an_origin_go_to_that_origin_only(plain: Ready) -> None:
+    bearer = {"Authorization": "Bearer abc"}
+    async with AiohttpTransport(origin_headers={plain.url + "/x": bearer}) as http:
+        assert (await http.request("GET", f"{plain.url}/authorization")).body == b"Bearer abc"
+    async with AiohttpTransport(origin_headers={"https://other.example": bearer}) as http:
+        assert (await http.request("GET", f"{plain.url}/authorization")).body == b"none"
+
+
+async def test_a_response_over_the_bound_is_an_error_and_cookies_are_forgotten(plain: Ready) -> None:
+    async with AiohttpTransport(max_response=4999) as http:
+        with pytest.raises(TransportError, match="larger"):
+            await http.request("GET", f"{plain.url}/large")
+    async with AiohttpTransport(max_response=5000) as http:
+        assert len((await http.request("GET", f"{plain.url}/large")).body) == 5000
+        assert "cookie" not in (await http.request("GET", f"{plain.url}/show/")).body.decode()
+
+
+async def test_no_answer_is_a_transport_error(plain: Ready) -> None:
+    async with AiohttpTransport(timeout=0.05) as http:
+        with pytest.raises(TransportError, match="TimeoutError"):
+            await http.request("GET", f"{plain.url}/slow")
+        with pytest.raises(TransportError):
+            await http.request("GET", "http://127.0.0.1:9/")
+
+
+async def test_plain_http_goes_to_loopback_only() -> None:
+    async with AiohttpTransport() as http:
+        with pytest.raises(UsageError, match="loopback"):
+            await http.request("GET", "http://192.0.2.1/")
+    assert require_secure_url("http://relay.example/x", insecure_http=True) == "http://relay.example:80"
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("HTTP://LocalHost/a", "http://localhost:80"),
+        ("https://a.example:8443/b?c", "https://a.example:8443"),
+        ("https://[::1]/", "https://[::1]:443"),
+    ],
+)
+def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
+
+
+@pytest.mark.parametrize("url", ["ftp://a/", "//a", "https://", "https://u:p@a/", "https://a:99999/", "https://[::1"])
+def test_what_is_not_a_web_url_is_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        origin_of(url)
+
+
+async def test_tls_is_verified_against_the_given_authority(authority: _Authority) -> None:
+    certificate, key = authority.issue("server")
+    async with started(_app(), Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as ready:
+        assert ready.url.startswith("https://127.0.0.1:")
+        async with AiohttpTransport(tls=ClientTls(ca=authority.file)) as http:
+            assert (await http.request("GET", f"{ready.url}/healthz")).status == 200
+        async with AiohttpTransport() as http:
+            with pytest.raises(TransportError):
+                await http.request("GET", f"{ready.url}/healthz")
+
+
+async def test_a_client_certificate_is_demanded_where_configured(authority: _Authority) -> None:
+    certificate, key = authority.issue("server")
+    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.file)
+    async with started(_app(), listen, grace_seconds=2) as ready:
+        async with AiohttpTransport(tls=ClientTls(authority.file, *authority.issue("attester"))) as http:
+            assert (await http.request("GET", f"{ready.url}/peers-only")).body == b"welcome"
+        async with AiohttpTransport(tls=ClientTls(ca=authority.file)) as http:
+            with pytest.raises(TransportError):
+                await http.request("GET", f"{ready.url}/peers-only")
+
+
+async def test_on_loopback_a_bearer_token_stands_in_for_the_certificate(plain: Ready) -> None:
+    for bearer, status in (("Bearer loopback", 200), ("Bearer other", 401)):
+        async with AiohttpTransport(origin_headers={plain.url: {"Authorization": bearer}}) as http:
+            assert (await http.request("GET", f"{plain.url}/peers-only")).status == status
+    origin = "http://127.0.0.1:1"
+    async with InProcessTransport({origin: _app()}, client_address="192.0.2.7") as network:
+        response = await network.request("GET", f"{origin}/peers-only", headers={"Authorization": "Bearer loopback"})
+        assert response.status == 401
+
+
+async def test_wrong_tls_files_are_usage_errors(authority: _Authority, tmp_path: Path) -> None:
+    certificate, key = authority.issue("server")
+    for listen in (
+        Listen(tls_cert=certificate),
+        Listen(client_ca=authority.file),
+        Listen(tls_cert=certificate, tls_key=tmp_path / "none"),
+        Listen(tls_cert=key, tls_key=key),
+    ):
+        with pytest.raises(UsageError, match="listen"):
+            await started(_app(), listen).__aenter__()
+    with pytest.raises(UsageError, match="CA"):
+        ClientTls(ca=tmp_path / "none").context()
+
+
+async def test_old_tls_is_refused(authority: _Authority) -> None:
+    assert ClientTls(ca=authority.file).context().minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+async def test_an_address_in_use_is_a_usage_error(plain: Ready) -> None:
+    port = int(plain.url.rsplit(":", 1)[1])
+    with pytest.raises(UsageError, match="cannot bind"):
+        await started(_app(), Listen(port=port)).__aenter__()
+
+
+async def test_serving_stops_on_a_signal_after_what_is_in_flight() -> None:
+    ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+    server = asyncio.create_task(serve(_app(), Listen(), ready=ready.set_result, grace_seconds=2))
+    url = (await ready).url
+    async with AiohttpTransport() as http:
+        slow = asyncio.create_task(http.request("GET", f"{url}/slow"))
+        await asyncio.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (await slow).body == b"done"
+        await asyncio.wait_for(server, 5)
+        with pytest.raises(TransportError):
+            await http.request("GET", f"{url}/healthz")
+
+
+_PROGRAM = """
+import asyncio
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.service.app import Deps, make_app
+from tacit.service.config import Listen
+from tacit.service.run import serve
+
+asyncio.run(serve(make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport())), Listen()))
+"""
+
+
+def test_a_process_prints_its_ready_line_and_ends_cleanly_on_ctrl_c() -> None:
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-W", "error", "-c", _PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    line = json.loads(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=20)
+    assert line.keys() == {"service", "url", "pid"}
+    assert (line["service"], line["pid"]) == ("probe", process.pid)
+    assert (process.returncode, rest, errors) == (0, "", "")
+
+
+async def test_the_system_clock_and_entropy_are_real() -> None:
+    clock = SystemClock()
+    before = clock.now()
+    await clock.sleep(0.001)
+    assert before > 1_600_000_000
+    assert clock.now() >= before
+    assert len(OsEntropy()(32)) == 32
+    assert OsEntropy()(32) != OsEntropy()(32)
+
+
+async def test_a_shifted_clock_runs_faster_and_jumps() -> None:
+    base = SimClock(1000.0)
+    clock = ShiftedClock(base, start=50_000.0, rate=60.0)
+    sleeping = asyncio.create_task(clock.sleep(120.0))
+    await base.advance(1.9)
+    assert not sleeping.done()
+    await base.advance(0.1)
+    assert sleeping.done()
+    assert clock.now() == pytest.approx(50_120.0)
+    clock.jump(3600.0)
+    assert clock.now() == pytest.approx(53_720.0)
+    with pytest.raises(ValueError, match="backwards"):
+        clock.jump(-1)
+    with pytest.raises(ValueError, match="forward"):
+        ShiftedClock(base, rate=0)
+
+
+def test_seeded_entropy_repeats_itself_and_its_children_do_not_depend_on_use() -> None:
+    first, second = SeededEntropy(7), SeededEntropy(7)
+    assert [first(16), first(16)] == [second(16), second(16)]
+    assert SeededEntropy(7)(16) != SeededEntropy(8)(16)
+    assert first.child("a")(16) == SeededEntropy(7).child("a")(16)
+    assert first.child("a")(16) != first.child("b")(16)
+    assert SeededEntropy(b"seed")(5) == SeededEntropy(b"seed")(5)

@@ -1,0 +1,109 @@
+"""Configuration files and secret files."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import UsageError
+from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
+
+
+class _Config(ServiceConfig):
+    peer_url: str = "https://peer.example"
+    limit: int = 10
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_json_and_toml_give_the_same_configuration(tmp_path: Path) -> None:
+    as_json = _write(tmp_path / "a.json", json.dumps({"state_dir": "state", "listen": {"port": 8443}, "limit": 3}))
+    as_toml = _write(tmp_path / "a.toml", 'state_dir = "state"\nlimit = 3\n[listen]\nport = 8443\n')
+    config = load_config(as_json, _Config)
+    assert config == load_config(as_toml, _Config)
+    assert (config.limit, config.listen.port, config.listen.host) == (3, 8443, "127.0.0.1")
+
+
+def test_relative_paths_are_taken_from_the_folder_of_the_file(tmp_path: Path) -> None:
+    text = json.dumps({"state_dir": "state", "listen": {"tls_cert": "cert.pem", "tls_key": "/keys/key.pem"}})
+    config = load_config(_write(tmp_path / "a.json", text), _Config)
+    assert config.state_dir == tmp_path / "state"
+    assert config.listen.tls_cert == tmp_path / "cert.pem"
+    assert config.listen.tls_key == Path("/keys/key.pem")
+    assert config.database_url("leader") == f"sqlite+aiosqlite:///{tmp_path}/state/leader.sqlite3"
+    memory = config.model_copy(update={"storage": "memory"})
+    assert memory.database_url("leader") == "sqlite+aiosqlite:///:memory:"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.json", '{"state_dir": "s", "colour": 1}', "colour: Extra inputs are not permitted"),
+        ("a.json", '{"limit": 1}', "state_dir: Field required"),
+        ("a.json", '{"state_dir": "s", "listen": {"port": 70000}}', "listen.port: "),
+        ("a.json", "{", "not a valid configuration file"),
+        ("a.json", "[]", "file: "),
+        ("a.toml", "state_dir = ", "not a valid configuration file"),
+    ],
+)
+def test_a_wrong_file_is_one_line_that_names_file_and_field(
+    tmp_path: Path, name: str, text: str, expected: str
+) -> None:
+    path = _write(tmp_path / name, text)
+    with pytest.raises(UsageError) as caught:
+        load_config(path, _Config)
+    assert str(caught.value).startswith(f"{path}: {expected}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_or_binary_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        load_config(tmp_path / "none.json", _Config)
+    (tmp_path / "a.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="not a valid configuration file"):
+        load_config(tmp_path / "a.json", _Config)
+
+
+def test_errors_do_not_repeat_values(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.json", '{"state_dir": "s", "limit": "hunter2"}')
+    with pytest.raises(UsageError) as caught:
+        load_config(path, _Config)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_secret_is_written_for_its_owner_only_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "token"
+    write_secret(path, b"first")
+    write_secret(path, b"second")
+    assert read_secret(path) == b"second"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [file.name for file in path.parent.iterdir()] == ["token"]
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    write_secret(path, b"x")
+    path.chmod(0o640)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_secret(path)
+
+
+def test_a_secret_must_be_a_file_of_reasonable_size(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with pytest.raises(UsageError, match="No such file"):
+        read_secret(tmp_path / "none")
+    with pytest.raises(UsageError):
+        read_secret(tmp_path)
+    write_secret(tmp_path / "big", b"x" * 100)
+    with pytest.raises(UsageError, match="larger"):
+        read_secret(tmp_path / "big", max_size=99)
+    write_secret(tmp_path / "empty", b"")
+    with pytest.raises(UsageError, match="empty"):
+        read_secret(tmp_path / "empty")

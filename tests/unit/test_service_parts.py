@@ -1,0 +1,207 @@
+"""Group commit, drivers, byte budgets and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from tacit.errors import Abort, CryptoError
+from tacit.service.driver import MAX_BACKOFF_SECONDS, run_driver
+from tacit.service.group_commit import GroupCommitter
+from tacit.service.limits import ByteBudget
+from tacit.service.log import REDACTED, get_logger, set_log_level
+from tacit.testing.clock import SimClock, settle
+from tacit.testing.entropy import SeededEntropy
+
+
+class _Table:
+    """Remembers the groups that were flushed; doubles each item; can be held up."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def flush(self, items: Sequence[int]) -> list[int]:
+        await self.gate.wait()
+        self.groups.append(list(items))
+        if 13 in items:
+            raise ValueError("unlucky")
+        return [2 * item for item in items]
+
+
+async def test_items_that_wait_together_are_written_together() -> None:
+    table = _Table()
+    committer = GroupCommitter(table.flush, 100, 0, SimClock())
+    assert await asyncio.gather(*(committer.submit(item) for item in range(10))) == [2 * item for item in range(10)]
+    assert table.groups == [list(range(10))]
+
+
+async def test_while_one_group_is_written_the_next_one_gathers() -> None:
+    table = _Table()
+    table.gate.clear()
+    committer = GroupCommitter(table.flush, 3, 0, SimClock())
+    tasks = [asyncio.create_task(committer.submit(0))]
+    await settle()
+    tasks += [asyncio.create_task(committer.submit(item)) for item in range(1, 6)]
+    await settle()
+    table.gate.set()
+    assert await asyncio.gather(*tasks) == [0, 2, 4, 6, 8, 10]
+    assert table.groups == [[0], [1, 2, 3], [4, 5]]
+
+
+async def test_a_group_waits_for_company_until_the_delay_or_the_limit() -> None:
+    clock, table = SimClock(), _Table()
+    committer = GroupCommitter(table.flush, 3, 0.005, clock)
+    first = asyncio.create_task(committer.submit(1))
+    await clock.advance(0.004)
+    assert not first.done()
+    await clock.advance(0.001)
+    assert await first == 2
+    await asyncio.gather(*(committer.submit(item) for item in (2, 3, 4)))
+    assert table.groups == [[1], [2, 3, 4]]
+
+
+async def test_an_error_reaches_every_caller_of_its_group_and_no_other() -> None:
+    table = _Table()
+    committer = GroupCommitter(table.flush, 2, 0, SimClock())
+    results = await asyncio.gather(*(committer.submit(item) for item in (1, 13, 2)), return_exceptions=True)
+    assert [type(result) for result in results] == [ValueError, ValueError, int]
+
+
+async def test_a_caller_that_gives_up_does_not_disturb_its_group() -> None:
+    table = _Table()
+    table.gate.clear()
+    committer = GroupCommitter(table.flush, 10, 0, SimClock())
+    impatient = asyncio.create_task(committer.submit(1))
+    patient = asyncio.create_task(committer.submit(2))
+    await settle()
+    impatient.cancel()
+    table.gate.set()
+    assert await patient == 4
+    assert table.groups == [[1, 2]]
+
+
+async def test_closing_writes_what_waits_and_refuses_more() -> None:
+    clock, table = SimClock(), _Table()
+    committer = GroupCommitter(table.flush, 10, 3600, clock)
+    waiting = asyncio.create_task(committer.submit(1))
+    await settle()
+    await committer.close()
+    assert await waiting == 2
+    with pytest.raises(RuntimeError, match="closed"):
+        await committer.submit(2)
+
+
+class _Flaky:
+    """A driver that fails as long as it is told to."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.times: list[float] = []
+        self.clock = SimClock(0.0)
+
+    async def step(self) -> int:
+        self.times.append(self.clock.now())
+        if len(self.times) <= self.failures:
+            raise CryptoError("share does not open")
+        return 0
+
+
+async def test_a_failing_driver_is_retried_ever_later_and_recovers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    driver = _Flaky(failures=3)
+    stop = asyncio.Event()
+    task = asyncio.create_task(run_driver(driver, driver.clock, 1.0, asyncio.Event(), stop))
+    await driver.clock.advance(16.0)
+    stop.set()
+    await task
+    assert driver.times == [0.0, 2.0, 6.0, 14.0, 15.0, 16.0]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["failures"] for line in lines] == [1, 2, 3]
+    assert lines[0]["error"] == "CryptoError: share does not open"
+
+
+async def test_the_wait_after_failures_is_bounded() -> None:
+    driver = _Flaky(failures=10**9)
+    stop = asyncio.Event()
+    task = asyncio.create_task(run_driver(driver, driver.clock, 30.0, asyncio.Event(), stop))
+    await driver.clock.advance(600.0)
+    stop.set()
+    await task
+    assert len(driver.times) == 600.0 / MAX_BACKOFF_SECONDS + 1
+
+
+def test_a_byte_budget_refuses_what_does_not_fit_and_frees_what_is_done() -> None:
+    budget = ByteBudget(100, SeededEntropy(5), retry_after=(2, 4))
+    with budget.reserve(60), budget.reserve(40):
+        waits = set()
+        for _ in range(40):
+            with pytest.raises(Abort) as caught, budget.reserve(1):
+                pass
+            assert caught.value.status == 503
+            waits.add(int(caught.value.headers["Retry-After"]))
+        assert waits == {2, 3, 4}
+    assert budget.in_flight == 0
+    with budget.reserve(100):
+        assert budget.in_flight == 100
+
+
+def test_a_byte_budget_needs_sensible_bounds() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        ByteBudget(0, SeededEntropy())
+    with pytest.raises(ValueError, match="positive"):
+        ByteBudget(10, SeededEntropy(), retry_after=(5, 4))
+
+
+def test_logs_are_json_lines_without_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    log = get_logger("leader")
+    log.info(
+        "upload",
+        report_id="AAAA",
+        reports=3,
+        token="tok",
+        input_share="sh",
+        client_address="192.0.2.1",
+        device_id="d-1",
+        raw=b"bytes",
+        nested={"key": "k", "count": 1},
+        listed=[1, b"x"],
+        odd=object(),
+    )
+    line = json.loads(capsys.readouterr().err)
+    assert {line.pop("timestamp")[-1], line.pop("level")} == {"Z", "info"}
+    assert line == {
+        "service": "leader",
+        "event": "upload",
+        "report_id": "AAAA",
+        "reports": 3,
+        "token": REDACTED,
+        "input_share": REDACTED,
+        "client_address": REDACTED,
+        "device_id": REDACTED,
+        "raw": REDACTED,
+        "nested": {"key": REDACTED, "count": 1},
+        "listed": [1, REDACTED],
+        "odd": "object",
+    }
+
+
+def test_foreign_errors_are_logged_by_type_only(capsys: pytest.CaptureFixture[str]) -> None:
+    get_logger("leader").error("failed", error=ValueError("with a share in it"))
+    assert json.loads(capsys.readouterr().err)["error"] == "ValueError"
+
+
+def test_the_log_level_is_a_threshold(capsys: pytest.CaptureFixture[str]) -> None:
+    log = get_logger("leader")
+    set_log_level("warning")
+    try:
+        log.info("quiet")
+        log.warning("loud")
+    finally:
+        set_log_level("info")
+    assert json.loads(capsys.readouterr().err)["event"] == "loud"
