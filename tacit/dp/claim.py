@@ -1,0 +1,181 @@
+"""The privacy claim of a recipe, per adversary (design rules P16, P17, P17b).
+
+Every party recomputes it from the recipe's parameters; a recipe that states less is refused. It is stated at
+n = B, and policy also looks at floor(B/2): half the batch may belong to the adversary.
+
+| adversary                    | what still hides a device             |
+|------------------------------|---------------------------------------|
+| aggregator (or the analyst)  | sampling, the exact aggregate         |
+| aggregator with the relay    | the aggregate; who took part is known |
+| both aggregators             | sampling, shuffling (FMT22)           |
+| both aggregators, the relay  | local randomisation alone             |
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal, localcontext
+
+from tacit.dp import parameters
+from tacit.dp.amplification import epsilon_fmt22
+from tacit.dp.rr_exact import epsilon_one_cell, epsilon_two_cells, rappor_flip, rr_flip
+from tacit.dp.sampling import amplify_visible
+
+SHUFFLE_FMT22 = "shuffle-fmt22"
+RR_EXACT = "rr-exact"
+RAPPOR_EXACT = "rappor-exact"
+SAMPLING_SUFFIX = "+sampling"
+RELATION = "replacement"
+MECHANISM_OF = {"krr": SHUFFLE_FMT22, "rr": RR_EXACT, "rappor": RAPPOR_EXACT}
+
+ADVERSARIES = (
+    "aggregator",
+    "aggregator_with_relay",
+    "both_aggregators",
+    "both_aggregators_with_relay",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """epsilon per adversary at failure probability ``delta``, by replacement, for batches of n reports."""
+
+    aggregator: float
+    aggregator_with_relay: float
+    both_aggregators: float
+    both_aggregators_with_relay: float
+    mechanism: str
+    relation: str
+    n: int
+    epsilon0: float
+    delta: float
+
+    def by_adversary(self) -> dict[str, float]:
+        """epsilon by the adversary names of ``ADVERSARIES``."""
+        return {name: float(getattr(self, name)) for name in ADVERSARIES}
+
+    def rounded_up(self) -> dict[str, str]:
+        """The same as decimal strings, rounded up to 6 places: what a recipe states."""
+        return {name: decimal_up(value) for name, value in self.by_adversary().items()}
+
+    def no_worse_than(self, fewer: Claim) -> Claim:
+        """This claim, lowered where ``fewer``, the claim for a smaller batch of the same recipe, is lower.
+
+        True epsilon never grows with n (further reports are independent noise); a bound may, where the chance
+        of a rejected report is paid for per report.
+        """
+        if fewer.n > self.n:
+            raise ValueError("fewer must be the claim of a batch that is not larger")
+        lower = {name: min(value, getattr(fewer, name)) for name, value in self.by_adversary().items()}
+        return replace(self, **lower)
+
+    def exceeds(self, stated: dict[str, str]) -> tuple[str, ...]:
+        """The adversaries for which ``stated`` (decimal strings) is below this claim or missing."""
+        own = {name: Decimal(value) for name, value in self.rounded_up().items()}
+        return tuple(name for name, value in own.items() if Decimal(stated.get(name, "-1")) < value)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The claim at n = B and, for policy, at n = floor(B/2)."""
+
+    at_batch: Claim
+    at_half: Claim
+
+
+def decimal_up(value: float, places: int = 6) -> str:
+    """``value`` rounded up to ``places`` decimals, without trailing zeros or exponent."""
+    number = parameters.epsilon("value", value)
+    with localcontext() as context:
+        context.prec = 60
+        text = format(Decimal(repr(number)).quantize(Decimal(1).scaleb(-places), rounding=ROUND_CEILING), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def epsilon_shuffle(mechanism: str, epsilon0: float, n: int, delta: float, *, reject_probability: float = 0.0) -> float:
+    """epsilon of n randomised reports without any credit for sampling, by replacement.
+
+    ``mechanism`` is one of ``shuffle-fmt22``, ``rr-exact``, ``rappor-exact``. The general bound holds for
+    each of them, so the smaller one is returned. ``reject_probability`` is that of a RAPPOR output above the
+    weight bound. It does not depend on the value, so the output given that it is sent is still epsilon0-LDP
+    and the general bound holds as it stands; the exact aggregate moves by the chance eta that any of n is rejected:
+    ``(delta' + e^epsilon eta) / (1 - eta) <= delta``.
+    """
+    general = epsilon_fmt22(float(epsilon0), n, delta)
+    if mechanism == SHUFFLE_FMT22:
+        return general
+    if mechanism == RR_EXACT:
+        return min(general, epsilon_one_cell(rr_flip(epsilon0), n, delta))
+    if mechanism != RAPPOR_EXACT:
+        raise ValueError(f"mechanism {mechanism!r} is not known")
+    if not 0 <= parameters.finite("reject_probability", reject_probability) < 1:
+        raise ValueError("reject_probability must be at least 0 and below 1")
+    eta = -math.expm1(n * math.log1p(-reject_probability))
+    inner = delta * (1 - eta) - math.exp(general) * eta
+    if inner < parameters.MIN_DELTA:
+        return general
+    return min(general, epsilon_two_cells(rappor_flip(epsilon0), n, inner))
+
+
+def compute_claim(
+    *,
+    randomizer: str,
+    epsilon0: float,
+    n: int,
+    sampling_rate: float,
+    delta: float,
+    reject_probability: float = 0.0,
+) -> Claim:
+    """The claim of a recipe whose batches hold n reports.
+
+    ``randomizer`` is ``krr``, ``rr`` or ``rappor``. The sampling factor is claimed when it fits into
+    ``delta`` (see ``tacit.dp.sampling``), and then the mechanism's name ends in ``+sampling``. ``ValueError`` names a
+    parameter that is out of range.
+    """
+    if randomizer not in MECHANISM_OF:
+        raise ValueError(f"randomizer {randomizer!r} is not known")
+    parameters.local_epsilon(epsilon0)
+    parameters.reports(n)
+    parameters.rate(sampling_rate)
+    parameters.failure_probability(delta)
+    mechanism = MECHANISM_OF[randomizer]
+    one = epsilon_shuffle(mechanism, epsilon0, n, delta, reject_probability=reject_probability)
+    both = epsilon_shuffle(SHUFFLE_FMT22, epsilon0, n, delta)
+    one_sampled = amplify_visible(one, sampling_rate, n, delta)
+    both_sampled = amplify_visible(both, sampling_rate, n, delta)
+    return Claim(
+        aggregator=one if one_sampled is None else one_sampled,
+        aggregator_with_relay=one,
+        both_aggregators=both if both_sampled is None else both_sampled,
+        both_aggregators_with_relay=float(epsilon0),
+        mechanism=mechanism if one_sampled is None else mechanism + SAMPLING_SUFFIX,
+        relation=RELATION,
+        n=n,
+        epsilon0=float(epsilon0),
+        delta=float(delta),
+    )
+
+
+def compute_claims(
+    *,
+    randomizer: str,
+    epsilon0: float,
+    n: int,
+    sampling_rate: float,
+    delta: float,
+    reject_probability: float = 0.0,
+) -> Claims:
+    """The claim at n and at floor(n/2) (at least 1)."""
+    full, half = (
+        compute_claim(
+            randomizer=randomizer,
+            epsilon0=epsilon0,
+            n=size,
+            sampling_rate=sampling_rate,
+            delta=delta,
+            reject_probability=reject_probability,
+        )
+        for size in (parameters.reports(n), max(1, n // 2))
+    )
+    return Claims(at_batch=full, at_half=half)

@@ -1,0 +1,68 @@
+"""Range checks shared by the accountant. Each names the parameter that it refuses."""
+
+from __future__ import annotations
+
+import math
+
+MIN_EPSILON0 = 1e-6
+MAX_EPSILON0 = 40.0
+"""Beyond this a local guarantee is no guarantee, and thresholds of the samplers lose their meaning."""
+MAX_N = 10**9
+MIN_DELTA = 1e-15
+
+
+def finite(name: str, value: float) -> float:
+    """``value`` as a float; ``ValueError`` naming it when it is NaN or infinite."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number")
+    return number
+
+
+def epsilon(name: str, value: float) -> float:
+    """A finite epsilon >= 0."""
+    number = finite(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must not be negative")
+    return number
+
+
+def local_epsilon(value: float) -> float:
+    """``epsilon0`` from 1e-6 to 40."""
+    number = finite("epsilon0", value)
+    if not MIN_EPSILON0 <= number <= MAX_EPSILON0:
+        raise ValueError(f"epsilon0 must be from {MIN_EPSILON0:g} to {MAX_EPSILON0:g}")
+    return number
+
+
+def failure_probability(value: float, name: str = "delta") -> float:
+    """A delta in [1e-15, 1). Below that, tail masses in double precision would be a floor, not a value."""
+    number = finite(name, value)
+    if not MIN_DELTA <= number < 1:
+        raise ValueError(f"{name} must be at least {MIN_DELTA:g} and below 1")
+    return number
+
+
+def reports(value: int, name: str = "n") -> int:
+    """A number of reports, 1 to 1e9."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer")
+    if not 1 <= value <= MAX_N:
+        raise ValueError(f"{name} must be from 1 to {MAX_N}")
+    return value
+
+
+def rate(value: float, name: str = "sampling_rate") -> float:
+    """A probability in (0, 1]."""
+    number = finite(name, value)
+    if not 0 < number <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1")
+    return number
+
+
+def probability(value: float, name: str) -> float:
+    """A probability strictly between 0 and 1."""
+    number = finite(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must be above 0 and below 1")
+    return number

@@ -1,0 +1,53 @@
+"""Amplification by sampling, with the batch size in plain view (design rule P17b).
+
+Aggregators see how many reports m a batch holds. Given m the contributors are a uniform subset of the N
+eligible devices, so by replacement the factor is m/N, not the nominal rate q. By a Chernoff bound
+``m <= q N (1 + sqrt(3 ln(1/d') / (q N)))`` except with probability d'; a released batch has m >= B, which
+gives ``q_eff = q (1 + sqrt(3 ln(1/d') / B))``. With q alone the formula is the limit of large B.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tacit.dp import parameters
+
+SPLIT = 10
+"""delta / SPLIT goes to the deviation of the batch size."""
+
+
+def amplify(epsilon: float, sampling_rate: float) -> float:
+    """``ln(1 + q (e^epsilon - 1))``: epsilon of a mechanism run on a random sample of rate q.
+
+    The delta that goes with it is q times the mechanism's. ``ValueError`` names a bad parameter.
+    """
+    parameters.epsilon("epsilon", epsilon)
+    q = parameters.rate(sampling_rate)
+    if epsilon > parameters.MAX_EPSILON0:
+        raise ValueError(f"epsilon must be at most {parameters.MAX_EPSILON0:g}")
+    return min(epsilon, math.log1p(q * math.expm1(epsilon)))
+
+
+def q_eff(sampling_rate: float, n: int, delta_prime: float) -> float:
+    """The sampling rate that may be claimed when a batch of n reports is visible.
+
+    Holds except with probability ``delta_prime``; may exceed 1, which means that nothing may be claimed.
+    """
+    q = parameters.rate(sampling_rate)
+    parameters.reports(n)
+    parameters.probability(delta_prime, "delta_prime")
+    return q * (1 + math.sqrt(-3 * math.log(delta_prime) / n))
+
+
+def amplify_visible(epsilon: float, sampling_rate: float, n: int, delta: float) -> float | None:
+    """epsilon after sampling at total failure probability ``delta``, the batch of n being visible.
+
+    The step before runs at the same ``delta``. None when ``q_eff delta + delta/10 <= delta`` does not hold,
+    that is, when sampling may not be claimed (always for q = 1).
+    """
+    parameters.failure_probability(delta)
+    reserve = delta / SPLIT
+    effective = q_eff(sampling_rate, n, reserve)
+    if sampling_rate >= 1 or effective * delta + reserve > delta:
+        return None
+    return amplify(epsilon, effective)

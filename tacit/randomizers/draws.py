@@ -1,0 +1,58 @@
+"""Exact draws from uniform bytes.
+
+A probability p is an integer threshold t out of 2^128: the event happens when a uniform 128-bit integer is
+below t. Thresholds come from 60-digit decimals and are rounded so that the likelihood ratio of any output
+never exceeds e^epsilon0: towards more noise, by at most 2^-126 in probability (design bound: 2^-64).
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation, localcontext
+
+from tacit.ports import Entropy
+
+BITS = 128
+BYTES = BITS // 8
+ONE = 1 << BITS
+MIN_EPSILON0 = Decimal("0.000001")
+MAX_EPSILON0 = Decimal(40)
+_DIGITS = 60
+
+
+def epsilon0_from(value: Decimal | float | str) -> Decimal:
+    """A local epsilon as an exact decimal (a float by its shortest form); ``ValueError`` out of [1e-6, 40]."""
+    try:
+        number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    except InvalidOperation as error:
+        raise ValueError("epsilon0 must be a decimal number") from error
+    if not number.is_finite() or not MIN_EPSILON0 <= number <= MAX_EPSILON0:
+        raise ValueError(f"epsilon0 must be from {MIN_EPSILON0} to {MAX_EPSILON0}")
+    return number
+
+
+def keep_threshold(epsilon: Decimal, others: int) -> int:
+    """Threshold of the probability ``e^epsilon / (e^epsilon + others)``, rounded down.
+
+    Rounding down makes the likely output less likely and so errs towards noise.
+    """
+    with localcontext() as context:
+        context.prec = _DIGITS
+        power = epsilon.exp()
+        exact = Decimal(ONE) * power / (power + others)
+        return int(exact.to_integral_value(rounding=ROUND_FLOOR)) - 1
+
+
+def bernoulli(threshold: int, entropy: Entropy) -> bool:
+    """True with probability ``threshold / 2^128`` exactly."""
+    return int.from_bytes(entropy(BYTES), "big") < threshold
+
+
+def uniform_below(bound: int, entropy: Entropy) -> int:
+    """Uniform on 0 ... bound-1 exactly, by rejection; 1 <= bound <= 2^64. A redraw has a chance below 2^-64."""
+    if not 1 <= bound <= 1 << 64:
+        raise ValueError("bound must be from 1 to 2^64")
+    usable = ONE - ONE % bound
+    while True:
+        value = int.from_bytes(entropy(BYTES), "big")
+        if value < usable:
+            return value % bound

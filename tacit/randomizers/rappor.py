@@ -1,0 +1,99 @@
+"""RAPPOR's unary encoding (design rule P18): every bit of a one-hot vector flips on its own.
+
+Proved by Prio3MultihotCountVec, which bounds the weight. An output above ``max_weight`` is not sent. The weight
+is ``Ber(1-f) + Bin(k-1, f)`` for every category, so the chance of that says nothing about the answer and the
+output given that it is sent is still epsilon0-LDP by replacement. It does shift the cells' probabilities and
+the effective sampling rate, and the estimator uses the shifted ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+
+from tacit.ports import Entropy
+from tacit.randomizers.draws import BYTES, ONE, epsilon0_from, keep_threshold
+from tacit.randomizers.estimate import CellModel, Estimate, check_counts
+from tacit.randomizers.types import RELATION, check_category
+
+
+def _upto(trials: int, p: float, limit: int) -> float:
+    """Pr[Bin(trials, p) <= limit]."""
+    return math.fsum(_binomial(trials, p, k) for k in range(min(limit, trials) + 1))
+
+
+def _binomial(trials: int, p: float, k: int) -> float:
+    return math.comb(trials, k) * p**k * (1 - p) ** (trials - k)
+
+
+@dataclass(frozen=True, slots=True)
+class Rappor:
+    """Flip probability f = 1/(e^{e0/2} + 1) per cell; at most ``max_weight`` ones are ever sent."""
+
+    epsilon0: Decimal
+    categories: int
+    max_weight: int
+    name: str = field(default="rappor", init=False)
+    relation: str = field(default=RELATION, init=False)
+    _keep: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.categories <= 1000:
+            raise ValueError("categories must be from 2 to 1000")
+        if not 1 <= self.max_weight <= self.categories:
+            raise ValueError("max_weight must be from 1 to the number of categories")
+        object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
+        object.__setattr__(self, "_keep", keep_threshold(self.epsilon0 / 2, 1))
+
+    @property
+    def cells(self) -> int:
+        """One per category."""
+        return self.categories
+
+    def randomise(self, category: int, entropy: Entropy, /) -> list[int] | None:
+        """The noisy bits, or None when there are more than ``max_weight`` ones."""
+        check_category(category, self.categories)
+        stream = entropy(BYTES * self.categories)
+        bits = []
+        for cell in range(self.categories):
+            drawn = int.from_bytes(stream[BYTES * cell : BYTES * (cell + 1)], "big")
+            bits.append(int(cell == category) ^ int(drawn >= self._keep))
+        return bits if sum(bits) <= self.max_weight else None
+
+    @property
+    def reject_probability(self) -> float:
+        """Pr[weight > max_weight], summed from the top so that tiny values keep their digits."""
+        f, k = self._flip(), self.categories
+        own_one = math.fsum(_binomial(k - 1, f, j) for j in range(self.max_weight, k))
+        own_zero = math.fsum(_binomial(k - 1, f, j) for j in range(self.max_weight + 1, k))
+        return (1 - f) * own_one + f * own_zero
+
+    def output_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Probability of a one in (the true category's cell, any other), before rejection."""
+        keep = Fraction(self._keep, ONE)
+        return keep, 1 - keep
+
+    def _flip(self) -> float:
+        return float(self.output_probabilities()[1])
+
+    def _model(self, q: float) -> CellModel:
+        """The cells' probabilities given that the output is sent, and the rate at which devices send."""
+        f, k, room = self._flip(), self.categories, self.max_weight - 1
+        sent = 1 - self.reject_probability
+        hit = (1 - f) * _upto(k - 1, f, room) / sent
+        noise = f * ((1 - f) * _upto(k - 2, f, room - 1) + f * _upto(k - 2, f, room)) / sent
+        return CellModel(hit, noise, q * sent)
+
+    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
+        """Population counts per category; q is the recipe's rate, rejection is accounted here."""
+        rate = check_counts(counts, self.categories, n, q)
+        if sum(counts) > n * self.max_weight:
+            raise ValueError("counts must not exceed n times max_weight in total")
+        return self._model(rate).estimate(counts, n)
+
+    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+        """Standard deviation per category given the true counts."""
+        return tuple(self._model(q).stderr(holders, population) for holders in truth)

@@ -1,0 +1,60 @@
+"""Binary randomised response (design rule P18): one bit, proved by Prio3Count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+
+from tacit.ports import Entropy
+from tacit.randomizers.draws import ONE, bernoulli, epsilon0_from, keep_threshold
+from tacit.randomizers.estimate import CellModel, Estimate, check_counts
+from tacit.randomizers.types import RELATION, check_category
+
+
+@dataclass(frozen=True, slots=True)
+class Rr:
+    """The true bit with e^e0/(e^e0 + 1), else the other one. The one cell counts the devices that hold a 1."""
+
+    epsilon0: Decimal
+    name: str = field(default="rr", init=False)
+    relation: str = field(default=RELATION, init=False)
+    _keep: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
+        object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, 1))
+
+    @property
+    def cells(self) -> int:
+        """The count of ones."""
+        return 1
+
+    def randomise(self, category: int, entropy: Entropy, /) -> int:
+        """The bit to report; ``category`` is the true bit, 0 or 1."""
+        check_category(category, 2)
+        return int(category) if bernoulli(self._keep, entropy) else 1 - int(category)
+
+    @property
+    def reject_probability(self) -> float:
+        """Every output is sent."""
+        return 0.0
+
+    def output_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Probability of reporting a 1 for (true bit 1, true bit 0)."""
+        keep = Fraction(self._keep, ONE)
+        return keep, 1 - keep
+
+    def _model(self, rate: float) -> CellModel:
+        hit, noise = self.output_probabilities()
+        return CellModel(float(hit), float(noise), rate)
+
+    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
+        """How many devices of the population hold a 1; ``counts`` has one entry."""
+        rate = check_counts(counts, 1, n, q)
+        return self._model(rate).estimate(counts, n)
+
+    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+        """Standard deviation of that estimate given the true count (one entry)."""
+        return tuple(self._model(q).stderr(holders, population) for holders in truth)

@@ -1,0 +1,70 @@
+"""The interface of a randomizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Protocol
+
+from tacit.ports import Entropy
+from tacit.randomizers.estimate import Estimate
+
+RELATION = "replacement"
+Measurement = int | list[int]
+"""What the VDAF takes: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec."""
+
+
+class Randomizer(Protocol):
+    """An epsilon0-LDP randomizer of one category, with the estimator that belongs to it."""
+
+    @property
+    def name(self) -> str:
+        """The recipe's word: ``krr``, ``rappor`` or ``rr``."""
+        ...
+
+    @property
+    def epsilon0(self) -> Decimal:
+        """Local epsilon, by replacement."""
+        ...
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation of ``epsilon0``."""
+        ...
+
+    @property
+    def cells(self) -> int:
+        """How many counts the aggregate holds."""
+        ...
+
+    def randomise(self, category: int, entropy: Entropy, /) -> Measurement | None:
+        """The measurement to shard for a device whose true answer is ``category``.
+
+        Run by the client, once per recipe. None: nothing is sent, with ``reject_probability`` whatever the
+        category. ``ValueError`` when the category is out of range.
+        """
+        ...
+
+    @property
+    def reject_probability(self) -> float:
+        """The chance of None; it does not depend on the category."""
+        ...
+
+    def output_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Exact probabilities of a one in a cell: (own category's cell, any other), before rejection."""
+        ...
+
+    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
+        """Population counts from the aggregate of n reports, devices joining with probability q."""
+        ...
+
+    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+        """Standard deviations of ``estimate(...).values`` when the true counts are known."""
+        ...
+
+
+def check_category(category: int, categories: int) -> None:
+    """``ValueError`` unless 0 <= category < categories."""
+    if not 0 <= category < categories:
+        raise ValueError(f"category must be from 0 to {categories - 1}")

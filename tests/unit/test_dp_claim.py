@@ -1,0 +1,220 @@
+"""Claims per adversary, sampling in plain view, and the accountant backwards."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
+from tacit.dp.calibrate import largest_epsilon0, largest_sampling_rate, smallest_n
+from tacit.dp.claim import (
+    ADVERSARIES,
+    RAPPOR_EXACT,
+    RR_EXACT,
+    SHUFFLE_FMT22,
+    Claim,
+    compute_claim,
+    compute_claims,
+    decimal_up,
+    epsilon_shuffle,
+)
+from tacit.dp.sampling import amplify, amplify_visible, q_eff
+
+MECHANISMS = (SHUFFLE_FMT22, RR_EXACT, RAPPOR_EXACT)
+
+
+def krr_claim(n: int = 10_000, sampling_rate: float = 0.02, delta: float = 1e-10) -> Claim:
+    return compute_claim(randomizer="krr", epsilon0=4.0, n=n, sampling_rate=sampling_rate, delta=delta)
+
+
+def test_example_six_of_the_paper() -> None:
+    assert amplify(0.6053, 0.02) == pytest.approx(0.0165, rel=0.005)
+
+
+def test_visible_batch_size_raises_the_sampling_rate_that_may_be_claimed() -> None:
+    assert q_eff(0.02, 10**4, 1e-11) == pytest.approx(0.02 * (1 + math.sqrt(3 * math.log(1e11) / 10**4)))
+    claimed = amplify_visible(0.6053, 0.02, 10**4, 1e-10)
+    assert claimed is not None
+    assert amplify(0.6053, 0.02) < claimed < 1.1 * amplify(0.6053, 0.02)
+
+
+def test_sampling_is_not_claimed_at_rate_one_or_when_delta_has_no_room() -> None:
+    assert amplify_visible(0.5, 1.0, 10**6, 1e-8) is None
+    assert amplify_visible(0.5, 0.5, 10, 1e-8) is None
+    assert q_eff(0.89, 10**9, 1e-9) * 1e-8 + 1e-9 <= 1e-8
+    assert amplify_visible(0.5, 0.89, 10**9, 1e-8) is not None
+    assert amplify_visible(0.5, 0.9, 10**9, 1e-8) is None
+
+
+def test_a_claim_lists_what_each_adversary_learns() -> None:
+    claim = krr_claim()
+    shuffled = epsilon_fmt22(4.0, 10_000, 1e-10)
+    assert claim.aggregator_with_relay == shuffled == pytest.approx(0.6053, rel=0.005)
+    assert claim.aggregator == claim.both_aggregators == amplify_visible(shuffled, 0.02, 10_000, 1e-10)
+    assert claim.both_aggregators_with_relay == 4.0
+    assert (claim.mechanism, claim.relation, claim.n) == ("shuffle-fmt22+sampling", "replacement", 10_000)
+    assert tuple(claim.by_adversary()) == ADVERSARIES
+
+
+def test_without_sampling_the_mechanism_says_so() -> None:
+    claim = krr_claim(sampling_rate=1.0)
+    assert claim.mechanism == "shuffle-fmt22"
+    assert claim.aggregator == claim.aggregator_with_relay
+
+
+@pytest.mark.parametrize(("randomizer", "mechanism"), [("rr", RR_EXACT), ("rappor", RAPPOR_EXACT)])
+def test_one_aggregator_sees_only_the_exact_aggregate_of_bits(randomizer: str, mechanism: str) -> None:
+    claim = compute_claim(randomizer=randomizer, epsilon0=3.0, n=2000, sampling_rate=0.3, delta=1e-7)
+    assert claim.mechanism == mechanism + "+sampling"
+    assert claim.aggregator < claim.both_aggregators < claim.both_aggregators_with_relay
+    assert claim.aggregator_with_relay == epsilon_shuffle(mechanism, 3.0, 2000, 1e-7)
+
+
+def test_half_a_batch_of_honest_devices_costs_more() -> None:
+    claims = compute_claims(randomizer="krr", epsilon0=3.0, n=501, sampling_rate=0.4, delta=1e-6)
+    assert (claims.at_batch.n, claims.at_half.n) == (501, 250)
+    for name in ADVERSARIES[:3]:
+        assert claims.at_half.by_adversary()[name] > claims.at_batch.by_adversary()[name]
+    single = compute_claims(randomizer="krr", epsilon0=3.0, n=1, sampling_rate=0.4, delta=1e-6)
+    assert single.at_half.n == 1
+
+
+def test_rejected_rappor_outputs_are_paid_for() -> None:
+    def at(reject: float) -> float:
+        return epsilon_shuffle(RAPPOR_EXACT, 3.0, 1000, 1e-6, reject_probability=reject)
+
+    general = epsilon_fmt22(3.0, 1000, 1e-6)
+    assert at(0.0) < at(1e-10) < general
+    assert at(1e-3) == general
+
+
+def test_a_stated_claim_below_the_recomputed_one_is_noticed_per_adversary() -> None:
+    claim = krr_claim()
+    stated = claim.rounded_up()
+    assert claim.exceeds(stated) == ()
+    lowered = {**stated, "aggregator": decimal_up(claim.aggregator - 1e-5)}
+    assert claim.exceeds(lowered) == ("aggregator",)
+    del lowered["both_aggregators"]
+    assert claim.exceeds(lowered) == ("aggregator", "both_aggregators")
+
+
+def test_a_larger_batch_is_never_claimed_to_cost_more_than_a_smaller_one() -> None:
+    def at(n: int) -> Claim:
+        return compute_claim(
+            randomizer="rappor",
+            epsilon0=3.0,
+            n=n,
+            sampling_rate=1.0,
+            delta=1e-6,
+            reject_probability=2e-10,
+        )
+
+    small, large = at(1000), at(3600)
+    assert large.aggregator > small.aggregator
+    assert large.no_worse_than(small).aggregator == small.aggregator
+    assert large.no_worse_than(small).both_aggregators == large.both_aggregators
+    assert large.no_worse_than(small).n == 3600
+    with pytest.raises(ValueError, match="fewer"):
+        small.no_worse_than(large)
+
+
+@given(st.floats(1e-9, 40, allow_nan=False))
+def test_decimals_are_rounded_up_by_less_than_their_last_place(value: float) -> None:
+    text = decimal_up(value)
+    assert "e" not in text.lower()
+    assert 0 <= Decimal(text) - Decimal(repr(value)) < Decimal("0.000001")
+
+
+def test_decimals_have_no_trailing_zeros() -> None:
+    assert [decimal_up(v) for v in (0.0, 3.1, 2.0, 10.0, 0.60526)] == ["0", "3.1", "2", "10", "0.60526"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("n", [1, 80, 200, 10**4])
+def test_largest_epsilon0_keeps_the_target_and_little_more_does_not(mechanism: str, n: int) -> None:
+    found = largest_epsilon0(mechanism, n, 1e-6, 1.0)
+    assert found >= 1.0
+    assert epsilon_shuffle(mechanism, found, n, 1e-6) <= 1.0
+    assert epsilon_shuffle(mechanism, found + 0.001, n, 1e-6) > 1.0
+    assert round(found, 4) == found
+
+
+def test_largest_epsilon0_reproduces_the_reference_table() -> None:
+    assert largest_epsilon0(SHUFFLE_FMT22, 10**4, 1e-6, 1.0) == pytest.approx(5.470, abs=0.002)
+    assert largest_epsilon0(SHUFFLE_FMT22, 10**5, 1e-8, 0.5) == pytest.approx(6.202, abs=0.002)
+    assert largest_epsilon0(RR_EXACT, 10**4, 1e-6, 1.0) == pytest.approx(5.689, abs=0.003)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_smallest_n_is_where_the_target_is_first_met(mechanism: str) -> None:
+    n = smallest_n(mechanism, 2.5, 1e-6, 0.8)
+    assert epsilon_shuffle(mechanism, 2.5, n, 1e-6) <= 0.8
+    assert epsilon_shuffle(mechanism, 2.5, n - 1, 1e-6) > 0.8
+    assert smallest_n(mechanism, 0.5, 1e-6, 0.8) == 1
+
+
+def test_smallest_n_says_when_no_n_is_enough() -> None:
+    with pytest.raises(ValueError, match="target_epsilon"):
+        smallest_n(SHUFFLE_FMT22, 39.0, 1e-12, 1e-6)
+
+
+def test_largest_sampling_rate_meets_the_target() -> None:
+    rate = largest_sampling_rate(0.6053, 10**4, 1e-10, 0.02)
+    assert rate is not None
+    reached, beyond = (amplify_visible(0.6053, q, 10**4, 1e-10) for q in (rate, rate + 1e-5))
+    assert reached is not None
+    assert beyond is not None
+    assert reached <= 0.02 < beyond
+    assert largest_sampling_rate(0.5, 100, 1e-8, 0.6) == 1.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.05, 8), st.integers(1, 3000), st.floats(1e-12, 1e-3))
+def test_any_epsilon_returned_keeps_its_delta(epsilon0: float, n: int, delta: float) -> None:
+    epsilon = epsilon_fmt22(epsilon0, n, delta)
+    assert epsilon == epsilon0 or delta_fmt22(epsilon, epsilon0, n) <= delta
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"sampling_rate": 0.0}, "sampling_rate"),
+        ({"sampling_rate": 1.5}, "sampling_rate"),
+        ({"sampling_rate": math.nan}, "sampling_rate"),
+        ({"n": 0}, "n"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"epsilon0": math.inf}, "epsilon0"),
+        ({"randomizer": "laplace"}, "randomizer"),
+        ({"randomizer": "rappor", "reject_probability": 1.0}, "reject_probability"),
+        ({"randomizer": "rappor", "reject_probability": math.nan}, "reject_probability"),
+    ],
+)
+def test_a_claim_of_bad_parameters_is_refused_by_name(change: dict[str, object], name: str) -> None:
+    arguments: dict[str, object] = {
+        "randomizer": "krr",
+        "epsilon0": 3.0,
+        "n": 100,
+        "sampling_rate": 0.5,
+        "delta": 1e-6,
+    }
+    with pytest.raises(ValueError, match=f"^{name} "):
+        compute_claim(**{**arguments, **change})  # type: ignore[arg-type]
+
+
+def test_the_accountant_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, tacit.dp.claim, tacit.dp.calibrate\n"
+        "heavy = {'numpy', 'scipy', 'pydantic', 'aiohttp', 'asyncio'} & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)"
+    )
+    done = subprocess.run(  # noqa: S603 (our own interpreter and program)
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
