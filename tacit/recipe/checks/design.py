@@ -1,0 +1,178 @@
+"""Rules on the design: question, randomizer, VDAF, sampling, batch, interval."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from tacit.errors import Refusal
+from tacit.recipe.context import Context
+from tacit.recipe.derive import labels, randomizer_of, vdaf_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+
+SUPPORTED_MODEL = "secure-aggregation"
+VDAF_OF_RANDOMIZER = {"krr": "Prio3Histogram", "rappor": "Prio3MultihotCountVec", "rr": "Prio3Count"}
+MODE_OF_CLOSE = {"interval_end": "time_interval", "at_B": "leader_selected"}
+
+
+def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Only what this implementation can run."""
+    if recipe.model == SUPPORTED_MODEL:
+        return None
+    return f"model {recipe.model} is not supported; {SUPPORTED_MODEL} is"
+
+
+def audience_population(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The audience comes from the allow list."""
+    population = recipe.audience.population
+    if population in policy.populations:
+        return None
+    return f"population {population!r} is not allowed; one of {', '.join(policy.populations)} is"
+
+
+def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The policy's allow list."""
+    name = recipe.randomizer.name
+    if name in policy.randomizers:
+        return None
+    return f"randomizer {name!r} is not allowed; {', '.join(policy.randomizers)} are"
+
+
+def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The randomizer exists and can be made."""
+    spec = recipe.randomizer
+    if (spec.max_weight is not None) != (spec.name == "rappor"):
+        return "max_weight belongs to rappor and to no other randomizer"
+    try:
+        randomizer_of(recipe)
+    except Refusal as refusal:
+        return refusal.detail
+    return None
+
+
+def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The VDAF proves exactly the outputs of the randomizer (P18)."""
+    randomizer, vdaf = recipe.randomizer, recipe.vdaf
+    wanted = VDAF_OF_RANDOMIZER.get(randomizer.name)
+    if wanted is None:
+        return None
+    length = 1 if wanted == "Prio3Count" else randomizer.categories
+    if (vdaf.name, vdaf.length, vdaf.max_weight) == (wanted, length, randomizer.max_weight):
+        return None
+    weight = "" if randomizer.max_weight is None else f" and max_weight {randomizer.max_weight}"
+    need = f"needs {wanted} of length {length}{weight}"
+    return f"{randomizer.name} over {randomizer.categories} categories {need}"
+
+
+def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The encoder's categories are the randomizer's, and the statistic is the one that they give."""
+    question, randomizer = recipe.question, recipe.randomizer
+    binary = question.encoder.kind == "boolean"
+    if binary != (randomizer.name == "rr") or binary != (question.statistic == "count"):
+        return "a boolean question is a count under rr, other questions are histograms under krr or rappor"
+    wanted = 2 if binary else len(labels(recipe))
+    if randomizer.categories == wanted:
+        return None
+    return f"the encoder has {wanted} categories, the randomizer {randomizer.categories}"
+
+
+def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The VDAF can be made and is not longer than the policy allows."""
+    spec = recipe.vdaf
+    if spec.length > policy.max_length:
+        return f"length {spec.length} is over the limit of {policy.max_length}"
+    if spec.chunk_length > spec.length:
+        return f"chunk_length {spec.chunk_length} is over the length {spec.length}"
+    try:
+        vdaf_of(recipe)
+    except Refusal as refusal:
+        return refusal.detail
+    return None
+
+
+def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A probability above zero."""
+    if 0 < recipe.rate <= 1:
+        return None
+    return f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
+
+
+def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The policy's cap of q."""
+    if recipe.rate <= Decimal(policy.max_sampling_rate):
+        return None
+    return f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
+
+
+def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """q = 1 only where no amplification by sampling is claimed (P19)."""
+    claimed = recipe.privacy.epsilon
+    amplified = Decimal(claimed.aggregator) < Decimal(claimed.aggregator_with_relay)
+    if recipe.rate < 1 or not ("sampling" in recipe.privacy.mechanism or amplified):
+        return None
+    return "q = 1 gives no amplification by sampling, but the claim has it; claim none, or lower q"
+
+
+def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The policy's floor of B."""
+    size = recipe.batch.min_batch_size
+    if size >= policy.min_batch_size:
+        return None
+    return f"B = {size} is below the floor of {policy.min_batch_size}"
+
+
+def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The policy's ceiling of B."""
+    size = recipe.batch.min_batch_size
+    if size <= policy.max_batch_size:
+        return None
+    return f"B = {size} is over the limit of {policy.max_batch_size}"
+
+
+def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Closing at the interval's end needs time_interval, closing at B leader_selected (P13)."""
+    wanted = MODE_OF_CLOSE[recipe.batch.close]
+    if recipe.batch.mode == wanted:
+        return None
+    return f"close {recipe.batch.close} needs mode {wanted}, not {recipe.batch.mode}"
+
+
+def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A batch that is not expected to fill is not asked for (P15)."""
+    batch = recipe.batch
+    if batch.expected_contributions >= batch.min_batch_size:
+        return None
+    return f"expected_contributions {batch.expected_contributions} is below B = {batch.min_batch_size}"
+
+
+def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Start and duration are multiples of the time precision."""
+    precision = recipe.batch.time_precision
+    if recipe.interval.start % precision == 0 and recipe.interval.duration % precision == 0:
+        return None
+    return f"start and duration must be multiples of {precision} seconds"
+
+
+def interval_over(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The interval has not ended."""
+    if context.now < recipe.interval.end:
+        return None
+    return f"the interval ended {int(context.now - recipe.interval.end)} seconds ago"
+
+
+def interval_long(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The policy's longest interval."""
+    if recipe.interval.duration <= policy.max_duration:
+        return None
+    return f"{recipe.interval.duration} seconds are over the limit of {policy.max_duration}"
+
+
+def interval_epoch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Reports are made inside the spend window of the token's epoch (P9)."""
+    directory = context.directory
+    if directory is None or directory.start <= recipe.interval.start <= recipe.interval.end <= directory.end:
+        return None
+    return (
+        f"{recipe.interval.start} to {recipe.interval.end} is not inside epoch {directory.epoch}, "
+        f"{directory.start} to {directory.end}"
+    )

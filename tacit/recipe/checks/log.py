@@ -1,0 +1,60 @@
+"""Rules on what the log says about the recipe: signature, inclusion, opt-ins (P5)."""
+
+from __future__ import annotations
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, Refusal
+from tacit.recipe.context import Context
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.tlog.leaves import LeafType
+
+
+def recipe_signature(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The leaf holds this recipe, signed by its analyst."""
+    leaf, analyst = context.leaf, recipe.parties.analyst
+    if leaf is None:
+        return "the recipe is not signed"
+    if leaf.type is not LeafType.RECIPE or dict(leaf.body) != recipe.body():
+        return "the signed leaf holds another recipe"
+    if leaf.signer != analyst.operator:
+        return f"signed by {leaf.signer}, the analyst is {analyst.operator}"
+    try:
+        leaf.verify(unb64url(analyst.signing_key))
+    except CryptoError as error:
+        return str(error)
+    return None
+
+
+def recipe_in_log(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The recipe's inclusion in the log was proved."""
+    return "the log does not hold this recipe" if context.index is None else None
+
+
+def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Leader and helper have both opted in."""
+    present = (("leader", context.leader_opt_in), ("helper", context.helper_opt_in))
+    missing = [role for role, opt_in in present if opt_in is None]
+    return f"no opt-in of {' and '.join(missing)}" if missing else None
+
+
+def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The opt-ins speak of this recipe's task and of one and the same verify key."""
+    leader, helper = context.leader_opt_in, context.helper_opt_in
+    try:
+        task = b64url(task_id(recipe))
+    except Refusal as refusal:
+        return refusal.detail
+    for role, opt_in in (("leader", leader), ("helper", helper)):
+        if opt_in is None:
+            continue
+        if opt_in.role != role or opt_in.recipe_hash != recipe.hash_text or opt_in.task_id != task:
+            return f"the opt-in of {role} is for another role, recipe or task"
+    if leader is None or helper is None:
+        return None
+    if leader.seed_id != helper.seed_id:
+        return f"leader uses seed {leader.seed_id}, helper {helper.seed_id}"
+    if leader.verify_key_confirmation != helper.verify_key_confirmation:
+        return "leader and helper confirm different verify keys"
+    return None

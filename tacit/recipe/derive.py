@@ -1,0 +1,115 @@
+"""What every party derives from a recipe, and derives alike: task configuration, task, VDAF, randomizer,
+slot.
+
+Nothing here checks a recipe against a policy (``tacit.recipe.rules`` does); a recipe that cannot be derived
+from at all is a ``Refusal`` with the rule's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.codec import unb64url
+from tacit.errors import DecodeError, Refusal
+from tacit.messages import (
+    BatchMode,
+    HpkeConfig,
+    Interval,
+    TaskConfiguration,
+    TaskExtension,
+)
+from tacit.randomizers.registry import randomizer_from
+from tacit.randomizers.types import Randomizer
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Recipe
+from tacit.task import BatchClose, Task, task_id_of
+from tacit.tokens.slots import Slot
+from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+from tacit.vdaf.registry import vdaf_configuration
+
+SHARES = 2
+
+_MODES = {"time_interval": BatchMode.TIME_INTERVAL, "leader_selected": BatchMode.LEADER_SELECTED}
+_CLOSES = {"interval_end": BatchClose.INTERVAL_END, "at_B": BatchClose.AT_B}
+
+
+def vdaf_of(recipe: Recipe) -> Prio3[Any]:
+    """The recipe's VDAF for two aggregators. Refusal ``vdaf-parameters`` if it cannot exist."""
+    spec = recipe.vdaf
+    try:
+        if spec.name == "Prio3Count":
+            return Prio3Count(SHARES)
+        if spec.name == "Prio3Histogram":
+            return Prio3Histogram(SHARES, spec.length, spec.chunk_length)
+        return Prio3MultihotCountVec(SHARES, spec.length, spec.max_weight or 0, spec.chunk_length)
+    except ValueError as error:
+        raise Refusal("vdaf-parameters", f"{spec.name} cannot be made: {error}") from error
+
+
+def task_configuration(recipe: Recipe) -> TaskConfiguration:
+    """The DAP task configuration; ``task_info`` is the recipe's hash. Refusal ``interval-unaligned``,
+    ``vdaf-parameters``."""
+    vdaf = vdaf_of(recipe)
+    precision = recipe.batch.time_precision
+    if recipe.interval.start % precision or recipe.interval.duration % precision:
+        raise Refusal("interval-unaligned", f"start and duration must be multiples of {precision} seconds")
+    interval = Interval(recipe.interval.start // precision, recipe.interval.duration // precision)
+    return TaskConfiguration(
+        task_info=recipe.hash,
+        leader_aggregator_endpoint=recipe.parties.leader.url,
+        helper_aggregator_endpoint=recipe.parties.helper.url,
+        time_precision=precision,
+        min_batch_size=recipe.batch.min_batch_size,
+        batch_mode=_MODES[recipe.batch.mode],
+        batch_config=b"",
+        vdaf_type=vdaf.ID,
+        vdaf_configuration=vdaf_configuration(vdaf),
+        extensions=(TaskExtension.task_interval(interval),),
+    )
+
+
+def task_id(recipe: Recipe) -> bytes:
+    """The task id (32 bytes) that taskprov derives from the configuration."""
+    return task_id_of(task_configuration(recipe))
+
+
+def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
+    """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Refusal."""
+    parties = recipe.parties
+    return Task.from_configuration(
+        task_configuration(recipe),
+        leader_hpke_config=hpke_config(parties.leader.hpke_config),
+        helper_hpke_config=hpke_config(parties.helper.hpke_config),
+        collector_hpke_config=hpke_config(parties.collector.hpke_config),
+        slot=slot_of(recipe),
+        token_key_spki=token_key_spki,
+        batch_close=_CLOSES[recipe.batch.close],
+        expected_contributions=recipe.batch.expected_contributions,
+    )
+
+
+def hpke_config(text: str) -> HpkeConfig:
+    """An embedded HPKE configuration. Refusal ``hpke-key-invalid``."""
+    try:
+        return HpkeConfig.decode(unb64url(text))
+    except DecodeError as error:
+        raise Refusal("hpke-key-invalid", str(error)) from error
+
+
+def randomizer_of(recipe: Recipe) -> Randomizer:
+    """The recipe's randomizer. Refusal ``randomizer-parameters``."""
+    spec = recipe.randomizer
+    try:
+        return randomizer_from(spec.name, recipe.epsilon0, spec.categories, spec.max_weight)
+    except ValueError as error:
+        raise Refusal("randomizer-parameters", f"{spec.name}: {error}") from error
+
+
+def slot_of(recipe: Recipe) -> Slot:
+    """The slot whose tokens the recipe spends."""
+    return Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)
+
+
+def labels(recipe: Recipe) -> tuple[str, ...]:
+    """Label of each entry of the result."""
+    return encoder_of(recipe.question).labels

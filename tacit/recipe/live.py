@@ -1,0 +1,196 @@
+"""The recipes in the log as a reader sees them: verified entries put together.
+
+``LeafSigners`` says which key each leaf must be signed with; ``LiveLog`` joins recipes with their opt-ins,
+their slot's directory and the gateways' key configurations, and makes the ``Context`` in which the rules are
+checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from tacit.codec import unb64url
+from tacit.errors import DecodeError
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.tlog.client import VerifiedEntry
+from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf
+
+B = TypeVar("B", bound=Body)
+
+
+class LeafSigners:
+    """``LeafKeys`` by policy: pinned keys of issuers and gateways, else those that the logged recipes name.
+
+    A recipe names its analyst's key itself; whether that analyst is trusted is the rule ``analyst-unknown``.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
+        """Key of each leaf's signer; None where the signer has no such part in any recipe."""
+        recipes = {recipe.hash_text: recipe for recipe in map(_recipe_of, leaves) if recipe is not None}
+        return [self._key_of(leaf, recipes) for leaf in leaves]
+
+    def _key_of(self, leaf: SignedLeaf, recipes: dict[str, Recipe]) -> bytes | None:
+        if leaf.type is LeafType.RECIPE:
+            recipe = _recipe_of(leaf)
+            return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
+        if leaf.type is LeafType.OPT_IN:
+            body = _body_of(leaf, OptIn)
+            recipe = None if body is None else recipes.get(body.recipe_hash)
+            if body is None or recipe is None:
+                return None
+            return _if_signed_by(getattr(recipe.parties, body.role), leaf)
+        if leaf.type is LeafType.ISSUER_DIRECTORY:
+            return self._issuer_key(leaf, recipes)
+        return self._gateway_key(leaf, recipes)
+
+    def _issuer_key(self, leaf: SignedLeaf, recipes: dict[str, Recipe]) -> bytes | None:
+        body = _body_of(leaf, IssuerDirectory)
+        if body is None or self._policy.issuers is not None:
+            return None if body is None else self._policy.issuer_key(body.issuer)
+        for recipe in recipes.values():
+            if recipe.parties.issuer.name == body.issuer:
+                return unb64url(recipe.parties.issuer.signing_key)
+        return None
+
+    def _gateway_key(self, leaf: SignedLeaf, recipes: dict[str, Recipe]) -> bytes | None:
+        body = _body_of(leaf, OhttpConfig)
+        if body is None or self._policy.gateways is not None:
+            return None if body is None else self._policy.gateway_key(body.gateway)
+        for recipe in recipes.values():
+            if recipe.parties.gateway.operator == body.gateway:
+                return unb64url(recipe.parties.gateway.signing_key)
+        return None
+
+
+def _recipe_of(leaf: SignedLeaf) -> Recipe | None:
+    if leaf.type is not LeafType.RECIPE:
+        return None
+    try:
+        return Recipe.from_body(leaf.body)
+    except DecodeError:
+        return None
+
+
+def _body_of(leaf: SignedLeaf, model: type[B]) -> B | None:
+    try:
+        return leaf.body_as(model)
+    except DecodeError:
+        return None
+
+
+def _if_signed_by(party: Any, leaf: SignedLeaf) -> bytes | None:
+    return unb64url(party.signing_key) if leaf.signer == party.operator else None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRecipe:
+    """A recipe in the log with what the log says about it."""
+
+    index: int
+    leaf: SignedLeaf
+    recipe: Recipe
+    leader_opt_in: OptIn | None = None
+    helper_opt_in: OptIn | None = None
+
+    @property
+    def opted_in(self) -> bool:
+        """Whether both aggregators have an opt-in; whether these agree is the rule ``opt-in-mismatch``."""
+        return self.leader_opt_in is not None and self.helper_opt_in is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLog:
+    """What a bundle's verified entries say. Where two leaves claim one place, the first in the log has it."""
+
+    recipes: tuple[LiveRecipe, ...] = ()
+    directories: tuple[IssuerDirectory, ...] = ()
+    ohttp_configs: tuple[OhttpConfig, ...] = ()
+    unreadable: tuple[tuple[int, str], ...] = ()
+    """(index, reason) of leaves that this version cannot read."""
+    _slots: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[VerifiedEntry]) -> LiveLog:
+        """Join verified entries."""
+        joined = _Joined()
+        for entry in sorted(entries, key=lambda item: item.index):
+            joined.add(entry)
+        return cls(
+            recipes=tuple(joined.live_recipes()),
+            directories=tuple(joined.directories.values()),
+            ohttp_configs=tuple(joined.configs),
+            unreadable=tuple(joined.unreadable),
+            _slots=joined.slots,
+        )
+
+    def recipe(self, recipe_hash: bytes) -> LiveRecipe | None:
+        """The recipe with this hash, if the log shows it."""
+        return next((item for item in self.recipes if item.recipe.hash == recipe_hash), None)
+
+    def directory(self, issuer: str, epoch: int) -> IssuerDirectory | None:
+        """The directory of (issuer, epoch), if the log shows it."""
+        wanted = (issuer, epoch)
+        return next((item for item in self.directories if (item.issuer, item.epoch) == wanted), None)
+
+    def context(self, live: LiveRecipe, now: float, stage: Stage = Stage.ACTIVE) -> Context:
+        """The context for checking ``live`` at ``now`` (POSIX seconds)."""
+        token = live.recipe.token
+        return Context(
+            stage=stage,
+            now=now,
+            leaf=live.leaf,
+            index=live.index,
+            slot_owner=self._slots.get((token.issuer, token.epoch, token.slot)),
+            directory=self.directory(token.issuer, token.epoch),
+            leader_opt_in=live.leader_opt_in,
+            helper_opt_in=live.helper_opt_in,
+        )
+
+
+class _Joined:
+    """Accumulates entries in log order."""
+
+    def __init__(self) -> None:
+        self.recipes: dict[str, LiveRecipe] = {}
+        self.opt_ins: dict[tuple[str, str], OptIn] = {}
+        self.directories: dict[tuple[str, int], IssuerDirectory] = {}
+        self.configs: list[OhttpConfig] = []
+        self.unreadable: list[tuple[int, str]] = []
+        self.slots: dict[tuple[str, int, int], bytes] = {}
+
+    def add(self, entry: VerifiedEntry) -> None:
+        leaf = entry.leaf
+        try:
+            if leaf.type is LeafType.RECIPE:
+                self._add_recipe(entry.index, leaf)
+            elif leaf.type is LeafType.OPT_IN:
+                opt_in = leaf.body_as(OptIn)
+                self.opt_ins.setdefault((opt_in.recipe_hash, opt_in.role), opt_in)
+            elif leaf.type is LeafType.ISSUER_DIRECTORY:
+                directory = leaf.body_as(IssuerDirectory)
+                self.directories.setdefault((directory.issuer, directory.epoch), directory)
+            else:
+                self.configs.append(leaf.body_as(OhttpConfig))
+        except DecodeError as error:
+            self.unreadable.append((entry.index, str(error)))
+
+    def _add_recipe(self, index: int, leaf: SignedLeaf) -> None:
+        recipe = Recipe.from_body(leaf.body)
+        token = recipe.token
+        self.slots.setdefault((token.issuer, token.epoch, token.slot), recipe.hash)
+        self.recipes.setdefault(recipe.hash_text, LiveRecipe(index, leaf, recipe))
+
+    def live_recipes(self) -> Iterable[LiveRecipe]:
+        for text, live in self.recipes.items():
+            yield replace(
+                live,
+                leader_opt_in=self.opt_ins.get((text, "leader")),
+                helper_opt_in=self.opt_ins.get((text, "helper")),
+            )

@@ -1,0 +1,298 @@
+"""The recipe: one public, signed statement of what is asked, how it is randomised, who takes part and what it
+costs.
+
+This module holds its form only: members, types, canonical bytes (RFC 8785, rule P6) and hash. What makes a
+recipe acceptable are the named rules of ``tacit.recipe.rules``. Numbers are integers or decimal strings;
+binary members are unpadded base64url; every member is required unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tacit.codec import b64url
+from tacit.errors import DecodeError
+from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, validated
+from tacit.tlog.leaves import Blob, Body, Key32, Name
+
+MAX_LABELS = 4096
+
+DecimalText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
+"""A non-negative decimal number such as ``0.5``; never a float."""
+Base64 = Blob
+Key = Key32
+Operator = Name
+Url = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,512}$")]
+"""ASCII text, never normalised: its bytes are authenticated."""
+Text = Annotated[str, Field(min_length=1, max_length=500)]
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Size = Annotated[int, Field(ge=1, le=1 << 20)]
+"""Elements of a measurement or a chunk."""
+Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+
+
+class Part(Body):
+    """Base of every part: frozen, strict types, no unknown members."""
+
+
+class Buckets(Part):
+    """Numeric value to bucket: ``edges`` are lower edges, strictly increasing, the last bucket is open."""
+
+    kind: Literal["buckets"]
+    edges: Annotated[tuple[Integer, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse edges that do not increase."""
+        if sorted(set(self.edges)) != list(self.edges):
+            raise ValueError("edges must be strictly increasing")
+
+
+class Categories(Part):
+    """Text value to the position of its exact match in ``categories``."""
+
+    kind: Literal["categories"]
+    categories: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse repeated categories."""
+        if len(set(self.categories)) != len(self.categories):
+            raise ValueError("categories must be distinct")
+
+
+class Boolean(Part):
+    """Truth value."""
+
+    kind: Literal["boolean"]
+
+
+EncoderSpec = Annotated[Buckets | Categories | Boolean, Field(discriminator="kind")]
+
+
+class Question(Part):
+    """What every device is asked of its own data; ``metric`` is the field that the data source provides."""
+
+    text: Text
+    metric: Label
+    encoder: EncoderSpec
+    statistic: Literal["histogram", "count"]
+
+
+class RandomizerSpec(Part):
+    """Local randomizer (P18); ``max_weight`` for rappor only."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+    epsilon0: DecimalText
+    categories: Positive
+    max_weight: Positive | None = None
+
+
+class VdafSpec(Part):
+    """The VDAF that proves the randomizer's output valid. Prio3Count has length 1 and chunk length 1."""
+
+    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count"]
+    length: Size
+    chunk_length: Size
+    max_weight: Positive | None = None
+
+
+class Sampling(Part):
+    """Probability with which a device takes part, by its own coin."""
+
+    rate: DecimalText
+
+
+class Batch(Part):
+    """``min_batch_size`` is B; ``time_precision`` in seconds; ``expected_contributions`` in reports (P15)."""
+
+    min_batch_size: Positive
+    mode: Literal["time_interval", "leader_selected"]
+    close: Literal["interval_end", "at_B"]
+    time_precision: Positive
+    expected_contributions: Positive
+
+
+class Interval(Part):
+    """When reports may be made: POSIX seconds and seconds, both multiples of the time precision."""
+
+    start: Natural
+    duration: Positive
+
+    @property
+    def end(self) -> int:
+        """POSIX second from which no report may be made."""
+        return self.start + self.duration
+
+
+class Epsilons(Part):
+    """The claim per adversary (P16)."""
+
+    aggregator: DecimalText
+    aggregator_with_relay: DecimalText
+    both_aggregators: DecimalText
+    both_aggregators_with_relay: DecimalText
+
+
+class Privacy(Part):
+    """The privacy claim, at n reports, and the account that it is charged to."""
+
+    delta: DecimalText
+    relation: Literal["replacement"]
+    mechanism: Annotated[str, Field(pattern=r"^[a-z0-9+-]{1,64}$")]
+    n: Positive
+    epsilon0: DecimalText
+    account: Operator
+    epsilon: Epsilons
+
+
+class Audience(Part):
+    """Which devices are asked."""
+
+    population: Label
+
+
+class TokenSlot(Part):
+    """The slot whose tokens this recipe spends (P8)."""
+
+    issuer: Operator
+    epoch: Natural
+    slot: Annotated[int, Field(ge=0, le=2**32 - 1)]
+
+
+class Analyst(Part):
+    """Who signs the recipe."""
+
+    operator: Operator
+    signing_key: Key
+
+
+class Aggregator(Part):
+    """Leader or helper: its DAP endpoint, encoded HpkeConfig and the key that signs its opt-in."""
+
+    operator: Operator
+    url: Url
+    hpke_config: Base64
+    signing_key: Key
+
+
+class Collector(Part):
+    """The only party that aggregate shares are sealed to."""
+
+    operator: Operator
+    hpke_config: Base64
+
+
+class Relay(Part):
+    """OHTTP relay."""
+
+    operator: Operator
+    url: Url
+
+
+class Gateway(Part):
+    """OHTTP gateway; the key signs its key configurations."""
+
+    operator: Operator
+    signing_key: Key
+
+
+class Attester(Part):
+    """Device attester."""
+
+    operator: Operator
+
+
+class Issuer(Part):
+    """Token issuer; ``name`` is its name in challenges, the key signs its directories."""
+
+    operator: Operator
+    name: Operator
+    signing_key: Key
+
+
+class Parties(Part):
+    """Everyone who takes part."""
+
+    analyst: Analyst
+    leader: Aggregator
+    helper: Aggregator
+    collector: Collector
+    relay: Relay
+    gateway: Gateway
+    attester: Attester
+    issuer: Issuer
+
+
+MODELS = ("secure-aggregation", "pan-private", "pan-private-single", "shuffled", "local")
+
+
+class Recipe(Part):
+    """The whole recipe."""
+
+    version: Annotated[int, Field(ge=1, le=1)]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    question: Question
+    model: Literal["secure-aggregation", "pan-private", "pan-private-single", "shuffled", "local"]
+    randomizer: RandomizerSpec
+    vdaf: VdafSpec
+    sampling: Sampling
+    batch: Batch
+    interval: Interval
+    privacy: Privacy
+    audience: Audience
+    token: TokenSlot
+    parties: Parties
+
+    @classmethod
+    def decode(cls, data: bytes) -> Recipe:
+        """The recipe whose canonical bytes are ``data``. Raises DecodeError, one line that names the
+        member."""
+        return cls.from_body(parse_canonical(data, "recipe"))
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Recipe:
+        """The recipe in a leaf's body. Raises DecodeError."""
+        recipe = validated(cls, dict(body), "recipe")
+        if recipe.encode() != canonical_bytes(dict(body)):
+            raise DecodeError("recipe: a member is null; leave it out")
+        return recipe
+
+    def body(self) -> dict[str, Any]:
+        """Plain JSON values; optional members that are absent are left out."""
+        return self.canonical()
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        return canonical_bytes(self.body())
+
+    @cached_property
+    def hash(self) -> bytes:
+        """SHA-256 of the canonical bytes: the recipe's identity, and ``task_info`` of its task."""
+        return hashlib.sha256(self.encode()).digest()
+
+    @property
+    def hash_text(self) -> str:
+        """The hash in base64url."""
+        return b64url(self.hash)
+
+    @property
+    def epsilon0(self) -> Decimal:
+        """Local epsilon of the randomizer."""
+        return Decimal(self.randomizer.epsilon0)
+
+    @property
+    def rate(self) -> Decimal:
+        """Sampling rate q."""
+        return Decimal(self.sampling.rate)
+
+    @property
+    def delta(self) -> Decimal:
+        """Delta of the claim."""
+        return Decimal(self.privacy.delta)

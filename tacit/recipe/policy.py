@@ -1,0 +1,92 @@
+"""A party's own policy: what it accepts in a recipe, whoever signed it.
+
+One file format for operator, leader, helper and device (TOML or JSON). The defaults are the strictest that
+the project's own demonstration passes; a missing member means the default, an unknown one is an error.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tacit.codec import unb64url
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe.model import DecimalText, Key, Operator, Part, Positive
+from tacit.tlog.canonical import parse_json, validated
+
+
+class Policy(Part):
+    """Floors, caps and allow lists. Epsilons and delta are decimal strings."""
+
+    min_batch_size: Positive = 100
+    """Floor of B."""
+    max_batch_size: Positive = 10_000_000
+    """Ceiling of B: beyond it recomputing the claim takes a device seconds."""
+    max_sampling_rate: DecimalText = "1"
+    """Cap of q; q = 1 is never accepted where sampling is claimed (P19)."""
+    max_delta: DecimalText = "0.000001"
+    max_epsilon_aggregator: DecimalText = "1"
+    """Cap of claim (a): one aggregator, or the analyst."""
+    max_epsilon_aggregator_with_relay: DecimalText | None = None
+    """Cap of claim (b), the same with the relay; absent: not capped."""
+    max_epsilon_half_batch: DecimalText = "2"
+    """Cap of claim (a) recomputed at B/2 (P17)."""
+    max_epsilon_local: DecimalText = "8"
+    """Cap of claim (d): epsilon0."""
+    max_duration: Positive = 31 * 86400
+    """Longest report interval in seconds."""
+    max_length: Positive = 1024
+    """Most entries that a result may have."""
+    randomizers: Annotated[tuple[str, ...], Field(strict=False)] = ("krr", "rappor", "rr")
+    populations: Annotated[tuple[str, ...], Field(strict=False)] = ("all",)
+    analysts: dict[Operator, Key] | None = None
+    """Trusted analysts and their signing keys; absent: any analyst."""
+    issuers: dict[Operator, Key] | None = None
+    """Trusted issuers, by the name in their challenges, and their directory keys; absent: the recipe's."""
+    gateways: dict[Operator, Key] | None = None
+    """Trusted gateways and the keys that sign their OHTTP configurations; absent: the recipe's."""
+    insecure_http: bool = False
+    """Accept http:// on other hosts than loopback (P7)."""
+
+    @property
+    def half_batch_cap(self) -> Decimal:
+        """Cap of claim (a) at B/2."""
+        return Decimal(self.max_epsilon_half_batch)
+
+    def issuer_key(self, name: str) -> bytes | None:
+        """Directory key of a trusted issuer, or None."""
+        return _key(self.issuers, name)
+
+    def gateway_key(self, name: str) -> bytes | None:
+        """Signing key of a trusted gateway, or None."""
+        return _key(self.gateways, name)
+
+    def analyst_key(self, name: str) -> bytes | None:
+        """Signing key of a trusted analyst, or None."""
+        return _key(self.analysts, name)
+
+
+def _key(keys: dict[str, str] | None, name: str) -> bytes | None:
+    text = (keys or {}).get(name)
+    return None if text is None else unb64url(text, length=32)
+
+
+def parse_policy(data: bytes, name: str) -> Policy:
+    """The policy in a file's bytes; ``name`` ends in .toml or .json and is used in errors. Raises
+    UsageError."""
+    try:
+        return validated(Policy, _load(data, name), name)
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+
+
+def _load(data: bytes, name: str) -> Any:
+    if not name.endswith(".toml"):
+        return parse_json(data, name)
+    try:
+        return tomllib.loads(data.decode())
+    except ValueError as error:
+        raise DecodeError(f"{name}: {error}") from error

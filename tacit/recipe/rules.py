@@ -1,0 +1,88 @@
+"""The rule table: every check that a party makes of a recipe, by name.
+
+Client, leader, helper, recipe server and the command line all run this one table under their own policy and
+with what they know. A rule's name is stable: it is the word in refusals, problem documents, journals and
+tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tacit.errors import Refusal
+from tacit.recipe.checks import design, log, parties, privacy
+from tacit.recipe.context import Check, Context, Stage
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: its name, the stage from which it applies, and its function."""
+
+    name: str
+    stage: Stage
+    check: Check
+
+
+RULES = (
+    Rule("model-unsupported", Stage.DRAFT, design.model_supported),
+    Rule("recipe-signature", Stage.PUBLISH, log.recipe_signature),
+    Rule("recipe-in-log", Stage.LOGGED, log.recipe_in_log),
+    Rule("analyst-unknown", Stage.DRAFT, parties.analyst_known),
+    Rule("issuer-unknown", Stage.DRAFT, parties.issuer_known),
+    Rule("gateway-unknown", Stage.DRAFT, parties.gateway_known),
+    Rule("operators-equal", Stage.DRAFT, parties.operators_equal),
+    Rule("url-invalid", Stage.DRAFT, parties.urls),
+    Rule("hpke-key-invalid", Stage.DRAFT, parties.hpke_keys),
+    Rule("signing-key-shared", Stage.DRAFT, parties.signing_keys),
+    Rule("audience-not-allowed", Stage.DRAFT, design.audience_population),
+    Rule("randomizer-not-allowed", Stage.DRAFT, design.randomizer_allowed),
+    Rule("randomizer-parameters", Stage.DRAFT, design.randomizer_parameters),
+    Rule("randomizer-vdaf-mismatch", Stage.DRAFT, design.randomizer_vdaf),
+    Rule("encoder-mismatch", Stage.DRAFT, design.encoder_randomizer),
+    Rule("vdaf-parameters", Stage.DRAFT, design.vdaf_parameters),
+    Rule("sampling-rate", Stage.DRAFT, design.sampling_rate),
+    Rule("sampling-cap", Stage.DRAFT, design.sampling_cap),
+    Rule("sampling-one-claimed", Stage.DRAFT, design.sampling_one),
+    Rule("batch-floor", Stage.DRAFT, design.batch_floor),
+    Rule("batch-too-large", Stage.DRAFT, design.batch_ceiling),
+    Rule("batch-mode", Stage.DRAFT, design.batch_mode),
+    Rule("contributions-below-batch", Stage.DRAFT, design.batch_contributions),
+    Rule("interval-unaligned", Stage.DRAFT, design.interval_aligned),
+    Rule("interval-over", Stage.DRAFT, design.interval_over),
+    Rule("interval-too-long", Stage.DRAFT, design.interval_long),
+    Rule("interval-outside-epoch", Stage.DRAFT, design.interval_epoch),
+    Rule("claim-parameters", Stage.DRAFT, privacy.claim_parameters),
+    Rule("delta-cap", Stage.DRAFT, privacy.delta_cap),
+    Rule("claim-mechanism", Stage.DRAFT, privacy.claim_mechanism),
+    Rule("claim-understated", Stage.DRAFT, privacy.claim_understated),
+    Rule("claim-cap", Stage.DRAFT, privacy.claim_cap),
+    Rule("claim-half-batch", Stage.DRAFT, privacy.claim_half_batch),
+    Rule("issuer-mismatch", Stage.DRAFT, parties.issuer_matches),
+    Rule("slot-key-missing", Stage.PUBLISH, parties.slot_key),
+    Rule("slot-taken", Stage.PUBLISH, parties.slot_taken),
+    Rule("opt-in-missing", Stage.ACTIVE, log.opt_in_missing),
+    Rule("opt-in-mismatch", Stage.ACTIVE, log.opt_in_mismatch),
+)
+
+
+def check(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> list[Refusal]:
+    """Every rule that refuses the recipe, in the order of the table; empty: it is accepted. ``only`` names the
+    rules to apply (default: all of the context's stage)."""
+    refusals = []
+    for rule in RULES:
+        if context.stage < rule.stage or (only is not None and rule.name not in only):
+            continue
+        detail = rule.check(recipe, policy, context)
+        if detail is not None:
+            refusals.append(Refusal(rule.name, detail))
+    return refusals
+
+
+def require(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> None:
+    """Raise the first refusal of ``check``, if there is one."""
+    refusals = check(recipe, policy, context, only=only)
+    if refusals:
+        raise refusals[0]

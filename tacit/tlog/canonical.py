@@ -1,0 +1,76 @@
+"""RFC 8785 JSON as the log uses it: one spelling per document, integers and strings, no floats.
+
+``parse`` refuses what JSON readers usually let pass: duplicate members, floats, big integers, a byte-order
+mark, and every spelling other than the canonical one. Errors are one line and name the member.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import rfc8785
+from pydantic import BaseModel, ValidationError
+
+from tacit.errors import DecodeError
+
+MAX_INTEGER = 2**53 - 1
+"""Largest integer that RFC 8785 can carry."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """JCS bytes of ``value`` (dictionaries, lists, strings, integers, booleans). Raises DecodeError."""
+    try:
+        return rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeError) as error:
+        raise DecodeError("the value has no canonical JSON form") from error
+
+
+def parse_json(data: bytes, what: str) -> Any:
+    """JSON value of ``data``: UTF-8, no duplicate members, no floats. Raises DecodeError naming ``what``."""
+
+    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in members:
+            if name in found:
+                raise DecodeError(f"{what}: member {_shown(name)} appears twice")
+            found[name] = value
+        return found
+
+    def no_float(text: str) -> Any:
+        raise DecodeError(f"{what}: {text[:20]} is a float; integers and decimal strings only")
+
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=pairs, parse_float=no_float, parse_constant=no_float)
+    except DecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"{what}: not JSON in UTF-8") from error
+
+
+def parse_canonical(data: bytes, what: str) -> dict[str, Any]:
+    """JSON object whose canonical spelling is ``data`` itself. Raises DecodeError naming ``what``."""
+    value = parse_json(data, what)
+    if not isinstance(value, dict):
+        raise DecodeError(f"{what}: not a JSON object")
+    if canonical_bytes(value) != data:
+        raise DecodeError(f"{what}: not in canonical form (RFC 8785)")
+    return value
+
+
+def validated(model: type[M], value: Any, what: str) -> M:
+    """``value`` as a frozen model. Raises DecodeError, one line that names the first wrong member."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(_shown(str(part)) for part in first["loc"]) or "document"
+        reason = first["msg"].removeprefix("Value error, ").replace("\n", " ")
+        raise DecodeError(f"{what}: {where}: {reason}") from error
+
+
+def _shown(name: str) -> str:
+    """A member's name fit for a one-line message."""
+    return "".join(char if char.isprintable() else "?" for char in name[:64])

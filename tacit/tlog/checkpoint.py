@@ -1,0 +1,202 @@
+"""Checkpoints: a tree's origin, size and root as a C2SP signed note.
+
+A note is text, a blank line, and signature lines; a line names a key and carries its 4-byte id before the
+signature. Ed25519 signatures (type 0x01) are made and checked here; lines of other keys (witnesses) are
+parsed and kept, and ``LogPolicy`` is the one place that says whose lines must be there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from tacit.errors import CryptoError, DecodeError
+from tacit.signing import KEY_SIZE, SigningKey, verify
+from tacit.tlog.merkle import HASH_SIZE
+
+ED25519 = 0x01
+"""Signature type byte of plain Ed25519 notes."""
+COSIGNATURE = 0x04
+"""Signature type byte of timestamped witness cosignatures (tlog-cosignature)."""
+
+MAX_NOTE_SIZE = 1 << 16
+MAX_SIGNATURES = 64
+MAX_SIZE = (1 << 63) - 1
+
+_NAME = re.compile(r"[^\s+\x00-\x1f]+")
+_SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unb64(text: str, what: str) -> bytes:
+    """Strict standard base64 with padding: one spelling per value."""
+    try:
+        data = base64.b64decode(text.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise DecodeError(f"{what} is not base64") from error
+    if _b64(data) != text:
+        raise DecodeError(f"{what} is not in canonical base64")
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class NoteKey:
+    """A verifier key of signed notes. Text form: ``name+id in hex+base64(type || public key)``."""
+
+    name: str
+    public: bytes
+    algorithm: int = ED25519
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise DecodeError("a note key's name has no spaces and no plus")
+        if len(self.public) != KEY_SIZE:
+            raise DecodeError(f"a note key has {KEY_SIZE} bytes")
+
+    @property
+    def key_id(self) -> bytes:
+        """First 4 bytes of SHA-256(name || newline || type || public key)."""
+        material = self.name.encode() + b"\n" + bytes([self.algorithm]) + self.public
+        return hashlib.sha256(material).digest()[:4]
+
+    def encode(self) -> str:
+        """Text form."""
+        return f"{self.name}+{self.key_id.hex()}+{_b64(bytes([self.algorithm]) + self.public)}"
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Inverse of ``encode``; the id must fit the key. Raises DecodeError."""
+        name, _, rest = text.strip().partition("+")
+        key_id, _, encoded = rest.partition("+")
+        raw = _unb64(encoded, "note key")
+        if len(raw) != 1 + KEY_SIZE or raw[0] not in {ED25519, COSIGNATURE}:
+            raise DecodeError("note key is not an Ed25519 key")
+        key = cls(name, raw[1:], raw[0])
+        if key.key_id.hex() != key_id:
+            raise DecodeError("note key does not fit its id")
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSignature:
+    """One signature line."""
+
+    name: str
+    key_id: bytes
+    signature: bytes
+
+    def line(self) -> str:
+        """The line, with its newline."""
+        return f"\N{EM DASH} {self.name} {_b64(self.key_id + self.signature)}\n"
+
+    @classmethod
+    def parse(cls, line: str) -> Self:
+        """A line without its newline. Raises DecodeError."""
+        parts = line.split(" ")
+        if len(parts) != 3 or parts[0] != "\N{EM DASH}" or not _NAME.fullmatch(parts[1]):
+            raise DecodeError("note has a malformed signature line")
+        raw = _unb64(parts[2], "note signature")
+        if len(raw) <= 4:
+            raise DecodeError("note has a signature that is too short")
+        return cls(parts[1], raw[:4], raw[4:])
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A signed note: ``text`` ends in a newline; the signatures are over exactly that text."""
+
+    text: str
+    signatures: tuple[NoteSignature, ...]
+
+    def encode(self) -> bytes:
+        """The note's bytes."""
+        return (self.text + "\n" + "".join(item.line() for item in self.signatures)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Strict inverse of ``encode``; at least one signature line. Raises DecodeError."""
+        if len(data) > MAX_NOTE_SIZE:
+            raise DecodeError("note is too large")
+        try:
+            whole = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DecodeError("note is not UTF-8") from error
+        if any(char < " " and char != "\n" for char in whole):
+            raise DecodeError("note has a control character")
+        text, blank, block = whole.rpartition("\n\n")
+        if not blank or not block.endswith("\n"):
+            raise DecodeError("note has no signature block")
+        lines = block[:-1].split("\n")
+        if len(lines) > MAX_SIGNATURES:
+            raise DecodeError("note has too many signatures")
+        return cls(text + "\n", tuple(NoteSignature.parse(line) for line in lines))
+
+    def verify(self, key: NoteKey) -> None:
+        """Check that ``key`` signed: every line of it verifies and there is one. Raises CryptoError."""
+        lines = [item for item in self.signatures if item.name == key.name and item.key_id == key.key_id]
+        if not lines:
+            raise CryptoError("note is not signed by the key that it must be signed by")
+        for item in lines:
+            verify(key.public, item.signature, self.text.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A tree head: ``origin`` names the log, ``size`` counts entries, ``root`` is the RFC 6962 root."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    def body(self) -> str:
+        """The note text: three lines."""
+        return f"{self.origin}\n{self.size}\n{_b64(self.root)}\n"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Inverse of ``body``; extension lines are refused. Raises DecodeError."""
+        lines = text.split("\n")
+        if len(lines) != 4 or lines[3] or not lines[0]:
+            raise DecodeError("checkpoint does not have three lines")
+        if not _SIZE.fullmatch(lines[1]) or int(lines[1]) > MAX_SIZE:
+            raise DecodeError("checkpoint has a malformed size")
+        root = _unb64(lines[2], "checkpoint root")
+        if len(root) != HASH_SIZE:
+            raise DecodeError("checkpoint root is not a SHA-256 hash")
+        return cls(lines[0], int(lines[1]), root)
+
+
+def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> bytes:
+    """The checkpoint as a note signed by the log's key, whose name is the origin."""
+    name = NoteKey(checkpoint.origin, key.public)
+    text = checkpoint.body()
+    return Note(text, (NoteSignature(name.name, name.key_id, key.sign(b"", text.encode())),)).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class LogPolicy:
+    """Whose signatures make a checkpoint acceptable: the log's own. The log's name is its origin."""
+
+    log_key: NoteKey
+
+    @property
+    def origin(self) -> str:
+        """The origin line that every checkpoint of this log has."""
+        return self.log_key.name
+
+    def open(self, note: bytes) -> Checkpoint:
+        """The checkpoint in ``note``. Raises DecodeError (malformed) or CryptoError (wrong log or
+        signature)."""
+        parsed = Note.decode(note)
+        parsed.verify(self.log_key)
+        checkpoint = Checkpoint.parse(parsed.text)
+        if checkpoint.origin != self.origin:
+            raise CryptoError("checkpoint is of another log")
+        return checkpoint

@@ -1,0 +1,206 @@
+"""The reader's side of the log: what a device, an aggregator or a monitor believes, and why.
+
+``LogView`` holds one pinned key and the last checkpoint it accepted; its owner persists ``state`` before
+acting on what it returned. It refuses rollback, and a log that shows two histories is never trusted again:
+that failure is sticky and keeps the offending checkpoint as evidence.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, NoReturn, Self
+
+from pydantic import Field
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, parse_json, validated
+from tacit.tlog.checkpoint import Checkpoint, LogPolicy
+from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf
+from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
+
+MAX_PROOF = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BundleEntry:
+    """One entry with its audit path in the bundle's tree."""
+
+    index: int
+    leaf: bytes
+    inclusion: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A checkpoint, the proof that it extends the one asked from, and entries with their proofs."""
+
+    checkpoint: bytes
+    consistency: tuple[bytes, ...]
+    entries: tuple[BundleEntry, ...]
+
+    def encode(self) -> bytes:
+        """JSON bytes: the note as text, hashes and leaves in base64url."""
+        return canonical_bytes(
+            {
+                "checkpoint": self.checkpoint.decode(),
+                "consistency": [b64url(item) for item in self.consistency],
+                "entries": [
+                    {
+                        "index": entry.index,
+                        "leaf": b64url(entry.leaf),
+                        "inclusion": [b64url(item) for item in entry.inclusion],
+                    }
+                    for entry in self.entries
+                ],
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Inverse of ``encode``; indices strictly increasing. Raises DecodeError."""
+        wire = validated(_BundleBody, parse_json(data, "bundle"), "bundle")
+        indices = [entry.index for entry in wire.entries]
+        if any(later <= earlier for earlier, later in itertools.pairwise(indices)):
+            raise DecodeError("bundle: entries are not in the order of the log")
+        return cls(
+            _utf8(wire.checkpoint),
+            _hashes(wire.consistency),
+            tuple(BundleEntry(entry.index, unb64url(entry.leaf), _hashes(entry.inclusion)) for entry in wire.entries),
+        )
+
+
+class _EntryBody(Body):
+    index: Count
+    leaf: Blob
+    inclusion: Annotated[list[Hash], Field(max_length=MAX_PROOF)]
+
+
+class _BundleBody(Body):
+    checkpoint: str
+    consistency: Annotated[list[Hash], Field(max_length=2 * MAX_PROOF)]
+    entries: list[_EntryBody]
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DecodeError("bundle: checkpoint is not Unicode text") from error
+
+
+def _hashes(texts: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(unb64url(text, length=32) for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What a reader persists: the tree it last accepted, and the sticky failure if there was one."""
+
+    size: int = 0
+    root: bytes = EMPTY_ROOT
+    failure: str = ""
+    evidence: bytes = b""
+
+    def encode(self) -> bytes:
+        """Bytes for a file or a column."""
+        return canonical_bytes(
+            {
+                "size": self.size,
+                "root": b64url(self.root),
+                "failure": self.failure,
+                "evidence": b64url(self.evidence),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Inverse of ``encode``. Raises DecodeError."""
+        wire = validated(_StateBody, parse_canonical(data, "log state"), "log state")
+        return cls(wire.size, unb64url(wire.root), wire.failure, unb64url(wire.evidence))
+
+
+class _StateBody(Body):
+    size: Count
+    root: Hash
+    failure: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedEntry:
+    """An entry whose inclusion and signature were checked."""
+
+    index: int
+    leaf: SignedLeaf
+
+
+class LogView:
+    """One reader's view of one log. Refusals: ``log-split-view`` (sticky), ``log-consistency`` (sticky),
+    ``log-rollback``, ``log-checkpoint``, ``log-inclusion``, ``leaf-malformed``, ``leaf-signature``."""
+
+    def __init__(self, policy: LogPolicy, state: LogState | None = None) -> None:
+        self._policy = policy
+        self._state = state or LogState()
+
+    @property
+    def state(self) -> LogState:
+        """What to persist; changes with every accepted checkpoint and with a sticky failure."""
+        return self._state
+
+    def advance(self, note: bytes, consistency: Sequence[bytes]) -> Checkpoint:
+        """Accept a checkpoint that extends the last one. Raises Refusal."""
+        self._check_not_failed()
+        try:
+            checkpoint = self._policy.open(note)
+        except (DecodeError, CryptoError) as error:
+            raise Refusal("log-checkpoint", str(error)) from error
+        known = self._state
+        if checkpoint.size < known.size:
+            raise Refusal("log-rollback", f"the log shows {checkpoint.size} entries, it had {known.size}")
+        if checkpoint.size == known.size and checkpoint.root != known.root:
+            self._fail("log-split-view", f"the log signed two roots for size {checkpoint.size}", note)
+        try:
+            verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, consistency)
+        except CryptoError as error:
+            self._fail("log-consistency", f"from {known.size} to {checkpoint.size} entries: {error}", note)
+        self._state = replace(known, size=checkpoint.size, root=checkpoint.root)
+        return checkpoint
+
+    def accept(self, bundle: Bundle, keys: LeafKeys) -> list[VerifiedEntry]:
+        """Advance to the bundle's checkpoint and return its entries, each included and signed by the key that
+        ``keys`` gives; entries of signers that ``keys`` does not know are left out. Raises Refusal."""
+        checkpoint = self.advance(bundle.checkpoint, bundle.consistency)
+        leaves = [_included(entry, checkpoint) for entry in bundle.entries]
+        found = []
+        for entry, leaf, public in zip(bundle.entries, leaves, keys.keys_of(leaves), strict=True):
+            if public is None:
+                continue
+            try:
+                leaf.verify(public)
+            except CryptoError as error:
+                raise Refusal("leaf-signature", f"{leaf.type} leaf {entry.index}: {error}") from error
+            found.append(VerifiedEntry(entry.index, leaf))
+        return found
+
+    def _check_not_failed(self) -> None:
+        if self._state.failure:
+            rule, _, detail = self._state.failure.partition(": ")
+            raise Refusal(rule, detail)
+
+    def _fail(self, rule: str, detail: str, note: bytes) -> NoReturn:
+        self._state = replace(self._state, failure=f"{rule}: {detail}", evidence=note)
+        raise Refusal(rule, detail)
+
+
+def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf:
+    try:
+        verify_inclusion(leaf_hash(entry.leaf), entry.index, checkpoint.size, entry.inclusion, checkpoint.root)
+    except CryptoError as error:
+        raise Refusal("log-inclusion", f"entry {entry.index}: {error}") from error
+    try:
+        return SignedLeaf.decode(entry.leaf)
+    except DecodeError as error:
+        raise Refusal("leaf-malformed", f"entry {entry.index}: {error}") from error

@@ -1,0 +1,216 @@
+"""Typed signed leaves: what the log's entries are.
+
+An entry is the RFC 8785 JSON of {type, version, body, signer, signature}; the Ed25519 signature covers
+``"tacit leaf v1" NUL type NUL JCS(body)``. The body of a recipe leaf is the recipe (``tacit.recipe.model``);
+the other bodies are the models below. Which key a signer has is the reader's question: see ``LeafKeys``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError
+from tacit.signing import SIGNATURE_SIZE, SigningKey, verify
+from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, validated
+from tacit.tlog.tiles import MAX_ENTRY_SIZE
+
+LEAF_VERSION = 1
+LABEL = b"tacit leaf v1\0"
+
+
+class LeafType(enum.StrEnum):
+    """The kinds of entry."""
+
+    RECIPE = "recipe"
+    OPT_IN = "opt-in"
+    ISSUER_DIRECTORY = "issuer-directory"
+    OHTTP_CONFIG = "ohttp-config"
+
+
+def _base64_of(length: int | None) -> Any:
+    def check(text: str) -> str:
+        data = unb64url(text, length=length)
+        if not data:
+            raise DecodeError("value is empty")
+        return text
+
+    return AfterValidator(check)
+
+
+Hash = Annotated[str, _base64_of(32)]
+"""base64url of 32 bytes."""
+Key32 = Annotated[str, _base64_of(32)]
+"""base64url of a raw 32-byte key."""
+Blob = Annotated[str, _base64_of(None)]
+"""base64url of at least one byte."""
+Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
+"""Operator, issuer or gateway name."""
+
+
+class Body(BaseModel):
+    """Base of the leaf bodies: frozen, strict, no unknown members."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def canonical(self) -> dict[str, Any]:
+        """The body as JSON values, absent members left out."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class OptIn(Body):
+    """An aggregator takes part in a recipe (P5)."""
+
+    recipe_hash: Hash
+    task_id: Hash
+    role: Literal["leader", "helper"]
+    seed_id: Name
+    verify_key_confirmation: Hash
+
+
+class SlotKey(Body):
+    """One slot's token key: base64url of its SubjectPublicKeyInfo (RFC 9578 section 6.5)."""
+
+    slot: Count
+    token_key: Blob
+
+
+class IssuerDirectory(Body):
+    """All token keys of one (issuer, epoch) (P8), slots strictly increasing."""
+
+    issuer: Name
+    epoch: Count
+    epoch_seconds: Positive
+    request_uri: Annotated[str, Field(min_length=1, max_length=512)]
+    keys: Annotated[list[SlotKey], Field(min_length=1, max_length=256)]
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse repeated slots and repeated keys."""
+        slots = [key.slot for key in self.keys]
+        if any(later <= earlier for earlier, later in itertools.pairwise(slots)):
+            raise ValueError("slots must be strictly increasing")
+        if len({key.token_key for key in self.keys}) != len(self.keys):
+            raise ValueError("two slots have one key")
+
+    @property
+    def start(self) -> int:
+        """POSIX second in which the spend window begins."""
+        return self.epoch * self.epoch_seconds
+
+    @property
+    def end(self) -> int:
+        """POSIX second in which the spend window is over."""
+        return (self.epoch + 1) * self.epoch_seconds
+
+    def spki(self, slot: int) -> bytes | None:
+        """SubjectPublicKeyInfo of ``slot``'s key, or None."""
+        for key in self.keys:
+            if key.slot == slot:
+                return unb64url(key.token_key)
+        return None
+
+
+class OhttpConfig(Body):
+    """A gateway's OHTTP key configuration (RFC 9458 section 3) and when it is valid (P3)."""
+
+    gateway: Name
+    key_config: Blob
+    not_before: Count
+    not_after: Count
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse an empty validity."""
+        if self.not_after <= self.not_before:
+            raise ValueError("not_after must be later than not_before")
+
+    def live(self, now: float) -> bool:
+        """Whether it may be used at ``now`` (POSIX seconds)."""
+        return self.not_before <= now < self.not_after
+
+
+B = TypeVar("B", bound=Body)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedLeaf:
+    """An entry taken apart. ``body`` is plain JSON; ``body_as`` gives its model."""
+
+    type: LeafType
+    body: Mapping[str, Any]
+    signer: str
+    signature: bytes
+
+    def encode(self) -> bytes:
+        """The entry's bytes."""
+        return canonical_bytes(
+            {
+                "type": self.type.value,
+                "version": LEAF_VERSION,
+                "body": dict(self.body),
+                "signer": self.signer,
+                "signature": b64url(self.signature),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Strict inverse of ``encode``. Raises DecodeError; the signature is checked by ``verify``."""
+        if len(data) > MAX_ENTRY_SIZE:
+            raise DecodeError(f"leaf has {len(data)} bytes; at most {MAX_ENTRY_SIZE} fit an entry")
+        envelope = validated(_Envelope, parse_canonical(data, "leaf"), "leaf")
+        return cls(
+            LeafType(envelope.type),
+            envelope.body,
+            envelope.signer,
+            unb64url(envelope.signature, length=SIGNATURE_SIZE, what="leaf signature"),
+        )
+
+    def body_as(self, model: builtins.type[B]) -> B:
+        """The body as ``model``. Raises DecodeError."""
+        return validated(model, dict(self.body), self.type.value)
+
+    def body_bytes(self) -> bytes:
+        """JCS(body)."""
+        return canonical_bytes(dict(self.body))
+
+    def verify(self, public: bytes) -> None:
+        """Check the signature with the signer's 32-byte Ed25519 key. Raises CryptoError."""
+        verify(public, self.signature, self.body_bytes(), label=leaf_label(self.type))
+
+
+class _Envelope(Body):
+    type: Literal["recipe", "opt-in", "issuer-directory", "ohttp-config"]
+    version: Annotated[int, Field(ge=1, le=1)]
+    body: dict[str, Any]
+    signer: Name
+    signature: Blob
+
+
+def leaf_label(leaf_type: LeafType) -> bytes:
+    """Domain separation of a leaf's signature."""
+    return LABEL + leaf_type.value.encode() + b"\0"
+
+
+def sign_leaf(leaf_type: LeafType, body: Mapping[str, Any] | Body, signer: str, key: SigningKey) -> SignedLeaf:
+    """A leaf of ``body`` signed by ``signer``'s key."""
+    plain = body.canonical() if isinstance(body, Body) else dict(body)
+    return SignedLeaf(leaf_type, plain, signer, key.sign(leaf_label(leaf_type), canonical_bytes(plain)))
+
+
+class LeafKeys(Protocol):
+    """Whose key each leaf must be signed with."""
+
+    def keys_of(self, leaves: Sequence[SignedLeaf]) -> Sequence[bytes | None]:
+        """For each leaf the 32-byte Ed25519 key of its signer in that role; None: the signer has no such role
+        for this reader. All leaves of a bundle are given at once, in the order of the log, because one leaf
+        (a recipe) may name the keys of others; no signature has been checked yet."""
+        ...

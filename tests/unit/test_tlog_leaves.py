@@ -1,0 +1,339 @@
+"""Leaves, bundles and the reader's view of the log."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.recipe.context import Stage
+from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.recipe.policy import Policy
+from tacit.recipe.rules import check
+from tacit.signing import signing_key_from_private
+from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
+from tacit.tlog.canonical import canonical_bytes, parse_json
+from tacit.tlog.checkpoint import Checkpoint, LogPolicy, sign_checkpoint
+from tacit.tlog.client import Bundle, BundleEntry, LogState, LogView
+from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.log import MemoryTree
+from tacit.tlog.merkle import prove_consistency, prove_inclusion
+
+KIT = RecipeKit()
+RECIPE = KIT.recipe()
+KEY = signing_key_from_private(bytes(32))
+LEAVES = [
+    KIT.directory_leaf(),
+    KIT.ohttp_leaf(),
+    KIT.recipe_leaf(RECIPE),
+    KIT.opt_in_leaf(RECIPE, "leader"),
+    KIT.opt_in_leaf(RECIPE, "helper"),
+]
+
+
+class Everyone:
+    """One key for every leaf."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self._key = key
+
+    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
+        return [self._key] * len(leaves)
+
+
+def bundle_of(leaves: Sequence[bytes], since: int = 0, policy: LogPolicy = KIT.log_policy) -> Bundle:
+    tree = MemoryTree(leaves)
+    return Bundle(
+        sign_checkpoint(Checkpoint(policy.origin, tree.size, tree.root()), KIT.keys["log"]),
+        tuple(prove_consistency(tree.read, since, tree.size)),
+        tuple(
+            BundleEntry(index, leaf, tuple(prove_inclusion(tree.read, index, tree.size)))
+            for index, leaf in enumerate(leaves)
+        ),
+    )
+
+
+ENTRIES = [leaf.encode() for leaf in LEAVES]
+BUNDLE = bundle_of(ENTRIES)
+
+
+def new_view(state: LogState | None = None) -> LogView:
+    return LogView(KIT.log_policy, state)
+
+
+def refused(view: LogView, bundle: Bundle, policy: Policy = KIT.policy) -> str:
+    with pytest.raises(Refusal) as caught:
+        view.accept(bundle, LeafSigners(policy))
+    return caught.value.rule
+
+
+def test_a_leaf_is_the_canonical_json_of_its_members() -> None:
+    leaf = sign_leaf(LeafType.OHTTP_CONFIG, {"b": 1, "a": "x"}, "someone", KEY)
+    assert leaf.encode().startswith(b'{"body":{"a":"x","b":1},"signature":"')
+    assert leaf.encode().endswith(b'","signer":"someone","type":"ohttp-config","version":1}')
+    assert SignedLeaf.decode(leaf.encode()) == leaf
+    leaf.verify(KEY.public)
+
+
+def test_a_signature_is_bound_to_type_and_body() -> None:
+    leaf = sign_leaf(LeafType.RECIPE, {"a": 1}, "someone", KEY)
+    for wrong in (
+        dataclasses.replace(leaf, type=LeafType.OPT_IN),
+        dataclasses.replace(leaf, body={"a": 2}),
+        dataclasses.replace(leaf, signature=bytes(64)),
+    ):
+        with pytest.raises(CryptoError):
+            wrong.verify(KEY.public)
+    with pytest.raises(CryptoError):
+        leaf.verify(signing_key_from_private(b"\x01" * 32).public)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("type", "void"),
+        ("version", 2),
+        ("version", True),
+        ("body", []),
+        ("signer", ""),
+        ("signer", "has space"),
+        ("signature", "AAAA"),
+        ("signature", ""),
+        ("extra", 1),
+    ],
+)
+def test_malformed_leaves_are_refused_by_member(member: str, value: Any) -> None:
+    plain = parse_json(LEAVES[0].encode(), "leaf")
+    with pytest.raises(DecodeError, match=r"^leaf"):
+        SignedLeaf.decode(canonical_bytes({**plain, member: value}))
+
+
+def test_a_leaf_that_no_entry_bundle_can_hold_is_refused() -> None:
+    leaf = sign_leaf(LeafType.RECIPE, {"a": "x" * 65_536}, "someone", KEY)
+    with pytest.raises(DecodeError, match="at most 65535"):
+        SignedLeaf.decode(leaf.encode())
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+json_values = st.recursive(
+    st.integers(-(2**53) + 1, 2**53 - 1) | names | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(names, json_values, max_size=4), st.sampled_from(LeafType))
+def test_leaves_round_trip(body: dict[str, Any], leaf_type: LeafType) -> None:
+    leaf = sign_leaf(leaf_type, body, "someone", KEY)
+    again = SignedLeaf.decode(leaf.encode())
+    assert again == leaf
+    again.verify(KEY.public)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_no_leaf_bundle_or_state(data: bytes) -> None:
+    for decode in (SignedLeaf.decode, Bundle.decode, LogState.decode):
+        with pytest.raises(DecodeError):
+            decode(data)
+
+
+def test_bodies_are_strict() -> None:
+    directory = KIT.directory()
+    plain = directory.canonical()
+    for wrong in (
+        {**plain, "keys": []},
+        {**plain, "keys": list(reversed(plain["keys"]))},
+        {**plain, "keys": [plain["keys"][0], {**plain["keys"][1], "token_key": plain["keys"][0]["token_key"]}]},
+        {**plain, "epoch": -1},
+        {**plain, "epoch_seconds": 0},
+        {**plain, "other": 1},
+    ):
+        with pytest.raises(DecodeError, match=r"^issuer-directory"):
+            sign_leaf(LeafType.ISSUER_DIRECTORY, wrong, "someone", KEY).body_as(IssuerDirectory)
+    config = LEAVES[1].body_as(OhttpConfig)
+    assert config.live(config.not_before)
+    assert not config.live(config.not_after)
+    with pytest.raises(DecodeError, match="not_after"):
+        sign_leaf(
+            LeafType.OHTTP_CONFIG, {**config.canonical(), "not_after": config.not_before}, "someone", KEY
+        ).body_as(OhttpConfig)
+    opt_in = KIT.opt_in(RECIPE, "leader").canonical()
+    for wrong_part in ({"role": "collector"}, {"task_id": "AAAA"}, {"seed_id": ""}):
+        with pytest.raises(DecodeError, match=r"^opt-in"):
+            sign_leaf(LeafType.OPT_IN, {**opt_in, **wrong_part}, "someone", KEY).body_as(OptIn)
+    assert (directory.start, directory.end) == (EPOCH * 86_400, (EPOCH + 1) * 86_400)
+    assert directory.spki(99) is None
+
+
+def test_a_bundle_round_trips() -> None:
+    assert Bundle.decode(BUNDLE.encode()) == BUNDLE
+    plain = parse_json(BUNDLE.encode(), "bundle")
+    for wrong in (
+        {**plain, "entries": list(reversed(plain["entries"]))},
+        {**plain, "consistency": ["AAAA"]},
+        {**plain, "checkpoint": "\ud800"},
+        {**plain, "extra": 1},
+        {**plain, "entries": [{**plain["entries"][0], "index": -1}]},
+    ):
+        with pytest.raises(DecodeError):
+            Bundle.decode(json.dumps(wrong).encode())
+
+
+hashes = st.lists(st.binary(min_size=32, max_size=32), max_size=4).map(tuple)
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).map(str.encode),
+    hashes,
+    st.lists(st.tuples(st.integers(0, 1 << 40), st.binary(min_size=1, max_size=20), hashes), unique_by=lambda e: e[0]),
+)
+def test_any_bundle_round_trips(
+    note: bytes, consistency: tuple[bytes, ...], entries: list[tuple[int, bytes, tuple[bytes, ...]]]
+) -> None:
+    bundle = Bundle(note, consistency, tuple(BundleEntry(*entry) for entry in sorted(entries)))
+    assert Bundle.decode(bundle.encode()) == bundle
+
+
+@given(st.integers(0, 2**53 - 1), st.binary(min_size=32, max_size=32), names, st.binary(max_size=40))
+def test_any_state_round_trips(size: int, root: bytes, failure: str, evidence: bytes) -> None:
+    state = LogState(size, root, failure, evidence)
+    assert LogState.decode(state.encode()) == state
+
+
+def test_a_good_bundle_is_accepted_and_its_recipe_passes_the_rules() -> None:
+    view = new_view()
+    live = LiveLog.from_entries(view.accept(Bundle.decode(BUNDLE.encode()), LeafSigners(KIT.policy)))
+    (found,) = live.recipes
+    assert found.recipe == RECIPE
+    assert found.opted_in
+    assert check(found.recipe, KIT.policy, live.context(found, NOW)) == []
+    assert live.recipe(RECIPE.hash) is found
+    assert live.recipe(bytes(32)) is None
+    assert [config.gateway for config in live.ohttp_configs] == ["gateway.example"]
+    assert live.directory("issuer.example", EPOCH) == KIT.directory()
+    assert view.state.size == len(ENTRIES)
+
+
+def test_without_pinned_keys_those_of_the_logged_recipes_count() -> None:
+    live = LiveLog.from_entries(new_view().accept(BUNDLE, LeafSigners(Policy())))
+    assert check(live.recipes[0].recipe, Policy(), live.context(live.recipes[0], NOW)) == []
+    assert live.directories
+    assert live.ohttp_configs
+
+
+def test_leaves_of_signers_without_a_part_are_left_out() -> None:
+    alone = bundle_of([ENTRIES[0], ENTRIES[1], ENTRIES[3]])
+    assert new_view().accept(alone, LeafSigners(Policy())) == []
+    nobody = KIT.policy.model_copy(update={"issuers": {}, "gateways": {}})
+    assert new_view().accept(alone, LeafSigners(nobody)) == []
+    assert new_view().accept(BUNDLE, Everyone(None)) == []
+    odd = [
+        sign_leaf(leaf_type, {"a": 1}, "someone", KEY).encode()
+        for leaf_type in (LeafType.RECIPE, LeafType.OPT_IN, LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG)
+    ]
+    assert new_view().accept(bundle_of(odd), LeafSigners(KIT.policy)) == []
+    impostor = dataclasses.replace(LEAVES[2], signer="someone.example").encode()
+    assert new_view().accept(bundle_of([impostor]), LeafSigners(KIT.policy)) == []
+
+
+def test_a_leaf_with_a_wrong_signature_spoils_the_bundle() -> None:
+    for position in range(len(LEAVES)):
+        leaves = list(ENTRIES)
+        leaves[position] = dataclasses.replace(LEAVES[position], signature=bytes(64)).encode()
+        assert refused(new_view(), bundle_of(leaves)) == "leaf-signature"
+
+
+def test_a_leaf_that_is_none_is_refused_even_if_included() -> None:
+    assert refused(new_view(), bundle_of([b"{}"])) == "leaf-malformed"
+
+
+def test_leaves_that_this_version_cannot_read_are_set_aside() -> None:
+    key = KIT.keys["log"].public
+    strange = sign_leaf(LeafType.RECIPE, {"version": 9}, "someone", KIT.keys["log"])
+    live = LiveLog.from_entries(new_view().accept(bundle_of([strange.encode()]), Everyone(key)))
+    assert live.recipes == ()
+    assert live.unreadable[0][0] == 0
+
+
+def test_the_first_leaf_has_the_place() -> None:
+    later = KIT.recipe(name="later")
+    second_directory = KIT.directory_leaf(slots=2)
+    entries = [*ENTRIES, second_directory.encode(), KIT.recipe_leaf(later).encode(), ENTRIES[2]]
+    live = LiveLog.from_entries(new_view().accept(bundle_of(entries), LeafSigners(KIT.policy)))
+    assert [item.recipe.name for item in live.recipes] == ["doctor-visits", "later"]
+    assert live.directory("issuer.example", EPOCH) == KIT.directory()
+    taken = check(later, KIT.policy, live.context(live.recipes[1], NOW, Stage.LOGGED))
+    assert [refusal.rule for refusal in taken] == ["slot-taken"]
+
+
+def test_an_entry_without_its_proof_is_refused() -> None:
+    first = BUNDLE.entries[0]
+    for wrong in (
+        dataclasses.replace(first, inclusion=first.inclusion[:-1]),
+        dataclasses.replace(first, leaf=ENTRIES[1]),
+        dataclasses.replace(first, index=len(ENTRIES)),
+    ):
+        assert refused(new_view(), dataclasses.replace(BUNDLE, entries=(wrong,))) == "log-inclusion"
+
+
+def test_a_checkpoint_of_another_key_is_refused_and_leaves_the_view_as_it_was() -> None:
+    view = new_view()
+    forged = sign_checkpoint(Checkpoint(KIT.log_policy.origin, 1, bytes(32)), KEY)
+    assert refused(view, dataclasses.replace(BUNDLE, checkpoint=forged)) == "log-checkpoint"
+    assert refused(view, dataclasses.replace(BUNDLE, checkpoint=b"nonsense")) == "log-checkpoint"
+    assert view.state == LogState()
+    view.accept(BUNDLE, LeafSigners(KIT.policy))
+
+
+def test_a_view_follows_a_growing_log_and_survives_a_restart() -> None:
+    view = new_view()
+    view.accept(bundle_of(ENTRIES[:3]), LeafSigners(KIT.policy))
+    again = new_view(LogState.decode(view.state.encode()))
+    again.accept(bundle_of(ENTRIES, since=3), LeafSigners(KIT.policy))
+    again.accept(bundle_of(ENTRIES, since=5), LeafSigners(KIT.policy))
+    assert again.state.size == 5
+
+
+def test_rollback_is_refused_and_not_sticky() -> None:
+    view = new_view()
+    view.accept(BUNDLE, LeafSigners(KIT.policy))
+    assert refused(view, bundle_of(ENTRIES[:3])) == "log-rollback"
+    view.accept(bundle_of(ENTRIES, since=5), LeafSigners(KIT.policy))
+
+
+def test_two_roots_for_one_size_are_a_split_view_for_ever() -> None:
+    view = new_view()
+    view.accept(BUNDLE, LeafSigners(KIT.policy))
+    other = bundle_of([*ENTRIES[:4], ENTRIES[0]], since=5)
+    assert refused(view, other) == "log-split-view"
+    assert refused(view, bundle_of(ENTRIES, since=5)) == "log-split-view"
+    again = new_view(LogState.decode(view.state.encode()))
+    assert refused(again, bundle_of(ENTRIES, since=5)) == "log-split-view"
+    assert again.state.evidence == other.checkpoint
+    assert again.state.size == 5
+
+
+def test_a_longer_history_that_does_not_extend_ours_is_refused_for_ever() -> None:
+    view = new_view()
+    view.accept(BUNDLE, LeafSigners(KIT.policy))
+    other = bundle_of([ENTRIES[1], *ENTRIES], since=5)
+    assert refused(view, other) == "log-consistency"
+    assert refused(view, bundle_of([*ENTRIES, ENTRIES[0]], since=5)) == "log-consistency"
+
+
+def test_a_state_with_unknown_members_is_refused() -> None:
+    plain = parse_json(LogState().encode(), "state")
+    with pytest.raises(DecodeError, match="surprise"):
+        LogState.decode(canonical_bytes({**plain, "surprise": 1}))
+
+
+def test_an_opt_in_of_a_recipe_outside_the_bundle_has_no_key() -> None:
+    other = changed(RECIPE, "name", "not-there")
+    leaf = KIT.opt_in_leaf(other, "leader")
+    assert LeafSigners(KIT.policy).keys_of([leaf]) == [None]
