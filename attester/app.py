@@ -1,0 +1,62 @@
+"""The attester as an aiohttp application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from aiohttp import web
+
+from attester.config import AttesterConfig
+from attester.drivers import HousekeepingDriver
+from attester.handlers import ATTESTER, MAX_REQUEST, post_challenge, post_token_request
+from attester.service import Attester
+from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots
+from attester.verification import AttestationVerifier
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.origins import require_secure_url
+from tacit.errors import UsageError
+from tacit.service.app import Deps, add_driver, make_app, refuse_expect
+from tacit.service.config import read_secret, write_secret
+
+SECRET_SIZE = 32
+
+
+def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[AttestationVerifier] = ()) -> web.Application:
+    """The application; its store opens with it. ``verifiers`` adds formats beside ``software-root``.
+
+    Raises ``UsageError`` for an unsafe setting and for roots, revocations or secrets that cannot be read.
+    """
+    if config.issuer_credential is None and config.tls_certificate is None:
+        raise UsageError("issuer_credential or tls_certificate is needed: the issuer serves its attester only")
+    require_secure_url(config.issuer_url, insecure_http=config.insecure_http)
+    app = make_app("attester", deps, max_body=MAX_REQUEST)
+    revoked = RevocationList(config.revocations)
+    own = SoftwareRootVerifier(load_roots(config.software_roots), revoked, _device_secret(config, deps))
+    app[ATTESTER] = attester = Attester(config, deps, [own, *verifiers])
+    app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)
+    app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
+    app.cleanup_ctx.append(_running)
+    add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds)
+    return app
+
+
+def make_transport(config: AttesterConfig) -> AiohttpTransport:
+    """The transport for ``Deps`` of an attester that runs on its own."""
+    tls = ClientTls(config.peer_ca, config.tls_certificate, config.tls_key)
+    return AiohttpTransport(tls=tls, insecure_http=config.insecure_http)
+
+
+def _device_secret(config: AttesterConfig, deps: Deps) -> bytes:
+    """The key under which device ids are hashed: made at the first start, kept in a file of its own."""
+    if config.storage == "memory":
+        return deps.entropy(SECRET_SIZE)
+    path = config.state_dir / "stable-id.key"
+    if not path.exists():
+        write_secret(path, deps.entropy(SECRET_SIZE))
+    return read_secret(path)
+
+
+async def _running(app: web.Application) -> AsyncIterator[None]:
+    await app[ATTESTER].open()
+    yield
+    await app[ATTESTER].close()

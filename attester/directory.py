@@ -1,0 +1,107 @@
+"""Which (epoch, slot) a truncated key id stands for, from the issuer's directory, cached as the issuer says."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+
+from tacit.errors import DecodeError
+from tacit.ports import Clock, HttpResponse, Transport, TransportError
+from tacit.tokens.blind_rsa import TokenKey
+from tacit.tokens.directory import WELL_KNOWN_PATH, DirectoryKey, IssuerDirectory
+from tacit.tokens.structures import BLIND_RSA_2048
+
+REFETCH_SECONDS = 5.0
+MAX_AGE_SECONDS = 86400
+_MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})(?:$|[\s,])")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWindow:
+    """A slot and the POSIX seconds between which its tokens are issued."""
+
+    epoch: int
+    slot: int
+    not_before: int
+    not_after: int
+
+    def open(self, now: float) -> bool:
+        """Whether the issuer signs for this slot at ``now``."""
+        return self.not_before <= now < self.not_after
+
+
+class KeyDirectory:
+    """The issuer's live keys. One fetch at a time; a directory past its age is used on where the issuer does not
+    answer, since every key carries its own window."""
+
+    def __init__(self, issuer_url: str, transport: Transport, clock: Clock) -> None:
+        self._url = issuer_url + WELL_KNOWN_PATH
+        self._transport = transport
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._slots: dict[int, list[SlotWindow]] | None = None
+        self._fetched = float("-inf")
+        self._fresh_until = float("-inf")
+
+    async def open_slot(self, truncated_id: int) -> SlotWindow | None:
+        """The slot that the id stands for now, or None. Raises ``TransportError`` while there is no directory."""
+        now = self._clock.now()
+        if now >= self._fresh_until:
+            await self._refresh(self._fresh_until)
+        found = self._find(truncated_id, now)
+        if found is None and now >= self._fetched + REFETCH_SECONDS:
+            await self._refresh(self._fresh_until)
+            found = self._find(truncated_id, now)
+        return found
+
+    def _find(self, truncated_id: int, now: float) -> SlotWindow | None:
+        windows = (self._slots or {}).get(truncated_id, [])
+        current = [window for window in windows if window.open(now)]
+        return current[0] if len(current) == 1 else None
+
+    async def _refresh(self, seen: float) -> None:
+        async with self._lock:
+            if self._fresh_until != seen:
+                return
+            try:
+                await self._fetch()
+            except TransportError:
+                if self._slots is None:
+                    raise
+                self._fetched = self._clock.now()
+                self._fresh_until = self._fetched + REFETCH_SECONDS
+
+    async def _fetch(self) -> None:
+        response = await self._transport.request("GET", self._url)
+        if response.status != 200:
+            raise TransportError(f"the issuer answered {response.status} for its directory")
+        try:
+            self._slots = _slots_of(IssuerDirectory.decode(response.body))
+        except DecodeError as error:
+            raise TransportError("the issuer's directory is malformed") from error
+        self._fetched = self._clock.now()
+        self._fresh_until = self._fetched + max(_max_age(response), 1)
+
+
+def _max_age(response: HttpResponse) -> int:
+    found = _MAX_AGE.search(response.headers.get("cache-control", ""))
+    return min(int(found[1]), MAX_AGE_SECONDS) if found else 0
+
+
+def _slots_of(directory: IssuerDirectory) -> dict[int, list[SlotWindow]]:
+    slots: dict[int, list[SlotWindow]] = {}
+    for key in directory.keys:
+        window = _window(key)
+        if window is not None:
+            truncated_id = TokenKey.from_spki(key.token_key).truncated_token_key_id
+            slots.setdefault(truncated_id, []).append(window)
+    return slots
+
+
+def _window(key: DirectoryKey) -> SlotWindow | None:
+    if key.token_type != BLIND_RSA_2048 or key.epoch is None or key.slot is None:
+        return None
+    if key.not_before is None or key.not_after is None:
+        return None
+    return SlotWindow(key.epoch, key.slot, key.not_before, key.not_after)

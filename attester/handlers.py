@@ -1,0 +1,59 @@
+"""The attester's HTTP resources, both public: challenges and token requests."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from attester.service import Attester
+from tacit import media_types
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError
+from tacit.service.app import read_body
+from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence
+
+ATTESTER = web.AppKey("attester", Attester)
+
+MAX_REQUEST = 32768
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class EvidenceBody(_Strict):
+    """Evidence as JSON; ``blob`` is base64url."""
+
+    fmt: str = Field(max_length=64)
+    blob: str = Field(repr=False)
+
+
+class TokenRequestBody(_Strict):
+    """Body of POST /v1/token-requests; ``challenge`` and ``token_request`` are base64url."""
+
+    evidence: EvidenceBody
+    challenge: str = Field(repr=False)
+    token_request: str = Field(repr=False)
+
+
+async def post_challenge(request: web.Request) -> web.Response:
+    """POST /v1/challenge -> {"challenge": base64url of 32 bytes}; 503 when too many wait."""
+    challenge = await request.app[ATTESTER].challenge()
+    return web.json_response({"challenge": b64url(challenge)})
+
+
+async def post_token_request(request: web.Request) -> web.Response:
+    """POST /v1/token-requests -> the issuer's token response (256 bytes), or a problem document."""
+    raw = await read_body(request, MAX_REQUEST, media_types.JSON)
+    try:
+        body = TokenRequestBody.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"][:2]) or "body"
+        raise DecodeError(f"token request: {where} is missing or malformed") from error
+    response = await request.app[ATTESTER].request_token(
+        Evidence(body.evidence.fmt, unb64url(body.evidence.blob, what="evidence")),
+        unb64url(body.challenge, length=CHALLENGE_SIZE, what="challenge"),
+        unb64url(body.token_request, what="token_request"),
+    )
+    return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})

@@ -1,0 +1,28 @@
+"""The attester's tables: challenges that wait, and which device has had its token of which slot.
+
+A device appears only as an HMAC under a secret that is not in this database; a token request only as a hash.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Table
+
+MIGRATIONS = "attester.migrations"
+
+METADATA = MetaData()
+
+CHALLENGES = Table(
+    "challenges",
+    METADATA,
+    Column("challenge", LargeBinary, primary_key=True),
+    Column("expires", BigInteger, nullable=False, index=True),
+)
+QUOTAS = Table(
+    "quotas",
+    METADATA,
+    Column("stable_id", LargeBinary, primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("request_hash", LargeBinary, nullable=False),
+    Column("expires", BigInteger, nullable=False, index=True),
+)

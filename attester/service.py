@@ -1,0 +1,170 @@
+"""The attester: one token per attested device and slot.
+
+Order of a request: the key id names an open slot; the challenge is known and unused; the evidence covers
+challenge and request; challenge burnt and quota taken in one durable transaction; then, and only then, a fresh
+request to the issuer. A crash after the debit costs the device a retry with the same blinded message, which is
+forwarded again without a second debit; another blinded message gets 429.
+
+The attester learns the device and the slot, never a recipe, a token or a report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+from attester.config import AttesterConfig
+from attester.directory import KeyDirectory
+from attester.store import AttesterStore, Debit, NewChallenge, Outcome
+from attester.verification import AttestationVerifier, EvidenceError
+from tacit import media_types
+from tacit.errors import Abort, DecodeError, Fatal
+from tacit.service.app import Deps
+from tacit.service.config import read_secret
+from tacit.service.group_commit import GroupCommitter
+from tacit.service.limits import busy
+from tacit.service.log import get_logger
+from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence, attestation_binding
+from tacit.tokens.structures import TokenRequest, TokenResponse
+
+ATTESTATION_PROBLEM = "urn:tacit:problem:attestation"
+QUOTA_PROBLEM = "urn:tacit:problem:quota"
+ISSUER_PROBLEM = "urn:tacit:problem:issuer"
+TOKEN_REQUEST_PROBLEM = "urn:tacit:problem:token-request"  # noqa: S105
+TAG_SIZE = 4
+
+
+def _not_attested() -> Abort:
+    """One answer for every way in which attestation can fail."""
+    return Abort(ATTESTATION_PROBLEM, status=403, title="The device could not be attested.")
+
+
+class Attester:
+    """The attester's state and acts. ``open`` before use, ``close`` after."""
+
+    def __init__(self, config: AttesterConfig, deps: Deps, verifiers: list[AttestationVerifier]) -> None:
+        """Raises ``UsageError`` where the issuer credential cannot be read."""
+        self._config = config
+        self._deps = deps
+        self._verifiers = {verifier.fmt: verifier for verifier in verifiers}
+        self._directory = KeyDirectory(config.issuer_url, deps.transport, deps.clock)
+        self._headers = {"Content-Type": media_types.PRIVATE_TOKEN_REQUEST}
+        if config.issuer_credential is not None:
+            bearer = read_secret(config.issuer_credential).decode("ascii", "replace").strip()
+            self._headers["Authorization"] = f"Bearer {bearer}"
+        self._log = get_logger("attester")
+        self._refusals: Counter[str] = Counter()
+        self._logged: dict[tuple[int, int], int] = {}
+        self._waiting = 0
+        self._opened: AttesterStore | None = None
+
+    @property
+    def _store(self) -> AttesterStore:
+        if self._opened is None:
+            raise Fatal("the attester is not open")
+        return self._opened
+
+    async def open(self) -> None:
+        """Open the store and forget what ended."""
+        store = self._opened = await AttesterStore.open(self._config.database_url("attester"))
+        items, delay, clock = self._config.group_items, self._config.group_delay, self._deps.clock
+        self._given = GroupCommitter[NewChallenge, None](store.add_challenges, items, delay, clock)
+        self._known = GroupCommitter[bytes, int | None](store.challenges_known, items, 0.0, clock)
+        self._debits = GroupCommitter[Debit, Outcome](store.debit, items, delay, clock)
+        self._waiting = await store.forget(clock.now())
+
+    async def close(self) -> None:
+        """Write what waits and close."""
+        for committer in (self._given, self._known, self._debits):
+            await committer.close()
+        await self._store.close()
+
+    async def challenge(self) -> bytes:
+        """A fresh single-use challenge, stored. Raises ``Abort`` (503) where too many wait."""
+        if self._waiting >= self._config.max_challenges:
+            raise busy(self._deps.entropy)
+        self._waiting += 1
+        challenge = self._deps.entropy(CHALLENGE_SIZE)
+        expires = int(self._deps.clock.now()) + self._config.challenge_seconds
+        await self._given.submit(NewChallenge(challenge, expires))
+        return challenge
+
+    async def request_token(self, evidence: Evidence, challenge: bytes, token_request: bytes) -> bytes:
+        """The issuer's answer to an attested device's token request.
+
+        Raises ``DecodeError`` (malformed token request), ``Abort``: 422 for a key id that is not open, 403 for
+        every failure of attestation, 429 for a second token, 502 where the issuer does not sign.
+        """
+        request = TokenRequest.decode(token_request)
+        window = await self._directory.open_slot(request.truncated_token_key_id)
+        if window is None:
+            raise Abort(TOKEN_REQUEST_PROBLEM, status=422, title="No key of this id is open for issuance.")
+        stable = await self._attest(evidence, challenge, request)
+        outcome = await self._debits.submit(
+            Debit(
+                challenge=challenge,
+                now=self._deps.clock.now(),
+                stable_id=stable,
+                epoch=window.epoch,
+                slot=window.slot,
+                request_hash=hashlib.sha256(request.blinded_msg).digest(),
+                expires=window.not_after + self._config.quota_grace_seconds,
+            )
+        )
+        self._settle(outcome)
+        self._deps.saw("attester", device=stable[:TAG_SIZE].hex(), epoch=window.epoch, slot=window.slot)
+        return await self._forward(request)
+
+    async def _attest(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> bytes:
+        """The stable id of the device behind the evidence. Raises ``Abort`` (403)."""
+        now = self._deps.clock.now()
+        expires = await self._known.submit(challenge)
+        if expires is None or expires <= now:
+            raise self._refuse("challenge")
+        verifier = self._verifiers.get(evidence.fmt)
+        if verifier is None:
+            raise self._refuse("format")
+        try:
+            device = verifier.verify(evidence, attestation_binding(challenge, request), now)
+        except EvidenceError as error:
+            raise self._refuse(error.reason) from error
+        if device.expires <= now:
+            raise self._refuse("expired")
+        return device.stable_id
+
+    def _refuse(self, reason: str) -> Abort:
+        self._refusals[reason] += 1
+        return _not_attested()
+
+    def _settle(self, outcome: Outcome) -> None:
+        if outcome is Outcome.CHALLENGE_USED:
+            raise self._refuse("challenge")
+        self._waiting = max(self._waiting - 1, 0)
+        if outcome is Outcome.EXHAUSTED:
+            self._refusals["quota"] += 1
+            raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")
+
+    async def _forward(self, request: TokenRequest) -> bytes:
+        """A request of our own making to the issuer: nothing of the client's but the 259 bytes."""
+        url = self._config.issuer_url + "/token-request"
+        response = await self._deps.transport.request("POST", url, headers=self._headers, body=request.encode())
+        if response.status == 200:
+            try:
+                return TokenResponse.decode(response.body).encode()
+            except DecodeError:
+                self._log.warning("issuer_answer_malformed")
+        else:
+            self._log.warning("issuer_refused", status=response.status)
+        raise Abort(ISSUER_PROBLEM, status=502, title="The issuer did not sign the request.")
+
+    async def housekeeping(self) -> None:
+        """Forget what ended; log refusals by reason and debits by slot (P15), where they moved."""
+        self._waiting = await self._store.forget(self._deps.clock.now())
+        refusals, self._refusals = self._refusals, Counter()
+        if refusals:
+            self._log.info("refused", **{f"by_{reason}": count for reason, count in sorted(refusals.items())})
+        debits = await self._store.debits_by_slot()
+        for (epoch, slot), count in sorted(debits.items()):
+            if self._logged.get((epoch, slot)) != count:
+                self._log.info("debited", epoch=epoch, slot=slot, count=count)
+        self._logged = debits

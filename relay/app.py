@@ -1,0 +1,46 @@
+"""The relay as an aiohttp application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from relay.config import RelayConfig
+from relay.handlers import RELAY, add_routes
+from relay.service import Relay
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.errors import UsageError
+from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.config import read_secret
+from tacit.service.counters import counting
+
+
+def create_app(config: RelayConfig, deps: Deps) -> web.Application:
+    """The relay. Raises ``UsageError`` for a gateway URL that P7 forbids or a token file open to others."""
+    if config.retry_after_least > config.retry_after_most:
+        raise UsageError("retry_after_least must not be above retry_after_most")
+    bearer = None if config.gateway_bearer is None else read_secret(config.gateway_bearer)
+    relay = Relay(config, deps, None if bearer is None else bearer.decode("ascii").strip())
+    app = make_app("relay", deps, max_body=config.max_request, middlewares=[counting(relay.counters)])
+    app[RELAY] = relay
+    add_routes(app)
+    app.cleanup_ctx.append(_flush_counters)
+    add_driver(app, relay.counters, config.bucket_seconds / 4)
+    return app
+
+
+def make_transport(config: RelayConfig) -> AiohttpTransport:
+    """The transport for ``Deps`` of a relay that runs on its own: bounded, with its client certificate."""
+    return AiohttpTransport(
+        timeout=config.gateway_timeout,
+        max_response=config.max_response,
+        connections=0,
+        tls=ClientTls(config.gateway_ca, config.client_cert, config.client_key),
+        insecure_http=config.insecure_http,
+    )
+
+
+async def _flush_counters(app: web.Application) -> AsyncIterator[None]:
+    yield
+    app[RELAY].counters.flush()

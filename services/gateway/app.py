@@ -1,0 +1,71 @@
+"""The OHTTP gateway as an aiohttp application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from services.gateway.config import GatewayConfig
+from services.gateway.drivers import Forgetting, KeyRotation, Publishing
+from services.gateway.handlers import GATEWAY, RELAY_DIGEST, add_routes
+from services.gateway.keys import KeyRing
+from services.gateway.service import Gateway
+from services.gateway.store import ReplayStore
+from tacit import ohttp
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.origins import require_secure_url
+from tacit.errors import UsageError
+from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.auth import token_digest
+from tacit.service.config import read_secret
+from tacit.service.counters import counting
+from tacit.service.keys import open_signing_key
+
+_PUBLISH_SECONDS = 5.0
+_KEEP_SECONDS = 60.0
+
+STORE = web.AppKey("store", ReplayStore)
+
+
+def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
+    """The gateway. Makes its key files on the first start. Raises ``UsageError`` for an unsafe configuration."""
+    if config.relay_bearer is None and config.listen.client_ca is None:
+        raise UsageError("relay_bearer or listen.client_ca is needed: a gateway serves its relay only")
+    ring = KeyRing.open(config.key_ring_path, config.key_lifetime, deps.entropy, deps.clock.now())
+    signing_key = open_signing_key(config.signing_key_path, deps.entropy)
+    store = ReplayStore(config.database_url("gateway"))
+    gateway = Gateway(config, deps, ring, store)
+    app = make_app("gateway", deps, max_body=config.max_request, middlewares=[counting(gateway.counters)])
+    app[GATEWAY] = gateway
+    app[STORE] = store
+    app[RELAY_DIGEST] = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))
+    add_routes(app)
+    app.cleanup_ctx.append(_open_store)
+    add_driver(app, KeyRotation(gateway), _KEEP_SECONDS)
+    add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS)
+    add_driver(app, gateway.counters, config.bucket_seconds / 4)
+    if config.recipe_server_url is not None:
+        require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
+        publishing = Publishing(gateway, signing_key, deps, config.recipe_server_url)
+        add_driver(app, publishing, _PUBLISH_SECONDS)
+    return app
+
+
+def make_transport(config: GatewayConfig) -> AiohttpTransport:
+    """The transport for ``Deps`` of a gateway that runs on its own: bounded, trusting ``target_ca`` too."""
+    return AiohttpTransport(
+        timeout=config.target_timeout,
+        max_response=ohttp.SIZE_CLASSES[-1],
+        connections=0,
+        tls=ClientTls(config.target_ca),
+        insecure_http=config.insecure_http,
+    )
+
+
+async def _open_store(app: web.Application) -> AsyncIterator[None]:
+    await app[STORE].open()
+    yield
+    await app[GATEWAY].close()
+    await app[STORE].close()
+    app[GATEWAY].counters.flush()

@@ -1,0 +1,60 @@
+"""Configuration of the OHTTP gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+
+
+class TargetRule(Frozen):
+    """Requests that may pass: ``methods`` on paths at or below ``path_prefix`` of exactly ``origin``."""
+
+    origin: str
+    path_prefix: str = Field(default="/", pattern=r"^/")
+    methods: tuple[str, ...] = Field(default=("POST",), min_length=1)
+
+
+class GatewayConfig(ServiceConfig):
+    """A gateway opens requests from one relay and passes them to listed targets.
+
+    * ``operator``: the name under which the gateway signs its leaves.
+    * ``targets``: the allow list; empty means that nothing passes.
+    * ``relay_bearer``: 0600 file with the relay's bearer token; without it ``listen.client_ca`` must demand a
+      client certificate.
+    * ``target_ca``: further CA file to trust for targets and the recipe server.
+    * ``date_window``: seconds that a request's Date may differ from our clock; requests are remembered for it.
+    * ``key_lifetime``: seconds for which a key is active; for as long again it is accepted as the previous one.
+    * ``max_request``: bytes of an encapsulated request, by default the largest size class.
+    * ``max_in_flight``: bytes that all requests together may hold; above it relays get 503.
+    * ``target_timeout``: seconds that a target has to answer.
+    * ``recipe_server_url``: where key configurations are published, without a final slash; None publishes none.
+    * ``signing_key``: 0600 file with the base64url of the Ed25519 seed that signs leaves, by default
+      ``signing.key`` in ``state_dir``; made on the first start.
+    * ``bucket_seconds``: width of the time buckets of the traffic counters.
+    """
+
+    operator: str = Field(default="gateway", pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")
+    targets: tuple[TargetRule, ...] = ()
+    relay_bearer: ConfigPath | None = None
+    target_ca: ConfigPath | None = None
+    date_window: int = Field(default=600, ge=60)
+    key_lifetime: int = Field(default=30 * 86400, ge=60)
+    max_request: PositiveInt = 262_144
+    max_in_flight: PositiveInt = 256 << 20
+    target_timeout: PositiveFloat = 20.0
+    recipe_server_url: str | None = None
+    signing_key: ConfigPath | None = None
+    bucket_seconds: int = Field(default=300, ge=60)
+
+    @property
+    def signing_key_path(self) -> Path:
+        """File of the signing key."""
+        return self.signing_key or self.state_dir / "signing.key"
+
+    @property
+    def key_ring_path(self) -> Path:
+        """File of the OHTTP keys."""
+        return self.state_dir / "ohttp-keys.json"

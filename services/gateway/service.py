@@ -1,0 +1,141 @@
+"""What the gateway does with one encapsulated request (RFC 9458 section 5 and 6).
+
+Before the request is open, errors are in clear. From then on every answer, errors included, travels inside the
+encapsulated response, padded to a size class, so that the relay sees one status and one of few lengths. A request
+passes once: its encapsulated key is durably remembered before anything reaches the target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.gateway.config import GatewayConfig
+from services.gateway.keys import KeyRing
+from services.gateway.store import ReplayStore, SeenRequest
+from services.gateway.targets import AllowList, Target, request_date
+from tacit import bhttp, ohttp
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.ports import HttpResponse, TransportError
+from tacit.service.app import INTERNAL, Deps, problem_response
+from tacit.service.counters import TrafficCounters
+from tacit.service.group_commit import GroupCommitter
+from tacit.service.limits import ByteBudget
+from tacit.service.log import get_logger
+
+KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
+REPLAYED = "urn:tacit:problem:request-replayed"
+TARGET_UNREACHABLE = "urn:tacit:problem:target-unreachable"
+REQUEST_FIELDS = ("content-type", "accept")
+RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
+
+_GROUP = 256
+
+
+class Gateway:
+    """Opens requests, checks them and passes them on through ``deps.transport``."""
+
+    def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, store: ReplayStore) -> None:
+        self.config = config
+        self.ring = ring
+        self.counters = TrafficCounters("gateway", deps.clock, config.bucket_seconds)
+        self.budget = ByteBudget(config.max_in_flight, deps.entropy)
+        self._deps = deps
+        self._targets = AllowList(config.targets, insecure_http=config.insecure_http)
+        self._opener = ring.gateway()
+        self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(store.remember, _GROUP, 0.0, deps.clock)
+
+    def rotate(self) -> None:
+        """Make a new active key now."""
+        self.ring.rotate(self._deps.entropy, self._deps.clock.now())
+        self._opener = self.ring.gateway()
+
+    def rotate_if_due(self) -> bool:
+        """Rotate or retire keys whose time is over; whether anything changed."""
+        changed = self.ring.rotate_if_due(self._deps.entropy, self._deps.clock.now())
+        if changed:
+            self._opener = self.ring.gateway()
+        return changed
+
+    async def close(self) -> None:
+        """Finish the group that is being remembered."""
+        await self._window.close()
+
+    async def answer(self, message: bytes) -> bytes:
+        """The encapsulated response to ``message``.
+
+        Raises, before the request is open, ``DecodeError`` when it is truncated and ``Abort`` (422, problem type
+        #ohttp-key) when none of our keys opens it.
+        """
+        try:
+            encoded, context = self._opener.decapsulate_request(message)
+        except CryptoError as error:
+            raise Abort(KEY_PROBLEM, str(error), status=422, title="The request was made for another key.") from error
+        response = await self._answer_inside(encoded, context.enc, len(message))
+        try:
+            sealed = ohttp.padded_response(context, response, self._deps.entropy)
+        except (Refusal, ValueError):
+            response = _problem(_unreachable(502))
+            sealed = ohttp.padded_response(context, response, self._deps.entropy)
+        self.counters.add(f"inner_{response.status // 100}xx")
+        return sealed
+
+    async def _answer_inside(self, encoded: bytes, enc: bytes, size: int) -> bhttp.Response:
+        try:
+            return _as_bhttp(await self._pass_on(bhttp.decode_request(encoded), enc, size))
+        except Abort as abort:
+            return _problem(abort)
+        except DecodeError as error:
+            return _problem(Abort("about:blank", str(error), status=400))
+        except Exception as error:  # what happens inside is answered inside
+            return _problem(self._internal(error))
+
+    async def _pass_on(self, request: bhttp.Request, enc: bytes, size: int) -> HttpResponse:
+        """Check ``request``, remember it, send it. Raises ``Abort`` or ``DecodeError``."""
+        target = self._targets.target_of(request)
+        date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
+        headers = _passed(request)
+        if not await self._window.submit(SeenRequest(enc, date)):
+            raise Abort(REPLAYED, status=409, title="The request was sent before.")
+        self._deps.saw("gateway", request_bytes=size, target=target.name)
+        return await self._fetch(request, target, headers)
+
+    async def _fetch(self, request: bhttp.Request, target: Target, headers: dict[str, str]) -> HttpResponse:
+        try:
+            async with asyncio.timeout(self.config.target_timeout):
+                return await self._deps.transport.request(
+                    request.method, target.url, headers=headers, body=request.content
+                )
+        except TimeoutError as error:
+            raise _unreachable(504) from error
+        except TransportError as error:
+            raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
+
+    def _internal(self, error: Exception) -> Abort:
+        error_id = self._deps.entropy(8).hex()
+        get_logger("gateway").error("internal_error", error=error, error_id=error_id)
+        return Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
+
+
+def _passed(request: bhttp.Request) -> dict[str, str]:
+    """The fields that go on to a target. Raises ``DecodeError`` for repeated ones and for trailers."""
+    if request.trailers:
+        raise DecodeError("a request with trailers is not passed on")
+    found = {name: bhttp.field_value(request.fields, name) for name in REQUEST_FIELDS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _as_bhttp(response: HttpResponse) -> bhttp.Response:
+    fields = tuple((name, response.headers[name]) for name in RESPONSE_FIELDS if name in response.headers)
+    return bhttp.Response(response.status, fields, response.body)
+
+
+def _problem(abort: Abort) -> bhttp.Response:
+    response = problem_response(abort)
+    fields = (("content-type", response.headers["Content-Type"]),)
+    date = abort.headers.get("Date")
+    body = response.body if isinstance(response.body, bytes) else b""
+    return bhttp.Response(abort.status, fields if date is None else (*fields, ("date", date)), body)
+
+
+def _unreachable(status: int) -> Abort:
+    return Abort(TARGET_UNREACHABLE, status=status, title="The target did not answer.")

@@ -1,0 +1,100 @@
+"""Where a request may go: the allow list of targets, and the date that bounds the replay window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email.utils import formatdate, parsedate_to_datetime
+from urllib.parse import unquote, urlsplit
+
+from services.gateway.config import TargetRule
+from tacit.adapters.origins import origin_of, require_secure_url
+from tacit.bhttp import Fields, Request, field_value
+from tacit.errors import Abort, UsageError
+
+DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
+TARGET_REFUSED = "urn:tacit:problem:target-not-allowed"
+DATE_STEP = 60
+
+_AUTHORITY = re.compile(r"[A-Za-z0-9.:\[\]-]+")
+_PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A request's destination after the check; ``name`` is the URL without its query."""
+
+    url: str
+    name: str
+
+
+class AllowList:
+    """Exact origins with path prefixes and methods. Built once; raises ``UsageError`` for a rule that P7 forbids."""
+
+    def __init__(self, rules: Sequence[TargetRule], *, insecure_http: bool) -> None:
+        self._rules: list[tuple[str, TargetRule]] = []
+        for rule in rules:
+            origin = require_secure_url(rule.origin, insecure_http=insecure_http)
+            parts = urlsplit(rule.origin)
+            if parts.path or parts.query or parts.fragment:
+                raise UsageError("targets: an origin has no path; put the path in path_prefix")
+            self._rules.append((origin, rule))
+
+    def target_of(self, request: Request) -> Target:
+        """The destination of ``request``. Raises ``Abort`` (403), the same for every reason."""
+        match = _PATH.fullmatch(request.path)
+        if match is None or not _plain(match[1]) or not _AUTHORITY.fullmatch(request.authority):
+            raise _refused()
+        try:
+            origin = origin_of(f"{request.scheme}://{request.authority}")
+        except UsageError as error:
+            raise _refused() from error
+        for allowed, rule in self._rules:
+            if origin == allowed and request.method in rule.methods and _below(match[1], rule.path_prefix):
+                return Target(rule.origin + request.path, rule.origin + match[1])
+        raise _refused()
+
+
+def request_date(fields: Fields, now: float, window: int) -> int:
+    """The request's Date in POSIX seconds: a whole minute within ``window`` seconds of ``now``.
+
+    Raises ``Abort`` (400, problem type #date of RFC 9458 section 6.5.2) with our own Date for a client to adopt;
+    rounded, so that neither side shows its clock's fraction.
+    """
+    try:
+        value = field_value(fields, "date") or ""
+        seconds = int(parsedate_to_datetime(value).timestamp())
+        canonical = formatdate(seconds, usegmt=True) == value
+    except (ValueError, TypeError, OverflowError):
+        canonical, seconds = False, 0
+    if canonical and seconds % DATE_STEP == 0 and abs(seconds - now) <= window:
+        return seconds
+    raise Abort(
+        DATE_PROBLEM,
+        "the Date must be present, rounded to a minute and close to the present time",
+        status=400,
+        title="The date of the request is not acceptable.",
+        headers={"Date": http_date(now)},
+    )
+
+
+def http_date(now: float) -> str:
+    """``now`` rounded to the minute, as an HTTP date."""
+    return formatdate((int(now) + DATE_STEP // 2) // DATE_STEP * DATE_STEP, usegmt=True)
+
+
+def _plain(path: str) -> bool:
+    """No empty or dot segments and no encoded separators, so that a prefix means what it says."""
+    segments = [unquote(segment) for segment in path.split("/")[1:]]
+    return not any(
+        segment in (".", "..") or "/" in segment or "\\" in segment or "%" in segment for segment in segments
+    ) and all(segments[:-1])
+
+
+def _below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
+
+
+def _refused() -> Abort:
+    return Abort(TARGET_REFUSED, status=403, title="The gateway does not serve this target.")

@@ -1,0 +1,39 @@
+"""The issuer's background work: keys ahead of time, leaves to the log, counts to store and log."""
+
+from __future__ import annotations
+
+from services.issuer.service import Issuer
+
+
+class KeyDriver:
+    """One step makes one epoch's keys, or destroys those that are over."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self._issuer = issuer
+
+    async def step(self) -> int:
+        """Number of keys made or destroyed."""
+        return await self._issuer.make_epoch() or await self._issuer.destroy_expired()
+
+
+class DirectoryDriver:
+    """One step sends one leaf to the log; failures are retried with the same bytes."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self._issuer = issuer
+
+    async def step(self) -> int:
+        """1 when a leaf was acknowledged."""
+        return await self._issuer.publish()
+
+
+class CountDriver:
+    """One step stores and logs the issuance counts; it never asks for the next step at once."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self._issuer = issuer
+
+    async def step(self) -> int:
+        """Always 0: counts are gathered between steps."""
+        await self._issuer.flush_counts()
+        return 0

@@ -1,0 +1,35 @@
+"""The issuer's HTTP resources: the directory (public) and token requests (the attester's only)."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.issuer.service import Issuer
+from tacit import media_types
+from tacit.service.app import read_body
+from tacit.service.auth import require_peer
+
+ISSUER = web.AppKey("issuer", Issuer)
+ATTESTER_DIGEST: web.AppKey[bytes | None] = web.AppKey("attester_digest")
+
+MAX_REQUEST = 1024
+
+
+async def get_directory(request: web.Request) -> web.Response:
+    """GET /.well-known/private-token-issuer-directory (RFC 9578 section 4)."""
+    document, max_age = request.app[ISSUER].directory()
+    return web.Response(
+        body=document,
+        headers={
+            "Content-Type": media_types.ISSUER_DIRECTORY,
+            "Cache-Control": f"public, max-age={max_age}",
+        },
+    )
+
+
+async def post_token_request(request: web.Request) -> web.Response:
+    """POST /token-request (RFC 9578 section 6.1), after the attester's credential: 401, 413, 415, 422."""
+    require_peer(request, request.app[ATTESTER_DIGEST])
+    body = await read_body(request, MAX_REQUEST, media_types.PRIVATE_TOKEN_REQUEST)
+    response = await request.app[ISSUER].sign(body)
+    return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})

@@ -1,0 +1,234 @@
+"""The issuer: one RSA key per (epoch, slot), blind signatures, a directory, and its leaf in the log (P8).
+
+Windows. The tokens of epoch e are spent in [e * epoch_seconds, (e + 1) * epoch_seconds) and issued during
+epochs e - 1 and e: devices fetch them ahead, at random times, and a device that joins late may still take
+part in the running epoch. Before and after, the key signs nothing. A key is destroyed ``grace_seconds``
+after its epoch; its directory leaf stays.
+
+The issuer learns which slot a request is for and that the attester vouches for it, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import gmpy2
+
+from services.issuer.config import IssuerConfig
+from services.issuer.store import IssuerStore, StoredKey
+from tacit import media_types
+from tacit.codec import b64url
+from tacit.errors import Abort, DecodeError, Fatal
+from tacit.service.app import Deps
+from tacit.service.keys import read_signing_key
+from tacit.service.log import get_logger
+from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
+from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
+from tacit.tokens.blind_rsa import IssuerKey
+from tacit.tokens.directory import DirectoryKey, IssuerDirectory
+from tacit.tokens.issuance import issue
+from tacit.tokens.structures import TokenRequest, TokenResponse
+
+TOKEN_REQUEST_PROBLEM = "urn:tacit:problem:token-request"  # noqa: S105
+_LEAVES_PATH = "/v1/leaves"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveKey:
+    """A slot's key that can still sign."""
+
+    epoch: int
+    slot: int
+    key: IssuerKey = field(repr=False)
+
+
+def _release_lock() -> None:
+    """Let the arithmetic of this thread run beside other threads."""
+    gmpy2.get_context().allow_release_gil = True
+
+
+def refused(detail: str) -> Abort:
+    """The 422 of RFC 9578 section 6.1 for a request that cannot be signed."""
+    return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
+
+
+class Issuer:
+    """The issuer's state and acts. ``open`` before use, ``close`` after."""
+
+    def __init__(self, config: IssuerConfig, deps: Deps) -> None:
+        """Raises ``UsageError`` for a signing key that cannot be read."""
+        self._config = config
+        self._deps = deps
+        self._signing_key = read_signing_key(config.signing_key)
+        self._log = get_logger("issuer")
+        self._keys: dict[int, LiveKey] = {}
+        self._counts: Counter[tuple[int, int]] = Counter()
+        self._opened: IssuerStore | None = None
+        self._threads = ThreadPoolExecutor(config.sign_threads, "issuer", initializer=_release_lock)
+
+    @property
+    def _store(self) -> IssuerStore:
+        if self._opened is None:
+            raise Fatal("the issuer is not open")
+        return self._opened
+
+    async def open(self) -> None:
+        """Open the store and load the live keys."""
+        self._opened = await IssuerStore.open(self._config.database_url("issuer"))
+        for stored in await self._store.keys():
+            self._hold(stored, IssuerKey.from_der(stored.private_key))
+
+    async def close(self) -> None:
+        """Write the counts and close."""
+        await self.flush_counts()
+        self._threads.shutdown()
+        await self._store.close()
+
+    def _hold(self, stored: StoredKey, key: IssuerKey) -> None:
+        self._keys[key.token_key.truncated_token_key_id] = LiveKey(stored.epoch, stored.slot, key)
+
+    def epoch_now(self) -> int:
+        """The running epoch."""
+        return int(self._deps.clock.now() // self._config.epoch_seconds)
+
+    def _open_for_issuance(self, epoch: int) -> bool:
+        return epoch - 1 <= self.epoch_now() <= epoch
+
+    async def sign(self, body: bytes) -> bytes:
+        """The token response for an authenticated attester's request. Raises ``Abort`` (422)."""
+        try:
+            request = TokenRequest.decode(body)
+        except DecodeError as error:
+            raise refused(str(error)) from error
+        live = self._keys.get(request.truncated_token_key_id)
+        if live is None or not self._open_for_issuance(live.epoch):
+            raise refused("no key of this id is open for issuance")
+        loop = asyncio.get_running_loop()
+        try:
+            response: TokenResponse = await loop.run_in_executor(
+                self._threads, issue, live.key, request, self._deps.entropy
+            )
+        except DecodeError as error:
+            raise refused(str(error)) from error
+        self._counts[live.epoch, live.slot] += 1
+        self._deps.saw("issuer", epoch=live.epoch, slot=live.slot)
+        return response.encode()
+
+    def directory(self) -> tuple[bytes, int]:
+        """The directory document (keys of this and later epochs) and for how many seconds it holds."""
+        seconds, now = self._config.epoch_seconds, self._deps.clock.now()
+        current = self.epoch_now()
+        live = sorted(self._keys.values(), key=lambda one: (one.epoch, one.slot))
+        keys = tuple(
+            DirectoryKey(
+                token_key=one.key.token_key.spki,
+                not_before=max(one.epoch - 1, 0) * seconds,
+                not_after=(one.epoch + 1) * seconds,
+                epoch=one.epoch,
+                slot=one.slot,
+            )
+            for one in live
+            if one.epoch >= current
+        )
+        until_next = max(int((current + 1) * seconds - now), 0)
+        max_age = min(self._config.directory_max_age, until_next) if keys else 0
+        return IssuerDirectory(self._config.request_uri, keys).encode(), max_age
+
+    async def make_epoch(self) -> int:
+        """Make the keys and the leaf of the first epoch in [now, now + lookahead] that has none.
+
+        Returns the number of keys made, 0 where nothing is due.
+        """
+        current = self.epoch_now()
+        made = await self._store.epochs()
+        due = [e for e in range(current, current + self._config.lookahead + 1) if e not in made]
+        if not due:
+            return 0
+        epoch = due[0]
+        keys = await self._generate(self._config.slots_per_epoch)
+        stored = [StoredKey(epoch, slot, key.to_der()) for slot, key in enumerate(keys)]
+        body = DirectoryBody(
+            issuer=self._config.name,
+            epoch=epoch,
+            epoch_seconds=self._config.epoch_seconds,
+            request_uri=self._config.request_uri,
+            keys=[SlotKey(slot=i, token_key=b64url(key.token_key.spki)) for i, key in enumerate(keys)],
+        )
+        leaf = sign_leaf(LeafType.ISSUER_DIRECTORY, body, self._config.name, self._signing_key)
+        await self._store.add_epoch(epoch, stored, leaf.encode())
+        for one, key in zip(stored, keys, strict=True):
+            self._hold(one, key)
+        self._log.info("epoch_made", epoch=epoch, slots=len(keys))
+        return len(keys)
+
+    async def _generate(self, count: int) -> list[IssuerKey]:
+        """Fresh keys whose truncated ids differ from each other's and from every live key's."""
+        loop = asyncio.get_running_loop()
+        found: dict[int, IssuerKey] = {}
+        while len(found) < count:
+            key = await loop.run_in_executor(self._threads, IssuerKey.generate, self._config.key_bits)
+            if key.token_key.truncated_token_key_id not in self._keys:
+                found.setdefault(key.token_key.truncated_token_key_id, key)
+        return list(found.values())
+
+    async def destroy_expired(self) -> int:
+        """Delete keys whose epoch ended more than ``grace_seconds`` ago; returns how many."""
+        ended = self._deps.clock.now() - self._config.grace_seconds
+        first_kept = int(ended // self._config.epoch_seconds)
+        expired = [i for i, live in self._keys.items() if live.epoch < first_kept]
+        if not expired:
+            return 0
+        destroyed = await self._store.destroy_before(first_kept)
+        for truncated_id in expired:
+            del self._keys[truncated_id]
+        self._log.info("slots_destroyed", count=destroyed, before_epoch=first_kept)
+        return destroyed
+
+    async def publish(self) -> int:
+        """Send the earliest leaf that the log has not acknowledged; returns 1, or 0 where none waits.
+
+        The same stored bytes every time. Raises ``TransportError``, or ``Fatal`` where the log refuses.
+        """
+        waiting = await self._store.unpublished()
+        if waiting is None:
+            return 0
+        epoch, leaf = waiting
+        response = await self._deps.transport.request(
+            "POST",
+            self._config.recipe_server_url + _LEAVES_PATH,
+            headers={"Content-Type": media_types.JSON},
+            body=leaf,
+        )
+        if response.status not in {200, 201}:
+            raise Fatal(f"the log answered {response.status} to the directory leaf of epoch {epoch}")
+        await self._store.published(epoch, _log_index(response.body))
+        self._log.info("directory_published", epoch=epoch, in_time=self.epoch_now() < epoch - 1)
+        return 1
+
+    async def flush_counts(self) -> int:
+        """Store and log how many tokens each slot issued (P15); returns the number of slots that moved."""
+        counts, self._counts = self._counts, Counter()
+        if not counts:
+            return 0
+        try:
+            totals = await self._store.add_counts(counts)
+        except BaseException:
+            self._counts.update(counts)
+            raise
+        for (epoch, slot), total in sorted(totals.items()):
+            self._log.info("issued", epoch=epoch, slot=slot, count=total)
+        return len(counts)
+
+
+def _log_index(body: bytes) -> int:
+    try:
+        index = json.loads(body)["index"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Fatal("the log's answer holds no index") from error
+    if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+        raise Fatal("the log's answer holds no index")
+    return index

@@ -1,0 +1,97 @@
+"""What the issuer keeps: keys until their epoch is over, one directory leaf per epoch for ever, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+
+from services.issuer.schema import DIRECTORIES, ISSUANCE, METADATA, MIGRATIONS, SLOT_KEYS
+from tacit.adapters.sql import Database
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """One slot's private key (PKCS#8 DER)."""
+
+    epoch: int
+    slot: int
+    private_key: bytes = field(repr=False)
+
+
+class IssuerStore:
+    """The issuer's database. Every method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, url: str) -> IssuerStore:
+        """Open and migrate. Raises what ``Database.open`` raises."""
+        return cls(await Database.open(url, METADATA, MIGRATIONS))
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._database.close()
+
+    async def keys(self) -> list[StoredKey]:
+        """Every key that is not destroyed."""
+        statement = sa.select(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot, SLOT_KEYS.c.private_key)
+        async with self._database.read() as connection:
+            rows = await connection.execute(statement.order_by(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot))
+            return [StoredKey(*row) for row in rows]
+
+    async def epochs(self) -> set[int]:
+        """Epochs whose keys were ever made."""
+        async with self._database.read() as connection:
+            return set((await connection.execute(sa.select(DIRECTORIES.c.epoch))).scalars())
+
+    async def add_epoch(self, epoch: int, keys: Sequence[StoredKey], leaf: bytes) -> None:
+        """Store an epoch's keys and its one directory leaf together; a second time is an integrity error."""
+        async with self._database.transaction() as connection:
+            await connection.execute(sa.insert(DIRECTORIES).values(epoch=epoch, leaf=leaf))
+            await connection.execute(
+                sa.insert(SLOT_KEYS),
+                [{"epoch": key.epoch, "slot": key.slot, "private_key": key.private_key} for key in keys],
+            )
+
+    async def unpublished(self) -> tuple[int, bytes] | None:
+        """The earliest epoch whose leaf the log has not acknowledged, with the leaf."""
+        statement = sa.select(DIRECTORIES.c.epoch, DIRECTORIES.c.leaf).where(DIRECTORIES.c.log_index.is_(None))
+        async with self._database.read() as connection:
+            row = (await connection.execute(statement.order_by(DIRECTORIES.c.epoch).limit(1))).first()
+            return None if row is None else (row.epoch, row.leaf)
+
+    async def leaf(self, epoch: int) -> bytes | None:
+        """The directory leaf of ``epoch``."""
+        async with self._database.read() as connection:
+            statement = sa.select(DIRECTORIES.c.leaf).where(DIRECTORIES.c.epoch == epoch)
+            leaf: bytes | None = (await connection.execute(statement)).scalar()
+            return leaf
+
+    async def published(self, epoch: int, log_index: int) -> None:
+        """The log holds the leaf of ``epoch`` at ``log_index``."""
+        async with self._database.transaction() as connection:
+            statement = sa.update(DIRECTORIES).where(DIRECTORIES.c.epoch == epoch)
+            await connection.execute(statement.values(log_index=log_index))
+
+    async def destroy_before(self, epoch: int) -> int:
+        """Delete the keys of earlier epochs; returns how many."""
+        async with self._database.transaction() as connection:
+            return (await connection.execute(sa.delete(SLOT_KEYS).where(SLOT_KEYS.c.epoch < epoch))).rowcount
+
+    async def add_counts(self, counts: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
+        """Add to the issuance counts by (epoch, slot); returns the new totals of these slots."""
+        statement = insert(ISSUANCE)
+        statement = statement.on_conflict_do_update(
+            index_elements=[ISSUANCE.c.epoch, ISSUANCE.c.slot],
+            set_={"count": ISSUANCE.c.count + statement.excluded.count},
+        )
+        rows = [{"epoch": epoch, "slot": slot, "count": count} for (epoch, slot), count in counts.items()]
+        async with self._database.transaction() as connection:
+            if rows:
+                await connection.execute(statement, rows)
+            totals = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
+            return {(e, s): count for e, s, count in totals if (e, s) in counts}

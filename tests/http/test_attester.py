@@ -1,0 +1,553 @@
+"""The attester and the issuer behind it: one token per attested device and slot, whatever breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+
+import attester.app
+import services.issuer.app
+from attester.config import AttesterConfig
+from attester.schema import METADATA, MIGRATIONS
+from attester.software_root import spki_hash
+from services.issuer.config import IssuerConfig
+from tacit import media_types
+from tacit.adapters.migrate import assert_migrations_match
+from tacit.codec import b64url
+from tacit.errors import UsageError
+from tacit.ports import HttpResponse
+from tacit.service.app import DRIVERS, Deps
+from tacit.service.config import write_secret
+from tacit.service.keys import write_signing_key
+from tacit.signing import generate_signing_key
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.network import (
+    LOSE_REQUEST,
+    LOSE_RESPONSE,
+    FaultyTransport,
+    InProcessTransport,
+    matching,
+    no_faults,
+)
+from tacit.tokens.attestation import (
+    Evidence,
+    SoftwareDevice,
+    SoftwareRootStatement,
+    attestation_binding,
+    challenge_of,
+    token_request_body,
+)
+from tacit.tokens.blind_rsa import IssuerKey, TokenKey
+from tacit.tokens.directory import WELL_KNOWN_PATH, IssuerDirectory
+from tacit.tokens.issuance import PendingToken, request_token
+from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
+from tacit.tokens.software_root import SoftwareRoot
+from tacit.tokens.structures import TokenRequest, TokenResponse
+
+ATTESTER = "http://127.0.0.1:8003"
+ISSUER = "http://127.0.0.1:8001"
+EPOCH = 86400
+NOW = 20_000 * EPOCH + 100.0
+JSON = {"Content-Type": media_types.JSON}
+ENTROPY = SeededEntropy(b"attester tests")
+
+
+@lru_cache
+def authority() -> SoftwareRoot:
+    return SoftwareRoot.create(ENTROPY.child("root"), NOW)
+
+
+@pytest.fixture(scope="module")
+def issuer_keys() -> list[IssuerKey]:
+    """Six keys with distinct truncated ids, made once for all tests."""
+    keys: dict[int, IssuerKey] = {}
+    while len(keys) < 6:
+        key = IssuerKey.generate()
+        keys[key.token_key.truncated_token_key_id] = key
+    return list(keys.values())
+
+
+@dataclass
+class Seen:
+    notes: list[tuple[str, dict[str, str | int]]] = field(default_factory=list)
+
+    def saw(self, party: str, what: object) -> None:
+        assert isinstance(what, dict)
+        self.notes.append((party, what))
+
+
+@dataclass
+class Stage:
+    """A running attester and issuer, their clock, and what goes between them."""
+
+    folder: Path
+    network: InProcessTransport
+    clock: SimClock
+    seen: Seen
+    between: FaultyTransport
+    directory: IssuerDirectory
+
+    def config(self, **changes: object) -> AttesterConfig:
+        values: dict[str, object] = {
+            "state_dir": self.folder / "attester",
+            "issuer_url": ISSUER,
+            "issuer_credential": self.folder / "attester.credential",
+            "software_roots": [self.folder / "root.pem"],
+            "revocations": self.folder / "revoked.txt",
+        }
+        return AttesterConfig.model_validate(values | changes)
+
+    async def restart(self, **changes: object) -> web.Application:
+        deps = Deps(self.clock, ENTROPY, self.between, self.seen, background=False)
+        await self.network.unmount(ATTESTER)
+        app = attester.app.create_app(self.config(**changes), deps)
+        await self.network.mount(ATTESTER, app)
+        return app
+
+    def device(self, name: str = "device", lifetime: float = 30.0 * EPOCH) -> SoftwareDevice:
+        return authority().issue(name, ENTROPY, NOW, lifetime)
+
+    def key(self, slot: int = 0, epoch: int = 20_000) -> TokenKey:
+        spki = next(one.token_key for one in self.directory.keys if (one.epoch, one.slot) == (epoch, slot))
+        return TokenKey.from_spki(spki)
+
+    def pending(self, slot: int = 0, epoch: int = 20_000) -> PendingToken:
+        challenge = slot_challenge(Slot("issuer.example", epoch, slot))
+        return request_token(self.key(slot, epoch), challenge, ENTROPY(32), ENTROPY)
+
+    async def challenge(self) -> bytes:
+        response = await self.network.request("POST", f"{ATTESTER}/v1/challenge")
+        assert response.status == 200
+        return challenge_of(response.body)
+
+    async def send(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> HttpResponse:
+        body = token_request_body(evidence, challenge, request)
+        return await self.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=JSON, body=body)
+
+    async def ask(self, device: SoftwareDevice, request: TokenRequest) -> HttpResponse:
+        challenge = await self.challenge()
+        return await self.send(device.attest(attestation_binding(challenge, request)), challenge, request)
+
+    def forwarded(self) -> int:
+        return sum(1 for one in self.between.exchanges if one.url.endswith("/token-request"))
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, issuer_keys: list[IssuerKey], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    made = iter(issuer_keys)
+    monkeypatch.setattr(IssuerKey, "generate", lambda _bits: next(made))
+    clock, seen = SimClock(NOW), Seen()
+    write_signing_key(tmp_path / "signing.key", generate_signing_key(ENTROPY))
+    write_secret(tmp_path / "attester.credential", b"credential\n")
+    (tmp_path / "root.pem").write_bytes(authority().root_pem)
+    (tmp_path / "revoked.txt").write_text("# SHA-256 of SubjectPublicKeyInfo\n")
+    issuer = IssuerConfig(
+        state_dir=tmp_path / "issuer",
+        storage="memory",
+        name="issuer.example",
+        signing_key=tmp_path / "signing.key",
+        attester_credential=tmp_path / "attester.credential",
+        recipe_server_url="http://127.0.0.1:8002",
+        request_uri=f"{ISSUER}/token-request",
+        epoch_seconds=EPOCH,
+        slots_per_epoch=2,
+        lookahead=2,
+    )
+    async with InProcessTransport() as network:
+        app = services.issuer.app.create_app(issuer, Deps(clock, ENTROPY, network, background=False))
+        await network.mount(ISSUER, app)
+        while await app[DRIVERS][0].step():
+            pass
+        found = await network.request("GET", ISSUER + WELL_KNOWN_PATH)
+        between = FaultyTransport(network)
+        stage = Stage(tmp_path, network, clock, seen, between, IssuerDirectory.decode(found.body))
+        await stage.restart()
+        yield stage
+
+
+def problem(response: HttpResponse) -> str:
+    name: str = json.loads(response.body)["type"]
+    return name.removeprefix("urn:tacit:problem:")
+
+
+async def test_an_attested_device_gets_a_token_that_verifies(stage: Stage) -> None:
+    device = stage.device()
+    for slot in (0, 1):
+        pending = stage.pending(slot)
+        response = await stage.ask(device, pending.request)
+        assert response.status == 200
+        assert response.headers["content-type"] == media_types.PRIVATE_TOKEN_RESPONSE
+        token = pending.finalize(stage.key(slot), TokenResponse.decode(response.body))
+        TokenVerifier(stage.key(slot).spki, Slot("issuer.example", 20_000, slot)).verify(token.encode())
+    tags = {str(what["device"]) for party, what in stage.seen.notes if party == "attester"}
+    assert [what["slot"] for _, what in stage.seen.notes] == [0, 1]
+    assert len(tags) == 1
+    assert len(tags.pop()) == 8
+
+
+async def test_a_hundred_parallel_requests_of_one_device_give_one_token(stage: Stage) -> None:
+    device = stage.device()
+    requests = [stage.pending().request for _ in range(100)]
+    responses = await asyncio.gather(*(stage.ask(device, request) for request in requests))
+    assert Counter(one.status for one in responses) == {200: 1, 429: 99}
+    assert {problem(one) for one in responses if one.status == 429} == {"quota"}
+    assert stage.forwarded() == 1
+
+
+async def test_every_device_has_its_own_quota_for_every_slot(stage: Stage) -> None:
+    devices = [stage.device(f"device {i}") for i in range(5)]
+    asks = [stage.ask(device, stage.pending(slot, epoch).request) for device in devices for slot, epoch in SLOTS]
+    assert {one.status for one in await asyncio.gather(*asks)} == {200}
+    again = [stage.ask(device, stage.pending(slot, epoch).request) for device in devices for slot, epoch in SLOTS]
+    assert {one.status for one in await asyncio.gather(*again)} == {429}
+
+
+SLOTS = [(0, 20_000), (1, 20_000), (0, 20_001)]
+
+
+@pytest.mark.parametrize("fault", [LOSE_REQUEST, LOSE_RESPONSE], ids=["request-lost", "response-lost"])
+async def test_a_crash_after_the_debit_costs_a_retry_and_never_a_second_token(stage: Stage, fault: object) -> None:
+    device, pending = stage.device(), stage.pending()
+    stage.between.plan = matching("/token-request", LOSE_REQUEST if fault is LOSE_REQUEST else LOSE_RESPONSE)
+    assert (await stage.ask(device, pending.request)).status == 502
+    await stage.restart()
+    assert (await stage.ask(device, stage.pending().request)).status == 429
+    assert (await stage.ask(device, pending.request)).status == 502
+    stage.between.plan = no_faults
+    response = await stage.ask(device, pending.request)
+    assert response.status == 200
+    pending.finalize(stage.key(), TokenResponse.decode(response.body))
+    assert (await stage.ask(device, stage.pending().request)).status == 429
+
+
+async def test_the_same_message_is_signed_again_after_a_restart(stage: Stage) -> None:
+    device, pending = stage.device(), stage.pending()
+    first = await stage.ask(device, pending.request)
+    await stage.restart()
+    second = await stage.ask(device, pending.request)
+    assert first.body == second.body
+    assert (await stage.ask(device, stage.pending().request)).status == 429
+
+
+async def test_a_lost_device_secret_would_be_noticed_so_it_is_kept(stage: Stage) -> None:
+    path = stage.folder / "attester" / "stable-id.key"
+    before = path.read_bytes()
+    await stage.restart()
+    assert path.read_bytes() == before
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+Spoil = Callable[[Stage, SoftwareDevice, bytes, TokenRequest], Evidence]
+
+
+def _good(device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return device.attest(attestation_binding(challenge, request))
+
+
+def _foreign_chain(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    other = SoftwareRoot.create(ENTROPY, NOW).issue("device", ENTROPY, NOW)
+    return _good(other, challenge, request)
+
+
+def _foreign_leaf(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    other = SoftwareRoot.create(ENTROPY, NOW).issue("device", ENTROPY, NOW)
+    return _good(replace(other, chain=(other.chain[0], device.chain[1])), challenge, request)
+
+
+def _missing_intermediate(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return _good(replace(device, chain=device.chain[:1]), challenge, request)
+
+
+def _leaf_as_authority(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    leaf = x509.load_der_x509_certificate(device.chain[0])
+    rogue = SoftwareRoot(authority().root, leaf, device.key).issue("child", ENTROPY, NOW)
+    return _good(replace(rogue, chain=(*rogue.chain[:1], *device.chain)), challenge, request)
+
+
+def _expired(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return _good(stage.device("old", lifetime=-10.0), challenge, request)
+
+
+def _wrong_purpose(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    server = x509.oid.ExtendedKeyUsageOID.SERVER_AUTH
+    return _good(authority().issue("server", ENTROPY, NOW, eku=server), challenge, request)
+
+
+def _no_purpose(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return _good(authority().issue("none", ENTROPY, NOW, eku=None), challenge, request)
+
+
+def _other_request(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return _good(device, challenge, stage.pending().request)
+
+
+def _other_challenge(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return _good(device, b"c" * 32, request)
+
+
+def _other_key(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return _good(replace(device, key=stage.device("other").key), challenge, request)
+
+
+def _unknown_format(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return replace(_good(device, challenge, request), fmt="other")
+
+
+def _garbage(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    return Evidence("software-root", b"\0\3abc")
+
+
+def _garbage_certificate(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
+    statement = SoftwareRootStatement((b"leaf", device.chain[1]), b"signature")
+    return Evidence("software-root", statement.encode())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _foreign_chain,
+        _foreign_leaf,
+        _missing_intermediate,
+        _leaf_as_authority,
+        _expired,
+        _wrong_purpose,
+        _no_purpose,
+        _other_request,
+        _other_challenge,
+        _other_key,
+        _unknown_format,
+        _garbage,
+        _garbage_certificate,
+    ],
+)
+async def test_every_failure_of_attestation_looks_the_same(stage: Stage, spoil: Spoil) -> None:
+    device, request = stage.device(), stage.pending().request
+    challenge = await stage.challenge()
+    refused = await stage.send(spoil(stage, device, challenge, request), challenge, request)
+    unknown = await stage.send(_good(device, b"u" * 32, request), b"u" * 32, request)
+    assert (refused.status, refused.body) == (unknown.status, unknown.body)
+    assert refused.status == 403
+    assert stage.forwarded() == 0
+    assert (await stage.send(_good(device, challenge, request), challenge, request)).status == 200
+
+
+async def test_a_challenge_serves_once_and_not_after_a_restart(stage: Stage) -> None:
+    device, request = stage.device(), stage.pending().request
+    used = await stage.challenge()
+    evidence = _good(device, used, request)
+    both = await asyncio.gather(stage.send(evidence, used, request), stage.send(evidence, used, request))
+    assert sorted(one.status for one in both) == [200, 403]
+    assert (await stage.send(evidence, used, request)).status == 403
+    fresh = await stage.challenge()
+    await stage.restart()
+    assert (await stage.send(evidence, used, request)).status == 403
+    assert (await stage.send(_good(device, fresh, request), fresh, request)).status == 200
+
+
+async def test_a_challenge_ends(stage: Stage) -> None:
+    device, request = stage.device(), stage.pending().request
+    challenge = await stage.challenge()
+    stage.clock.jump(301)
+    assert (await stage.send(_good(device, challenge, request), challenge, request)).status == 403
+
+
+async def test_too_many_waiting_challenges_are_answered_with_503_until_some_end(stage: Stage) -> None:
+    app = await stage.restart(max_challenges=3)
+    for _ in range(3):
+        await stage.challenge()
+    response = await stage.network.request("POST", f"{ATTESTER}/v1/challenge")
+    assert response.status == 503
+    assert int(response.headers["retry-after"]) >= 1
+    stage.clock.jump(301)
+    await app[DRIVERS][0].step()
+    await stage.challenge()
+
+
+async def test_a_revoked_device_or_authority_is_refused(stage: Stage) -> None:
+    app = await stage.restart()
+    first, second = stage.device("first"), stage.device("second")
+    leaf = x509.load_der_x509_certificate(first.chain[0])
+    (stage.folder / "revoked.txt").write_text(f"{spki_hash(leaf).hex()}  # stolen\n")
+    await app[DRIVERS][0].step()
+    assert (await stage.ask(first, stage.pending().request)).status == 403
+    assert (await stage.ask(second, stage.pending().request)).status == 200
+    (stage.folder / "revoked.txt").write_text(spki_hash(authority().intermediate).hex())
+    await stage.restart()
+    assert (await stage.ask(second, stage.pending(1).request)).status == 403
+
+
+async def test_a_broken_revocation_list_is_an_error_and_keeps_the_old_list(stage: Stage) -> None:
+    app = await stage.restart()
+    device = stage.device()
+    leaf = x509.load_der_x509_certificate(device.chain[0])
+    (stage.folder / "revoked.txt").write_text(spki_hash(leaf).hex())
+    await app[DRIVERS][0].step()
+    (stage.folder / "revoked.txt").write_text("not hex")
+    with pytest.raises(UsageError, match="hex"):
+        await app[DRIVERS][0].step()
+    assert (await stage.ask(device, stage.pending().request)).status == 403
+
+
+async def test_only_open_slots_are_forwarded(stage: Stage) -> None:
+    device = stage.device()
+    known = {one.truncated_token_key_id for one in stage.directory.keys}
+    unknown = TokenRequest(next(i for i in range(256) if i not in known), b"b" * 256)
+    for request in (unknown, stage.pending(0, 20_002).request):
+        response = await stage.ask(device, request)
+        assert (response.status, problem(response)) == (422, "token-request")
+    stage.clock.jump(EPOCH)
+    assert (await stage.ask(device, stage.pending(0, 20_002).request)).status == 200
+    assert (await stage.ask(device, stage.pending(0, 20_000).request)).status == 422
+
+
+async def test_the_directory_is_fetched_once_while_it_holds(stage: Stage) -> None:
+    for i in range(3):
+        await stage.ask(stage.device(f"device {i}"), stage.pending().request)
+    fetches = [one for one in stage.between.exchanges if one.url.endswith(WELL_KNOWN_PATH)]
+    assert len(fetches) == 1
+    stage.clock.jump(3601)
+    stage.between.plan = matching(WELL_KNOWN_PATH, LOSE_REQUEST)
+    assert (await stage.ask(stage.device("late"), stage.pending().request)).status == 200
+
+
+async def test_without_any_directory_the_device_is_told_to_come_back(stage: Stage) -> None:
+    stage.between.plan = matching(WELL_KNOWN_PATH, LOSE_REQUEST)
+    assert (await stage.ask(stage.device(), stage.pending().request)).status == 502
+    stage.between.plan = no_faults
+    assert (await stage.ask(stage.device(), stage.pending().request)).status == 200
+
+
+async def test_a_wrong_issuer_credential_gives_502_and_keeps_the_debit(stage: Stage) -> None:
+    write_secret(stage.folder / "wrong.credential", b"wrong")
+    await stage.restart(issuer_credential=stage.folder / "wrong.credential")
+    device, pending = stage.device(), stage.pending()
+    response = await stage.ask(device, pending.request)
+    assert (response.status, problem(response)) == (502, "issuer")
+    await stage.restart()
+    assert (await stage.ask(device, stage.pending().request)).status == 429
+    assert (await stage.ask(device, pending.request)).status == 200
+
+
+async def test_an_attester_without_a_credential_or_with_a_distant_http_issuer_does_not_start(stage: Stage) -> None:
+    deps = Deps(stage.clock, ENTROPY, stage.between, background=False)
+    with pytest.raises(UsageError, match="issuer_credential"):
+        attester.app.create_app(stage.config(issuer_credential=None), deps)
+    with pytest.raises(UsageError, match="plain http"):
+        attester.app.create_app(stage.config(issuer_url="http://issuer.example"), deps)
+    with pytest.raises(UsageError, match="no PEM"):
+        attester.app.create_app(stage.config(software_roots=[stage.folder / "revoked.txt"]), deps)
+
+
+@dataclass
+class Recording:
+    """An issuer's door that keeps what came in."""
+
+    headers: list[dict[str, str]] = field(default_factory=list)
+    answer: bytes = b""
+
+    async def post(self, request: web.Request) -> web.Response:
+        self.headers.append(dict(request.headers))
+        return web.Response(body=self.answer)
+
+
+async def test_the_issuer_gets_a_fresh_request_and_a_malformed_answer_is_not_passed_on(stage: Stage) -> None:
+    door, device, request = Recording(), stage.device(), stage.pending().request
+    await stage.ask(stage.device("warm"), stage.pending().request)
+    app = web.Application()
+    app.router.add_post("/token-request", door.post)
+    await stage.network.mount(ISSUER, app)
+    challenge = await stage.challenge()
+    body = token_request_body(_good(device, challenge, request), challenge, request)
+    headers = {**JSON, "X-Device": "serial 7", "Cookie": "a=b", "User-Agent": "agent"}
+    response = await stage.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=headers, body=body)
+    assert response.status == 502
+    assert door.headers[0].keys() - {"Host", "Connection", "Content-Length"} == {"Content-Type", "Authorization"}
+    assert door.headers[0]["Authorization"] == "Bearer credential"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"evidence":{"fmt":"software-root","blob":"AA"},"challenge":"AA","token_request":"AA"}',
+        json.dumps(
+            {
+                "evidence": {"fmt": "software-root", "blob": "AA"},
+                "challenge": b64url(bytes(32)),
+                "token_request": "AAEA",
+            }
+        ).encode(),
+        json.dumps(
+            {
+                "evidence": {"fmt": "software-root", "blob": "A=", "more": 1},
+                "challenge": b64url(bytes(32)),
+                "token_request": "",
+            }
+        ).encode(),
+    ],
+)
+async def test_malformed_bodies_get_400(stage: Stage, body: bytes) -> None:
+    response = await stage.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=JSON, body=body)
+    assert response.status == 400
+    assert response.headers["content-type"] == media_types.PROBLEM_JSON
+
+
+async def test_other_media_types_and_huge_bodies_are_refused(stage: Stage) -> None:
+    url = f"{ATTESTER}/v1/token-requests"
+    assert (await stage.network.request("POST", url, body=b"{}")).status == 415
+    assert (await stage.network.request("POST", url, headers=JSON, body=b" " * 40_000)).status == 413
+
+
+async def test_logs_count_by_slot_and_reason_and_name_no_device(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = await stage.restart()
+    for i in range(3):
+        await stage.ask(stage.device(f"device {i}"), stage.pending().request)
+    await stage.ask(stage.device("old", lifetime=-10.0), stage.pending().request)
+    for _ in range(2):
+        await app[DRIVERS][0].step()
+    logged = capsys.readouterr().err
+    lines = [json.loads(line) for line in logged.splitlines()]
+    debited = [line for line in lines if line["event"] == "debited"]
+    assert [(line["epoch"], line["slot"], line["count"]) for line in debited] == [(20_000, 0, 3)]
+    assert [line["by_validity"] for line in lines if line["event"] == "refused"] == [1]
+    tags = {str(what["device"]) for party, what in stage.seen.notes if party == "attester"}
+    assert not any(tag in logged for tag in tags)
+
+
+async def test_the_database_holds_no_device_key_and_no_blinded_message(stage: Stage) -> None:
+    device, pending = stage.device(), stage.pending()
+    await stage.ask(device, pending.request)
+    await stage.network.unmount(ATTESTER)
+    stored = (stage.folder / "attester" / "attester.sqlite3").read_bytes()
+    leaf = x509.load_der_x509_certificate(device.chain[0])
+    for secret in (spki_hash(leaf), device.chain[0][:64], pending.request.blinded_msg[:64]):
+        assert secret not in stored
+
+
+async def test_quotas_are_forgotten_after_their_slot_is_closed(stage: Stage) -> None:
+    app = await stage.restart(quota_grace_seconds=0)
+    device = stage.device()
+    await stage.ask(device, stage.pending(0, 20_000).request)
+    await stage.ask(device, stage.pending(0, 20_001).request)
+    stage.clock.jump(EPOCH)
+    await app[DRIVERS][0].step()
+    assert (await stage.ask(device, stage.pending(0, 20_000).request)).status == 422
+    assert (await stage.ask(device, stage.pending(0, 20_001).request)).status == 429
+
+
+def test_the_migrations_make_the_schema() -> None:
+    assert_migrations_match(METADATA, MIGRATIONS)

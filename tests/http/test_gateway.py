@@ -1,0 +1,556 @@
+"""The gateway over its real HTTP server: what it opens, what it refuses inside and outside, what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.app import create_app as create_relay
+from relay.config import RelayConfig
+from services.gateway.app import create_app
+from services.gateway.config import GatewayConfig
+from services.gateway.drivers import Forgetting, Publishing
+from services.gateway.handlers import GATEWAY
+from services.gateway.store import METADATA, MIGRATIONS
+from services.gateway.targets import http_date
+from tacit import bhttp, ohttp
+from tacit.adapters.migrate import assert_migrations_match
+from tacit.codec import b64url, unb64url
+from tacit.errors import UsageError
+from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
+from tacit.ports import HttpResponse, TransportError
+from tacit.service.app import DRIVERS, Deps
+from tacit.service.config import parse_config, write_secret
+from tacit.signing import signing_key_from_private
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.network import InProcessTransport
+from tacit.tlog.leaves import OhttpConfig, SignedLeaf
+
+GATEWAY_URL = "http://127.0.0.1:8001"
+RELAY_URL = "http://127.0.0.1:8002"
+TARGET = "http://127.0.0.1:9001"
+LOG = "http://127.0.0.1:9002"
+CLIENT = "203.0.113.7"
+HEADERS = {"Content-Type": OHTTP_REQ, "Authorization": "Bearer relay-credential"}
+entropy = SeededEntropy(b"client")
+
+
+@dataclass
+class Targets:
+    """The network behind the gateway: keeps what arrives, answers what the test wants."""
+
+    answer: HttpResponse | Exception = field(
+        default_factory=lambda: HttpResponse(201, {"content-type": "text/plain", "set-cookie": "a"}, b"ok")
+    )
+    sent: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        self.sent.append((method, url, dict(headers or {}), body))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@dataclass
+class Observed:
+    """Keeps what parties say that they saw."""
+
+    seen: list[tuple[str, dict[str, str | int]]] = field(default_factory=list)
+
+    def saw(self, party: str, what: Mapping[str, str | int]) -> None:
+        self.seen.append((party, dict(what)))
+
+
+@dataclass
+class Running:
+    """A gateway and its surroundings."""
+
+    network: InProcessTransport
+    targets: Targets
+    observed: Observed
+    clock: SimClock
+    settings: GatewayConfig
+    deps: Deps
+
+    async def restart(self) -> None:
+        """Stop the running application, if any, and start a new one on the same state."""
+        await self.network.unmount(GATEWAY_URL)
+        self.app = create_app(self.settings, self.deps)
+        await self.network.mount(GATEWAY_URL, self.app)
+
+    @property
+    def config(self) -> ohttp.KeyConfig:
+        return self.app[GATEWAY].ring.active.config
+
+    def request(self, **changed: Any) -> bhttp.Request:
+        parts: dict[str, Any] = {
+            "method": "POST",
+            "scheme": "http",
+            "authority": "127.0.0.1:9001",
+            "path": "/tasks/t/reports",
+            "fields": (("date", http_date(self.clock.now())), ("content-type", "application/x")),
+            "content": b"report",
+        }
+        return bhttp.Request(**(parts | changed))
+
+    async def post(self, message: bytes, **headers: str) -> HttpResponse:
+        return await self.network.request(
+            "POST", GATEWAY_URL + "/gateway", headers={**HEADERS, **headers}, body=message
+        )
+
+    async def ask(self, **changed: Any) -> bhttp.Response:
+        """One well-encapsulated request; the inner response of an outer 200 of a size class."""
+        message, context = ohttp.padded_request(self.config, self.request(**changed), entropy)
+        return opened(context, await self.post(message))
+
+    async def step(self, kind: type[Any]) -> int:
+        drivers: list[Any] = [driver for driver in self.app[DRIVERS] if isinstance(driver, kind)]
+        return int(await drivers[0].step())
+
+
+def opened(context: ohttp.ClientContext, answer: HttpResponse) -> bhttp.Response:
+    assert answer.status == 200
+    assert answer.headers["content-type"] == OHTTP_RES
+    assert len(answer.body) in ohttp.SIZE_CLASSES
+    return ohttp.open_response(context, answer.body)
+
+
+def problem(response: bhttp.Response) -> tuple[int, str]:
+    assert bhttp.field_value(response.fields, "content-type") == PROBLEM_JSON
+    return response.status, json.loads(response.content)["type"]
+
+
+Start = Callable[..., Awaitable[Running]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    write_secret(tmp_path / "bearer", b"relay-credential\n")
+    async with AsyncExitStack() as stack:
+
+        async def run(**changed: Any) -> Running:
+            data = {
+                "state_dir": str(tmp_path / "state"),
+                "relay_bearer": str(tmp_path / "bearer"),
+                "targets": [{"origin": TARGET, "path_prefix": "/tasks", "methods": ["POST", "GET"]}],
+                "recipe_server_url": LOG,
+                **changed,
+            }
+            config = parse_config(data, GatewayConfig)
+            clock, targets, observed = SimClock(1_800_000_007), Targets(), Observed()
+            deps = Deps(clock, SeededEntropy(1), targets, observed, background=False)
+            network = await stack.enter_async_context(InProcessTransport(client_address=CLIENT))
+            running = Running(network, targets, observed, clock, config, deps)
+            await running.restart()
+            return running
+
+        yield run
+
+
+async def test_a_request_reaches_its_target_with_listed_fields_only(start: Start) -> None:
+    gateway = await start()
+    fields = (
+        ("date", http_date(gateway.clock.now())),
+        ("content-type", "application/x"),
+        ("accept", "text/plain"),
+        ("cookie", "id=1"),
+        ("user-agent", "agent"),
+        ("x-forwarded-for", CLIENT),
+    )
+    response = await gateway.ask(fields=fields)
+    assert (response.status, response.content) == (201, b"ok")
+    assert response.fields == (("content-type", "text/plain"),)
+    url = TARGET + "/tasks/t/reports"
+    assert gateway.targets.sent == [("POST", url, {"content-type": "application/x", "accept": "text/plain"}, b"report")]
+    assert gateway.observed.seen == [("gateway", {"request_bytes": 4096, "target": url})]
+
+
+async def test_a_request_passes_relay_and_gateway(start: Start, tmp_path: Path) -> None:
+    gateway = await start()
+    config = RelayConfig(state_dir=tmp_path / "relay", gateway_url=GATEWAY_URL, gateway_bearer=tmp_path / "bearer")
+    deps = Deps(gateway.clock, entropy, gateway.network, gateway.observed, background=False)
+    await gateway.network.mount(RELAY_URL, create_relay(config, deps))
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    answer = await gateway.network.request("POST", RELAY_URL + "/", headers={"Content-Type": OHTTP_REQ}, body=message)
+    assert opened(context, answer).status == 201
+    assert [party for party, _ in gateway.observed.seen] == ["relay", "gateway"]
+    assert gateway.observed.seen[0][1] == {"client_address": CLIENT, "ciphertext_bytes": 4096}
+    stale = await gateway.network.request(
+        "POST", RELAY_URL + "/", headers={"Content-Type": OHTTP_REQ}, body=b"\xff" + message[1:]
+    )
+    assert stale.status == 422, "the relay lets the problem through, so that clients fetch new keys"
+
+
+async def test_get_requests_carry_their_query_and_no_body(start: Start) -> None:
+    gateway = await start()
+    await gateway.ask(method="GET", path="/tasks/t/x?step=1", content=b"")
+    assert gateway.targets.sent[0][:2] == ("GET", TARGET + "/tasks/t/x?step=1")
+    assert gateway.observed.seen[0][1]["target"] == TARGET + "/tasks/t/x"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "body", "status"),
+    [
+        ("GET", "/gateway", {}, b"", 405),
+        ("POST", "/gateway", {"Content-Type": "message/bhttp"}, b"x", 415),
+        ("POST", "/gateway", {"Content-Type": OHTTP_REQ + "; a=b"}, b"x", 415),
+        ("POST", "/gateway", {"Content-Encoding": "gzip"}, b"x", 415),
+        ("POST", "/gateway", {"Expect": "100-continue"}, b"x", 417),
+        ("POST", "/gateway", {"Authorization": "Bearer wrong"}, b"x", 401),
+        ("POST", "/gateway", {"Authorization": ""}, b"x", 401),
+        ("POST", "/gateway", {}, bytes(262145), 413),
+        ("POST", "/gateway", {}, b"", 400),
+        ("POST", "/gateway", {}, bytes(54), 400),
+        ("POST", "/gateway-echo", {}, b"x", 404),
+        ("POST", "/ohttp-keys", {}, b"x", 405),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_bad_messages_are_refused_in_clear(
+    start: Start, method: str, path: str, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    gateway = await start()
+    answer = await gateway.network.request(method, GATEWAY_URL + path, headers={**HEADERS, **headers}, body=body)
+    assert answer.status == status
+    assert answer.headers["content-type"] == PROBLEM_JSON
+    assert gateway.targets.sent == []
+
+
+@pytest.mark.parametrize("change", ["key id", "suite", "ciphertext", "enc"])
+async def test_messages_that_no_key_opens_get_422_in_clear(start: Start, change: str) -> None:
+    gateway = await start()
+    message = bytearray(ohttp.padded_request(gateway.config, gateway.request(), entropy)[0])
+    message[{"key id": 0, "suite": 4, "enc": 20, "ciphertext": 100}[change]] ^= 1
+    answer = await gateway.post(bytes(message))
+    assert answer.status == 422
+    assert json.loads(answer.body)["type"] == ("https://iana.org/assignments/http-problem-types#ohttp-key")
+
+
+async def test_a_message_for_another_key_with_the_same_identifier_gets_422(start: Start) -> None:
+    gateway = await start()
+    config, _ = ohttp.generate_key_config(gateway.config.key_id, entropy)
+    answer = await gateway.post(ohttp.padded_request(config, gateway.request(), entropy)[0])
+    assert answer.status == 422
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [b"", b"\x00", b"\x01\x40\xc8", b"not binary http", bytes(4000)],
+    ids=["empty", "framing only", "a response", "text", "padding only"],
+)
+async def test_malformed_binary_http_is_answered_inside(start: Start, inside: bytes) -> None:
+    gateway = await start()
+    message, context = ohttp.encapsulate_request(gateway.config, inside, entropy)
+    assert problem(opened(context, await gateway.post(message))) == (400, "about:blank")
+    assert gateway.targets.sent == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"authority": "127.0.0.1:9002"},
+        {"authority": "127.0.0.1"},
+        {"authority": "elsewhere.example"},
+        {"authority": "127.0.0.1:9001@elsewhere.example"},
+        {"authority": "127.0.0.1:9001/x"},
+        {"authority": ""},
+        {"authority": "127.0.0.1:99999"},
+        {"scheme": "https"},
+        {"scheme": "file"},
+        {"path": "/"},
+        {"path": "/taskset"},
+        {"path": "/hpke_config"},
+        {"path": "/tasks/../admin"},
+        {"path": "/tasks/%2e%2e/admin"},
+        {"path": "/tasks/..%2fadmin"},
+        {"path": "/tasks/%252e%252e/admin"},
+        {"path": "/tasks//x"},
+        {"path": "/tasks/x#y"},
+        {"path": "/tasks\\..\\admin"},
+        {"path": "*"},
+        {"method": "DELETE"},
+        {"method": "CONNECT"},
+    ],
+    ids=str,
+)
+async def test_targets_off_the_list_are_refused_inside(start: Start, changed: dict[str, str]) -> None:
+    gateway = await start()
+    response = await gateway.ask(**changed)
+    assert problem(response) == (403, "urn:tacit:problem:target-not-allowed")
+    assert gateway.targets.sent == []
+
+
+async def test_without_targets_nothing_passes(start: Start) -> None:
+    gateway = await start(targets=[])
+    assert (await gateway.ask()).status == 403
+
+
+@pytest.mark.parametrize("offset", [-540, -60, 0, 60, 600])
+async def test_dates_inside_the_window_pass(start: Start, offset: int) -> None:
+    gateway = await start()
+    date = http_date(gateway.clock.now() + offset)
+    assert (await gateway.ask(fields=(("date", date),))).status == 201
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (),
+        (("date", ""),),
+        (("date", "yesterday"),),
+        (("date", http_date(1_800_000_000 - 660)),),
+        (("date", http_date(1_800_000_000 + 660)),),
+        (("date", "Fri, 15 Jan 2027 08:00:07 GMT"),),
+        (("date", "Fri, 15 Jan 2027 08:00:00 +0000"),),
+        (("date", "Fri, 15-Jan-27 08:00:00 GMT"),),
+        (("date", http_date(1_800_000_000)), ("date", http_date(1_800_000_000))),
+    ],
+    ids=str,
+)
+async def test_other_dates_are_refused_inside_with_our_own(start: Start, fields: bhttp.Fields) -> None:
+    gateway = await start()
+    response = await gateway.ask(fields=fields)
+    assert problem(response) == (400, "https://iana.org/assignments/http-problem-types#date")
+    assert bhttp.field_value(response.fields, "date") == "Fri, 15 Jan 2027 08:00:00 GMT"
+    assert gateway.targets.sent == []
+
+
+async def test_a_replayed_message_is_refused_also_after_a_restart(start: Start) -> None:
+    gateway = await start()
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    assert opened(context, await gateway.post(message)).status == 201
+    again = opened(context, await gateway.post(message))
+    assert problem(again) == (409, "urn:tacit:problem:request-replayed")
+    await gateway.restart()
+    assert opened(context, await gateway.post(message)).status == 409
+    assert len(gateway.targets.sent) == 1
+    assert (await gateway.ask()).status == 201, "the same report in a fresh encapsulation passes"
+
+
+async def test_of_equal_messages_at_once_one_passes(start: Start) -> None:
+    gateway = await start(storage="memory")
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    answers = await asyncio.gather(*(gateway.post(message) for _ in range(5)))
+    assert sorted(opened(context, answer).status for answer in answers) == [201, 409, 409, 409, 409]
+    assert len(gateway.targets.sent) == 1
+
+
+async def test_a_message_whose_target_failed_is_still_spent(start: Start) -> None:
+    gateway = await start()
+    gateway.targets.answer = TransportError("down")
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    assert opened(context, await gateway.post(message)).status == 502
+    assert opened(context, await gateway.post(message)).status == 409
+
+
+async def test_a_forgotten_message_is_out_of_date(start: Start) -> None:
+    gateway = await start()
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    await gateway.post(message)
+    gateway.clock.jump(601)
+    assert await gateway.step(Forgetting) == 1
+    response = opened(context, await gateway.post(message))
+    assert problem(response) == (400, "https://iana.org/assignments/http-problem-types#date")
+
+
+async def test_what_could_still_be_replayed_is_kept(start: Start) -> None:
+    gateway = await start()
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    await gateway.post(message)
+    gateway.clock.jump(590)
+    assert await gateway.step(Forgetting) == 0
+    assert opened(context, await gateway.post(message)).status == 409
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (TransportError("down"), 502),
+        (HttpResponse(200, {"content-type": "text/plain"}, bytes(262144)), 502),
+        (HttpResponse(999, {}, b""), 502),
+        (HttpResponse(200, {"content-type": "a\x00b"}, b""), 502),
+        (RuntimeError("secret detail"), 500),
+        (HttpResponse(400, {"content-type": PROBLEM_JSON}, b'{"type":"x"}'), 400),
+        (HttpResponse(503, {"retry-after": "3", "content-type": PROBLEM_JSON}, b'{"type":"x"}'), 503),
+    ],
+    ids=["down", "too large", "impossible status", "bad field", "bug", "its problem", "busy"],
+)
+async def test_whatever_a_target_does_is_answered_inside(
+    start: Start, capfd: pytest.CaptureFixture[str], answer: HttpResponse | Exception, status: int
+) -> None:
+    gateway = await start()
+    gateway.targets.answer = answer
+    response = await gateway.ask()
+    assert problem(response)[0] == status
+    assert b"secret detail" not in response.content
+    assert "secret detail" not in capfd.readouterr().err
+    assert bhttp.field_value(response.fields, "retry-after") == ("3" if status == 503 else None)
+
+
+async def test_a_late_target_is_answered_inside(start: Start) -> None:
+    gateway = await start()
+    error = TransportError("late")
+    error.__cause__ = TimeoutError()
+    gateway.targets.answer = error
+    assert problem(await gateway.ask()) == (504, "urn:tacit:problem:target-unreachable")
+
+
+async def test_requests_with_trailers_or_repeated_fields_are_refused_inside(start: Start) -> None:
+    gateway = await start()
+    assert problem(await gateway.ask(trailers=(("a", "b"),)))[0] == 400
+    date = ("date", http_date(gateway.clock.now()))
+    assert problem(await gateway.ask(fields=(date, ("accept", "a"), ("accept", "b"))))[0] == 400
+
+
+async def test_keys_are_served_private_and_survive_a_restart(start: Start, tmp_path: Path) -> None:
+    gateway = await start()
+    answer = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
+    assert answer.headers["content-type"] == OHTTP_KEYS
+    assert ohttp.decode_key_configs(answer.body) == [gateway.config]
+    await gateway.restart()
+    again = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
+    assert again.body == answer.body
+    for path in (tmp_path / "state").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path.name
+
+
+async def test_a_rotated_key_is_offered_first_and_the_previous_one_still_opens(start: Start) -> None:
+    gateway = await start()
+    first = gateway.config
+    message, context = ohttp.padded_request(first, gateway.request(), entropy)
+    gateway.app[GATEWAY].rotate()
+    second = gateway.config
+    assert second.key_id != first.key_id
+    answer = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
+    assert ohttp.decode_key_configs(answer.body) == [second, first]
+    assert opened(context, await gateway.post(message)).status == 201
+    assert opened(context, await gateway.post(message)).status == 409
+    gateway.app[GATEWAY].rotate()
+    assert (await gateway.post(message)).status == 422, "two rotations later the key is gone"
+
+
+async def test_keys_rotate_and_retire_by_their_lifetime(start: Start) -> None:
+    gateway = await start(key_lifetime=3600)
+    first, service = gateway.config, gateway.app[GATEWAY]
+    assert not service.rotate_if_due()
+    gateway.clock.jump(3600)
+    assert service.rotate_if_due()
+    assert service.ring.configs()[1:] == [first]
+    gateway.clock.jump(3500)
+    await gateway.restart()
+    assert first in gateway.app[GATEWAY].ring.configs()
+    gateway.clock.jump(100_000)
+    await gateway.restart()
+    assert len(gateway.app[GATEWAY].ring.keys) == 1, "a gateway that slept long starts afresh"
+
+
+async def test_key_configurations_are_published_until_the_log_takes_them(
+    start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gateway = await start(operator="gateway.example")
+    for refusal in (TransportError("down"), HttpResponse(422, {}, b""), HttpResponse(422, {}, b"")):
+        gateway.targets.answer = refusal
+        assert await gateway.step(Publishing) == 0
+    assert capfd.readouterr().err.count("key_config_not_published") == 2, "each cause is logged once"
+    gateway.targets.answer = HttpResponse(201, {}, b'{"index":0}')
+    assert await gateway.step(Publishing) == 1
+    assert await gateway.step(Publishing) == 0
+    bodies = {body for _, _, _, body in gateway.targets.sent}
+    assert len(bodies) == 1, "every attempt sends the same bytes"
+    assert {url for _, url, _, _ in gateway.targets.sent} == {LOG + "/v1/leaves"}
+    leaf = SignedLeaf.decode(bodies.pop())
+    seed = (tmp_path / "state" / "signing.key").read_text()
+    key = signing_key_from_private(unb64url(seed, length=32))
+    leaf.verify(key.public)
+    body = leaf.body_as(OhttpConfig)
+    assert (leaf.signer, body.gateway) == ("gateway.example", "gateway.example")
+    assert body.key_config == b64url(gateway.config.encode())
+    assert body.live(gateway.clock.now())
+    gateway.app[GATEWAY].rotate()
+    assert await gateway.step(Publishing) == 1
+
+
+async def test_above_the_byte_budget_relays_get_503(start: Start) -> None:
+    gateway = await start(max_in_flight=1000)
+    answer = await gateway.post(bytes(100))
+    assert answer.status == 503
+    assert 1 <= int(answer.headers["retry-after"]) <= 10
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"relay_bearer": None},
+        {"targets": [{"origin": "http://leader.example"}]},
+        {"targets": [{"origin": TARGET + "/tasks"}]},
+        {"targets": [{"origin": "leader.example"}]},
+        {"recipe_server_url": "http://log.example"},
+        {"targets": [{"origin": TARGET, "path_prefix": "tasks"}]},
+        {"surprise": 1},
+    ],
+    ids=str,
+)
+async def test_a_configuration_that_cannot_be_safe_is_refused(start: Start, changed: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        await start(**changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("ohttp-keys.json", "{}"),
+        ("ohttp-keys.json", '{"keys":[{"key_id":1,"private":"AA","not_before":0,"not_after":1}]}'),
+        (
+            "ohttp-keys.json",
+            json.dumps({"keys": [{"key_id": 1, "private": "A" * 43, "not_before": 0, "not_after": 1}] * 2}),
+        ),
+        ("signing.key", "A" * 42),
+        ("signing.key", "é"),
+    ],
+    ids=["no keys", "short key", "same identifier twice", "short seed", "not text"],
+)
+async def test_damaged_key_files_stop_the_start(start: Start, tmp_path: Path, name: str, content: str) -> None:
+    write_secret(tmp_path / "state" / name, content.encode())
+    with pytest.raises(UsageError, match=name):
+        await start()
+
+
+async def test_key_files_open_to_others_stop_the_start(start: Start, tmp_path: Path) -> None:
+    await start()
+    (tmp_path / "state" / "ohttp-keys.json").chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        await start()
+
+
+async def test_a_client_certificate_takes_the_place_of_the_bearer(start: Start, tmp_path: Path) -> None:
+    listen = {name: str(tmp_path / name) for name in ("tls_cert", "tls_key", "client_ca")}
+    gateway = await start(relay_bearer=None, listen=listen)
+    message, _ = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    assert (await gateway.post(message)).status == 401, "this connection carries no certificate"
+
+
+async def test_logs_hold_counters_and_no_target_or_address(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    gateway = await start()
+    await gateway.ask()
+    await gateway.ask(method="DELETE")
+    await gateway.network.unmount(GATEWAY_URL)
+    logged = capfd.readouterr().err
+    assert '"inner_2xx": 1' in logged
+    assert '"inner_4xx": 1' in logged
+    assert "/tasks" not in logged
+    assert CLIENT not in logged
+
+
+def test_migrations_make_the_tables_of_the_store() -> None:
+    assert_migrations_match(METADATA, MIGRATIONS)

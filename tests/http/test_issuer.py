@@ -1,0 +1,403 @@
+"""The issuer: keys ahead of time, one directory leaf per epoch, signatures for the attester only."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from services.issuer.app import create_app
+from services.issuer.config import IssuerConfig
+from services.issuer.schema import METADATA, MIGRATIONS
+from tacit import media_types
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.migrate import assert_migrations_match
+from tacit.errors import Fatal, UsageError
+from tacit.ports import HttpResponse, Transport, TransportError
+from tacit.service.app import DRIVERS, Deps
+from tacit.service.config import Listen, write_secret
+from tacit.service.driver import Driver
+from tacit.service.keys import write_signing_key
+from tacit.service.run import started
+from tacit.signing import generate_signing_key
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.network import LOSE_RESPONSE, FaultyTransport, InProcessTransport, matching, no_faults
+from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
+from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tokens.blind_rsa import TokenKey
+from tacit.tokens.directory import WELL_KNOWN_PATH, IssuerDirectory
+from tacit.tokens.issuance import request_token
+from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
+from tacit.tokens.structures import TokenRequest, TokenResponse
+
+ISSUER = "http://127.0.0.1:8001"
+LOG = "http://127.0.0.1:8002"
+EPOCH = 86400
+NOW = 20_000 * EPOCH + 100.0
+CREDENTIAL = "attester-credential"
+SIGNER = generate_signing_key(SeededEntropy(b"signer"))
+BEARER = {"Authorization": f"Bearer {CREDENTIAL}"}
+CONTENT = {"Content-Type": media_types.PRIVATE_TOKEN_REQUEST}
+
+
+@dataclass
+class Log:
+    """The recipe server's side: keeps leaves, answers as told."""
+
+    leaves: list[bytes] = field(default_factory=list)
+    status: int = 201
+
+    async def post(self, request: web.Request) -> web.Response:
+        leaf = await request.read()
+        if self.status == 201 and leaf not in self.leaves:
+            self.leaves.append(leaf)
+        return web.json_response({"index": len(self.leaves)}, status=self.status)
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/v1/leaves", self.post)
+        return app
+
+
+@dataclass
+class Seen:
+    """An observer that remembers."""
+
+    notes: list[tuple[str, dict[str, str | int]]] = field(default_factory=list)
+
+    def saw(self, party: str, what: object) -> None:
+        assert isinstance(what, dict)
+        self.notes.append((party, what))
+
+
+@dataclass
+class Stage:
+    """A running issuer with its log and its clock."""
+
+    folder: Path
+    network: InProcessTransport
+    clock: SimClock
+    log: Log
+    seen: Seen
+    outgoing: FaultyTransport
+    app: web.Application
+
+    def config(self, **changes: object) -> IssuerConfig:
+        return config_in(self.folder, **changes)
+
+    async def restart(self, **changes: object) -> None:
+        deps = Deps(self.clock, SeededEntropy(2), self.outgoing, self.seen, background=False)
+        self.app = create_app(self.config(**changes), deps)
+        await self.network.mount(ISSUER, self.app)
+
+    def driver(self, name: str) -> Driver:
+        return next(one for one in self.app[DRIVERS] if type(one).__name__ == name)
+
+    async def run(self, name: str) -> int:
+        moved = 0
+        while step := await self.driver(name).step():
+            moved += step
+        return moved
+
+    async def directory(self) -> IssuerDirectory:
+        response = await self.network.request("GET", ISSUER + WELL_KNOWN_PATH)
+        assert response.status == 200
+        assert response.headers["content-type"] == media_types.ISSUER_DIRECTORY
+        return IssuerDirectory.decode(response.body)
+
+    async def ask(self, body: bytes, headers: dict[str, str] | None = None) -> HttpResponse:
+        headers = {**CONTENT, **BEARER} if headers is None else headers
+        return await self.network.request("POST", f"{ISSUER}/token-request", headers=headers, body=body)
+
+
+def config_in(folder: Path, **changes: object) -> IssuerConfig:
+    values: dict[str, object] = {
+        "state_dir": folder,
+        "name": "issuer.example",
+        "signing_key": folder / "signing.key",
+        "attester_credential": folder / "attester.credential",
+        "recipe_server_url": LOG,
+        "request_uri": f"{ISSUER}/token-request",
+        "epoch_seconds": EPOCH,
+        "slots_per_epoch": 2,
+    }
+    return IssuerConfig.model_validate(values | changes)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    write_signing_key(tmp_path / "signing.key", SIGNER)
+    write_secret(tmp_path / "attester.credential", CREDENTIAL.encode() + b"\n")
+    log, clock, seen = Log(), SimClock(NOW), Seen()
+    async with InProcessTransport({LOG: log.app()}) as network:
+        outgoing = FaultyTransport(network)
+        app = create_app(config_in(tmp_path), Deps(clock, SeededEntropy(1), outgoing, seen, background=False))
+        await network.mount(ISSUER, app)
+        yield Stage(tmp_path, network, clock, log, seen, outgoing, app)
+
+
+async def token_for(stage: Stage, epoch: int, slot: int) -> HttpResponse:
+    directory = await stage.directory()
+    spki = next(key.token_key for key in directory.keys if (key.epoch, key.slot) == (epoch, slot))
+    where = Slot("issuer.example", epoch, slot)
+    pending = request_token(TokenKey.from_spki(spki), slot_challenge(where), b"n" * 32, SeededEntropy(9))
+    response = await stage.ask(pending.request.encode())
+    if response.status == 200:
+        assert response.headers["content-type"] == media_types.PRIVATE_TOKEN_RESPONSE
+        token = pending.finalize(TokenKey.from_spki(spki), TokenResponse.decode(response.body))
+        TokenVerifier(spki, where).verify(token.encode())
+    return response
+
+
+async def test_keys_of_this_and_two_more_epochs_stand_ready_with_distinct_ids(stage: Stage) -> None:
+    assert await stage.run("KeyDriver") == 6
+    directory = await stage.directory()
+    assert [(key.epoch, key.slot) for key in directory.keys] == [
+        (epoch, slot) for epoch in (20_000, 20_001, 20_002) for slot in (0, 1)
+    ]
+    assert len({key.truncated_token_key_id for key in directory.keys}) == 6
+    assert directory.keys[0].not_before == 19_999 * EPOCH
+    assert directory.keys[0].not_after == 20_001 * EPOCH
+    assert directory.request_uri == f"{ISSUER}/token-request"
+    assert await stage.run("KeyDriver") == 0
+
+
+async def test_the_directory_may_be_cached_until_the_next_epoch_at_most(stage: Stage) -> None:
+    empty = await stage.network.request("GET", ISSUER + WELL_KNOWN_PATH)
+    assert empty.headers["cache-control"] == "public, max-age=0"
+    await stage.run("KeyDriver")
+    response = await stage.network.request("GET", ISSUER + WELL_KNOWN_PATH)
+    assert response.headers["cache-control"] == "public, max-age=3600"
+    stage.clock.jump(EPOCH - 110)
+    response = await stage.network.request("GET", ISSUER + WELL_KNOWN_PATH)
+    assert response.headers["cache-control"] == "public, max-age=10"
+
+
+async def test_a_signature_makes_a_token_that_verifies_for_its_slot(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    assert (await token_for(stage, 20_000, 1)).status == 200
+    assert (await token_for(stage, 20_001, 0)).status == 200
+    assert stage.seen.notes == [
+        ("issuer", {"epoch": 20_000, "slot": 1}),
+        ("issuer", {"epoch": 20_001, "slot": 0}),
+    ]
+
+
+async def test_a_key_signs_in_its_own_epoch_and_the_one_before_only(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    directory = await stage.directory()
+    assert (await token_for(stage, 20_002, 0)).status == 422
+    stage.clock.jump(EPOCH)
+    assert (await token_for(stage, 20_002, 0)).status == 200
+    old = next(key for key in directory.keys if key.epoch == 20_000)
+    assert (await stage.ask(TokenRequest(old.truncated_token_key_id, b"\1" * 256).encode())).status == 422
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda body: b"",
+        lambda body: body[:-1],
+        lambda body: body + b"\0",
+        lambda body: b"\0\1" + body[2:],
+        lambda body: body[:3] + b"\xff" * 256,
+        lambda body: body[:2] + bytes([(body[2] + 1) % 256]) + body[3:],
+    ],
+    ids=["empty", "short", "long", "type", "above-modulus", "unknown-key"],
+)
+async def test_a_malformed_request_gets_422(stage: Stage, spoil: Callable[[bytes], bytes]) -> None:
+    await stage.restart(slots_per_epoch=1)
+    await stage.run("KeyDriver")
+    key = (await stage.directory()).keys[0]
+    body = TokenRequest(key.truncated_token_key_id, b"\0" * 255 + b"\2").encode()
+    assert (await stage.ask(body)).status == 200
+    known = {one.truncated_token_key_id for one in (await stage.directory()).keys}
+    spoiled = spoil(body)
+    if len(spoiled) == len(body) and spoiled[2] != body[2]:
+        spoiled = body[:2] + bytes([next(i for i in range(256) if i not in known)]) + body[3:]
+    response = await stage.ask(spoiled)
+    assert response.status == 422
+    assert json.loads(response.body)["type"] == "urn:tacit:problem:token-request"
+
+
+async def test_another_media_type_or_a_huge_body_is_refused(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    assert (await stage.ask(b"x" * 259, {**BEARER, "Content-Type": "text/plain"})).status == 415
+    assert (await stage.ask(b"x" * 5000)).status == 413
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": f"Basic {CREDENTIAL}"},
+        {"Authorization": "Bearer"},
+    ],
+    ids=["none", "wrong", "scheme", "empty"],
+)
+async def test_a_missing_or_wrong_credential_gets_401(stage: Stage, headers: dict[str, str]) -> None:
+    await stage.run("KeyDriver")
+    key = (await stage.directory()).keys[0]
+    body = TokenRequest(key.truncated_token_key_id, b"\0" * 255 + b"\2").encode()
+    assert (await stage.ask(body, {**CONTENT, **headers})).status == 401
+    assert stage.seen.notes == []
+
+
+async def test_an_issuer_that_anybody_could_use_does_not_start(stage: Stage) -> None:
+    deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
+    with pytest.raises(UsageError, match="attester_credential"):
+        create_app(stage.config(attester_credential=None), deps)
+    with pytest.raises(UsageError, match="plain http"):
+        create_app(stage.config(recipe_server_url="http://log.example"), deps)
+    (stage.folder / "signing.key").write_text("no key")
+    with pytest.raises(UsageError, match="signing key"):
+        create_app(stage.config(), deps)
+
+
+async def test_a_bearer_token_from_another_machine_is_not_enough(stage: Stage) -> None:
+    deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
+    async with InProcessTransport(client_address="192.0.2.1") as outside:
+        await outside.mount(ISSUER, create_app(stage.config(storage="memory"), deps))
+        response = await outside.request("POST", f"{ISSUER}/token-request", headers={**CONTENT, **BEARER}, body=b"x")
+    assert response.status == 401
+
+
+def _certificate(folder: Path, name: str, issuer: str) -> None:
+    """A P-256 certificate for 127.0.0.1 signed by ``issuer`` (itself: an authority), as two PEM files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer: ec.EllipticCurvePrivateKey = key
+    if issuer != name:
+        loaded = serialization.load_pem_private_key((folder / f"{issuer}.key").read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        signer = loaded
+    subject, parent = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in (name, issuer))
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(parent)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=issuer == name, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / f"{name}.pem").write_bytes(certificate.public_bytes(pem))
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / f"{name}.key").write_bytes(private)
+
+
+async def test_a_client_certificate_opens_the_door_and_without_one_it_stays_shut(stage: Stage) -> None:
+    for name, issuer in (("ca", "ca"), ("server", "ca"), ("client", "ca"), ("stranger", "stranger")):
+        _certificate(stage.folder, name, issuer)
+    files = {name: stage.folder / f"{name}.pem" for name in ("ca", "server", "client", "stranger")}
+    keys = {name: stage.folder / f"{name}.key" for name in files}
+    listen = Listen(tls_cert=files["server"], tls_key=keys["server"], client_ca=files["ca"])
+    deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
+    app = create_app(stage.config(attester_credential=None, storage="memory", listen=listen), deps)
+    async with started(app, listen) as ready:
+        url, headers = f"{ready.url}/token-request", {**CONTENT}
+        known = ClientTls(files["ca"], files["client"], keys["client"])
+        async with AiohttpTransport(tls=known) as attester:
+            assert (await attester.request("POST", url, headers=headers, body=b"x")).status == 422
+        for tls in (ClientTls(files["ca"]), ClientTls(files["ca"], files["stranger"], keys["stranger"])):
+            async with AiohttpTransport(tls=tls) as nobody:
+                with pytest.raises(TransportError):
+                    await nobody.request("POST", url, headers=headers, body=b"x")
+
+
+async def test_each_epochs_leaf_is_signed_and_published_once(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    assert await stage.run("DirectoryDriver") == 3
+    assert await stage.run("DirectoryDriver") == 0
+    keys = {(key.epoch, key.slot): key.token_key for key in (await stage.directory()).keys}
+    for epoch, raw in zip((20_000, 20_001, 20_002), stage.log.leaves, strict=True):
+        leaf = SignedLeaf.decode(raw)
+        leaf.verify(SIGNER.public)
+        assert (leaf.type, leaf.signer) == (LeafType.ISSUER_DIRECTORY, "issuer.example")
+        body = leaf.body_as(DirectoryBody)
+        assert (body.issuer, body.epoch, body.epoch_seconds) == ("issuer.example", epoch, EPOCH)
+        assert [body.spki(slot) for slot in (0, 1)] == [keys[epoch, 0], keys[epoch, 1]]
+
+
+async def test_a_leaf_is_stored_before_it_is_sent_and_never_changes(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    stage.outgoing.plan = matching("/v1/leaves", LOSE_RESPONSE)
+    with pytest.raises(TransportError):
+        await stage.driver("DirectoryDriver").step()
+    await stage.restart()
+    assert await stage.run("KeyDriver") == 0
+    stage.outgoing.plan = no_faults
+    assert await stage.run("DirectoryDriver") == 3
+    sent = [exchange.body for exchange in stage.outgoing.exchanges]
+    assert sent[0] == sent[1]
+    assert len(stage.log.leaves) == 3
+
+
+async def test_a_log_that_refuses_is_asked_again(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    stage.log.status = 422
+    with pytest.raises(Fatal, match="422"):
+        await stage.driver("DirectoryDriver").step()
+    stage.log.status = 201
+    assert await stage.run("DirectoryDriver") == 3
+
+
+async def test_keys_survive_a_restart_and_are_destroyed_after_their_epoch(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    before = await stage.directory()
+    await stage.restart()
+    assert await stage.directory() == before
+    assert (await token_for(stage, 20_000, 0)).status == 200
+    stage.clock.jump(EPOCH)
+    assert await stage.run("KeyDriver") == 2
+    stage.clock.jump(3600)
+    assert await stage.run("KeyDriver") == 2
+    await stage.restart()
+    assert {key.epoch for key in (await stage.directory()).keys} == {20_001, 20_002, 20_003}
+    assert await stage.run("KeyDriver") == 0
+
+
+async def test_issuance_is_counted_by_slot_and_nothing_else_is_logged(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stage.run("KeyDriver")
+    for _ in range(3):
+        await token_for(stage, 20_000, 1)
+    assert await stage.run("CountDriver") == 0
+    await token_for(stage, 20_000, 1)
+    await stage.restart()
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    issued = [(line["epoch"], line["slot"], line["count"]) for line in lines if line["event"] == "issued"]
+    assert issued == [(20_000, 1, 3), (20_000, 1, 4)]
+
+
+async def test_a_running_service_has_keys_before_it_takes_requests(tmp_path: Path) -> None:
+    write_signing_key(tmp_path / "signing.key", SIGNER)
+    write_secret(tmp_path / "attester.credential", CREDENTIAL.encode())
+    log = Log()
+    async with InProcessTransport({LOG: log.app()}) as network:
+        transport: Transport = network
+        deps = Deps(SimClock(NOW), SeededEntropy(1), transport)
+        await network.mount(ISSUER, create_app(config_in(tmp_path, slots_per_epoch=1, storage="memory"), deps))
+        response = await network.request("GET", ISSUER + WELL_KNOWN_PATH)
+        assert len(IssuerDirectory.decode(response.body).keys) == 3
+
+
+def test_the_migrations_make_the_schema() -> None:
+    assert_migrations_match(METADATA, MIGRATIONS)

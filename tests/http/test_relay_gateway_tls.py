@@ -1,0 +1,153 @@
+"""Relay and gateway over real TLS: the gateway serves who holds a certificate of its relay's CA, and no one else."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from relay.app import create_app as create_relay
+from relay.app import make_transport
+from relay.config import RelayConfig
+from services.gateway.app import create_app as create_gateway
+from services.gateway.config import GatewayConfig
+from services.gateway.handlers import GATEWAY
+from services.gateway.targets import http_date
+from tacit import bhttp, ohttp
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.media_types import OHTTP_REQ
+from tacit.ports import HttpResponse, TransportError
+from tacit.service.app import Deps
+from tacit.service.config import Listen
+from tacit.service.run import started
+
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+class Authority:
+    """A certificate authority that lives in a folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.certificate = folder / f"{name}.pem"
+        constraints = x509.BasicConstraints(ca=True, path_length=0)
+        builder = self._builder(self._name, self._key.public_key()).add_extension(constraints, critical=True)
+        self._write(builder, self.certificate)
+
+    def issue(self, name: str) -> tuple[Path, Path]:
+        """Certificate and key files for ``name`` on 127.0.0.1."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate, key_file = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        self._write(self._builder(subject, key.public_key()).add_extension(address, critical=False), certificate)
+        key_file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return certificate, key_file
+
+    def _builder(self, subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(NOW - datetime.timedelta(hours=1))
+            .not_valid_after(NOW + datetime.timedelta(hours=1))
+        )
+
+    def _write(self, builder: x509.CertificateBuilder, path: Path) -> None:
+        certificate = builder.sign(self._key, hashes.SHA256())
+        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
+class NoTarget:
+    """A network in which nothing answers."""
+
+    async def request(self, *_arguments: object, **_options: object) -> HttpResponse:
+        raise TransportError("nothing here")
+
+
+Send = Callable[[ClientTls], Awaitable[tuple[HttpResponse, ohttp.ClientContext]]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def authority(folder: Path) -> Authority:
+    return Authority(folder, "ca")
+
+
+@pytest.fixture
+async def send(folder: Path, tmp_path: Path, authority: Authority) -> AsyncIterator[Send]:
+    """Start a gateway behind mutual TLS; send one request through a relay with the given client identity."""
+    certificate, key = authority.issue("gateway")
+    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.certificate)
+    config = GatewayConfig(state_dir=tmp_path / "gateway", listen=listen)
+    clock, entropy = SystemClock(), OsEntropy()
+    app = create_gateway(config, Deps(clock, entropy, NoTarget(), background=False))
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(started(app, listen))
+        assert gateway.url.startswith("https://")
+
+        async def through_relay(tls: ClientTls) -> tuple[HttpResponse, ohttp.ClientContext]:
+            settings = RelayConfig(
+                state_dir=tmp_path / "relay",
+                gateway_url=gateway.url,
+                gateway_ca=tls.ca,
+                client_cert=tls.certificate,
+                client_key=tls.key,
+            )
+            transport = await stack.enter_async_context(make_transport(settings))
+            deps = Deps(clock, entropy, transport, background=False)
+            relay = await stack.enter_async_context(started(create_relay(settings, deps), Listen()))
+            request = bhttp.Request("GET", "https", "target.example", "/", (("date", http_date(clock.now())),))
+            message, context = ohttp.padded_request(app[GATEWAY].ring.active.config, request, entropy)
+            client = await stack.enter_async_context(AiohttpTransport())
+            headers = {"Content-Type": OHTTP_REQ}
+            return await client.request("POST", relay.url + "/", headers=headers, body=message), context
+
+        yield through_relay
+
+
+async def test_a_relay_with_its_certificate_is_served(send: Send, authority: Authority) -> None:
+    answer, context = await send(ClientTls(authority.certificate, *authority.issue("relay")))
+    assert answer.status == 200
+    assert ohttp.open_response(context, answer.body).status == 403, "no target is on the list"
+
+
+async def test_a_relay_without_a_certificate_is_not_served(send: Send, authority: Authority) -> None:
+    answer, _ = await send(ClientTls(authority.certificate))
+    assert answer.status == 502
+
+
+async def test_a_relay_with_a_certificate_of_another_authority_is_not_served(
+    send: Send, folder: Path, authority: Authority
+) -> None:
+    other = Authority(folder, "other-ca")
+    answer, _ = await send(ClientTls(authority.certificate, *other.issue("impostor")))
+    assert answer.status == 502
+
+
+async def test_a_gateway_whose_certificate_is_not_trusted_gets_nothing(send: Send, authority: Authority) -> None:
+    answer, _ = await send(ClientTls(None, *authority.issue("relay")))
+    assert answer.status == 502
