@@ -1,0 +1,62 @@
+# make install   ./.venv with Tacit and everything that demo and tests need, versions and hashes from requirements.lock
+# make demo      the main job end to end on real data, in a terminal
+# make check     formatter, linter, types, import rules
+# make test      the tests, without the long ones; make test-all runs those too
+# make fmt       format the code
+# make lock      choose dependency versions anew (needs uv)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.tacit-installed
+
+.PHONY: install demo check check-format check-lint check-types check-imports test test-all fmt lock
+
+install: $(STAMP)
+	@echo "Tacit is installed in ./$(VENV); next: make demo"
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "make: Python 3.11 or newer is needed; run: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv; \
+	    else echo "make: the Python module venv is missing; run: sudo apt-get install -y python3-venv" >&2; exit 1; fi; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing into ./$(VENV) (the first time takes a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/tacit demo
+
+check: check-format check-lint check-types check-imports
+
+check-format: $(STAMP)
+	$(BIN)/ruff format --check .
+
+check-lint: $(STAMP)
+	$(BIN)/ruff check .
+
+check-types: $(STAMP)
+	$(BIN)/mypy
+
+check-imports: $(STAMP)
+	$(BIN)/lint-imports
+
+test: $(STAMP)
+	$(BIN)/pytest -m "not slow"
+
+test-all: $(STAMP)
+	$(BIN)/pytest -m ""
+
+fmt: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# hatchling and editables are locked too, because the package itself is installed without build isolation.
+lock:
+	printf 'hatchling\neditables\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-annotate --no-header --extra demo --extra test \
+	    --output-file requirements.lock pyproject.toml -
