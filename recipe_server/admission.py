@@ -1,0 +1,192 @@
+"""What may enter the log: one admission per type of leaf, each refusal a named rule.
+
+Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) under the operator's policy. The rules
+of the other leaves are here: ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``,
+``directory-epoch-seconds``, ``directory-over``, ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``,
+``opt-in-exists``, ``opt-in-mismatch``; ``gateway-unknown``, ``ohttp-key-invalid``, ``ohttp-config-over``; for all
+of them ``leaf-malformed`` and ``leaf-signature``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from recipe_server.store import Transaction
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
+from tacit.ohttp import KeyConfig
+from tacit.recipe import rules
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf
+from tacit.tokens.blind_rsa import TokenKey
+
+B = TypeVar("B", bound=Body)
+
+Register = Callable[[Transaction, int], Awaitable[None]]
+"""Notes what an admitted leaf says, once its index is known, in the transaction that stores it."""
+
+_CHEAP_FIRST = ("analyst-unknown", "recipe-signature")
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The operator's admission. ``policy`` names every analyst, issuer and gateway that is admitted."""
+
+    policy: Policy
+    accept_late_directories: bool
+
+    async def admit(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+        """How to register ``leaf`` if it may enter the log at ``now``. Raises Refusal."""
+        if leaf.type is LeafType.RECIPE:
+            return await self._recipe(leaf, tx, now)
+        if leaf.type is LeafType.OPT_IN:
+            return await self._opt_in(leaf, tx)
+        if leaf.type is LeafType.ISSUER_DIRECTORY:
+            return await self._directory(leaf, tx, now)
+        return await self._ohttp_config(leaf, now)
+
+    async def _recipe(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+        recipe = _decoded(lambda: Recipe.from_body(leaf.body))
+        rules.require(recipe, self.policy, Context(Stage.PUBLISH, now, leaf=leaf), only=_CHEAP_FIRST)
+        token = recipe.token
+        context = Context(
+            stage=Stage.PUBLISH,
+            now=now,
+            leaf=leaf,
+            slot_owner=await tx.slot_owner(token.issuer, token.epoch, token.slot),
+            directory=await _directory_of(tx, token.issuer, token.epoch),
+        )
+        rules.require(recipe, self.policy, context)
+        if await tx.recipe_index(recipe.hash) is not None:
+            raise Refusal("recipe-exists", "the log holds this recipe already, in another leaf")
+
+        async def register(tx: Transaction, index: int) -> None:
+            await tx.add_recipe(recipe, index)
+
+        return register
+
+    async def _opt_in(self, leaf: SignedLeaf, tx: Transaction) -> Register:
+        opt_in = _body(leaf, OptIn)
+        recipe_hash = unb64url(opt_in.recipe_hash)
+        index = await tx.recipe_index(recipe_hash)
+        if index is None:
+            raise Refusal("opt-in-recipe", "the log does not hold the recipe")
+        recipe = Recipe.from_body(SignedLeaf.decode((await tx.leaves([index]))[index]).body)
+        party = recipe.parties.leader if opt_in.role == "leader" else recipe.parties.helper
+        if leaf.signer != party.operator:
+            raise Refusal("opt-in-signer", f"signed by {leaf.signer}, the {opt_in.role} is {party.operator}")
+        _check_signature(leaf, unb64url(party.signing_key))
+        if opt_in.task_id != b64url(task_id(recipe)):
+            raise Refusal("opt-in-mismatch", "the opt-in names another task than the recipe gives")
+        if await tx.opt_in_index(recipe_hash, opt_in.role) is not None:
+            raise Refusal("opt-in-exists", f"the log holds another opt-in of the {opt_in.role}")
+
+        async def register(tx: Transaction, index: int) -> None:
+            await tx.add_opt_in(recipe_hash, opt_in, index)
+
+        return register
+
+    async def _directory(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+        directory = _body(leaf, IssuerDirectory)
+        key = self.policy.issuer_key(directory.issuer)
+        if key is None or leaf.signer != directory.issuer:
+            raise Refusal("issuer-unknown", f"{leaf.signer} may not publish a directory of {directory.issuer}")
+        _check_signature(leaf, key)
+        for slot_key in directory.keys:
+            try:
+                TokenKey.from_spki(unb64url(slot_key.token_key))
+            except DecodeError as error:
+                raise Refusal("directory-key-invalid", f"slot {slot_key.slot}: {error}") from error
+        for other in await tx.directories(directory.issuer):
+            if other.epoch == directory.epoch:
+                raise Refusal("directory-exists", f"the log holds another directory of epoch {directory.epoch}")
+            if other.epoch_seconds != directory.epoch_seconds:
+                raise Refusal("directory-epoch-seconds", f"epochs of this issuer have {other.epoch_seconds} seconds")
+        self._check_time(directory, now)
+
+        async def register(tx: Transaction, index: int) -> None:
+            await tx.add_directory(directory, index)
+
+        return register
+
+    def _check_time(self, directory: IssuerDirectory, now: float) -> None:
+        if now >= directory.end:
+            raise Refusal("directory-over", f"epoch {directory.epoch} ended at {directory.end}")
+        deadline = directory.start - directory.epoch_seconds
+        if now >= deadline and not self.accept_late_directories:
+            raise Refusal("directory-late", f"the directory of epoch {directory.epoch} was due before {deadline}")
+
+    async def _ohttp_config(self, leaf: SignedLeaf, now: float) -> Register:
+        config = _body(leaf, OhttpConfig)
+        key = self.policy.gateway_key(config.gateway)
+        if key is None or leaf.signer != config.gateway:
+            raise Refusal("gateway-unknown", f"{leaf.signer} may not publish a configuration of {config.gateway}")
+        _check_signature(leaf, key)
+        try:
+            KeyConfig.decode(unb64url(config.key_config))
+        except DecodeError as error:
+            raise Refusal("ohttp-key-invalid", str(error)) from error
+        if now >= config.not_after:
+            raise Refusal("ohttp-config-over", f"the configuration was valid until {config.not_after}")
+
+        async def register(tx: Transaction, index: int) -> None:
+            await tx.add_ohttp_config(index, config.not_after)
+
+        return register
+
+
+async def _directory_of(tx: Transaction, issuer: str, epoch: int) -> IssuerDirectory | None:
+    for logged in await tx.directories(issuer):
+        if logged.epoch == epoch:
+            leaf = SignedLeaf.decode((await tx.leaves([logged.index]))[logged.index])
+            return leaf.body_as(IssuerDirectory)
+    return None
+
+
+T = TypeVar("T")
+
+
+def _decoded(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except DecodeError as error:
+        raise Refusal("leaf-malformed", str(error)) from error
+
+
+def _body(leaf: SignedLeaf, model: type[B]) -> B:
+    return _decoded(lambda: leaf.body_as(model))
+
+
+def _check_signature(leaf: SignedLeaf, public: bytes) -> None:
+    try:
+        leaf.verify(public)
+    except CryptoError as error:
+        raise Refusal("leaf-signature", str(error)) from error
+
+
+def decode_leaf(data: bytes) -> SignedLeaf:
+    """The leaf in ``data``. Raises Refusal ``leaf-malformed``."""
+    return _decoded(lambda: SignedLeaf.decode(data))
+
+
+def operator_policy(policy: Policy) -> Policy:
+    """``policy`` with everyone that it does not name refused, where it would leave the choice to the recipe."""
+    closed = {
+        "analysts": policy.analysts or {},
+        "issuers": policy.issuers or {},
+        "gateways": policy.gateways or {},
+    }
+    return policy.model_copy(update=closed)
+
+
+def stored_recipe(data: bytes) -> Recipe:
+    """The recipe of a stored leaf. Raises Fatal where the store holds something else."""
+    try:
+        return Recipe.from_body(SignedLeaf.decode(data).body)
+    except DecodeError as error:
+        raise Fatal("the store holds a recipe leaf that cannot be read") from error

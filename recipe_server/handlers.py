@@ -1,0 +1,125 @@
+"""The public HTTP resources of the recipe server: log, bundle, recipes, results."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiohttp import web
+
+from recipe_server.results import MAX_RESULT
+from recipe_server.service import LIST_LIMIT, RecipeService
+from recipe_server.store import PublishedResult
+from tacit import media_types
+from tacit.codec import b64url, unb64url
+from tacit.errors import Abort, DecodeError
+from tacit.service.app import read_body
+from tacit.service.auth import require_bearer
+from tacit.tlog.tiles import MAX_ENTRY_SIZE, Tile
+
+RECIPES = web.AppKey("recipe_service", RecipeService)
+COLLECTOR_DIGESTS: web.AppKey[tuple[bytes, ...]] = web.AppKey("collector_digests")
+MAX_AGE = web.AppKey("max_age", int)
+
+FOR_EVER = "public, max-age=31536000, immutable"
+NOTE = "text/plain; charset=utf-8"
+_MAX_NUMBER = 19
+
+
+async def get_checkpoint(request: web.Request) -> web.Response:
+    """GET /checkpoint: the signed note (C2SP tlog-tiles)."""
+    return _answer(request, await request.app[RECIPES].checkpoint(), NOTE)
+
+
+async def get_tile(request: web.Request) -> web.Response:
+    """GET /tile/<L>/<N>[.p/<W>] and /tile/entries/<N>[.p/<W>]: immutable."""
+    try:
+        tile = Tile.parse(request.path.removeprefix("/"))
+    except DecodeError as error:
+        raise web.HTTPNotFound from error
+    content = await request.app[RECIPES].tile(tile)
+    if content is None:
+        raise web.HTTPNotFound
+    return web.Response(body=content, headers={"Content-Type": media_types.OCTET_STREAM, "Cache-Control": FOR_EVER})
+
+
+async def get_bundle(request: web.Request) -> web.Response:
+    """GET /v1/bundle?since=SIZE: checkpoint, proof from SIZE, live entries with their proofs."""
+    since = _number(request, "since", 0)
+    return _answer(request, await request.app[RECIPES].bundle(since), media_types.JSON)
+
+
+async def post_leaf(request: web.Request) -> web.Response:
+    """POST /v1/leaves: 201 {"index"}; 200 where the log held these bytes; 422 with the rule on refusal."""
+    published = await request.app[RECIPES].publish_leaf(await read_body(request, MAX_ENTRY_SIZE, media_types.JSON))
+    return web.json_response({"index": published.index}, status=201 if published.added else 200)
+
+
+async def get_recipes(request: web.Request) -> web.Response:
+    """GET /v1/recipes?after=INDEX: summaries with state; ``next`` is the ``after`` of the next page or null."""
+    after = _number(request, "after", -1)
+    found = await request.app[RECIPES].recipes(after)
+    following = found[-1]["index"] if len(found) == LIST_LIMIT else None
+    return _json(request, {"recipes": found, "next": following})
+
+
+async def get_recipe(request: web.Request) -> web.Response:
+    """GET /v1/recipes/{hash}: the recipe in full."""
+    found = await request.app[RECIPES].recipe(_hash(request))
+    if found is None:
+        raise web.HTTPNotFound
+    return _json(request, found)
+
+
+async def post_result(request: web.Request) -> web.Response:
+    """POST /v1/results, after the collector's credential: 201, or 200 for the same bytes again."""
+    require_bearer(request, *request.app[COLLECTOR_DIGESTS])
+    added = await request.app[RECIPES].publish_result(await read_body(request, MAX_RESULT, media_types.JSON))
+    return web.json_response({"published": True}, status=201 if added else 200)
+
+
+async def get_results(request: web.Request) -> web.Response:
+    """GET /v1/results: every released result."""
+    found = await request.app[RECIPES].results()
+    return _answer(request, b'{"results":%s}' % _listed(found), media_types.JSON)
+
+
+async def get_recipe_results(request: web.Request) -> web.Response:
+    """GET /v1/results/{hash}: the released results of one recipe; 404 while there is none."""
+    recipe_hash = _hash(request)
+    found = await request.app[RECIPES].results(recipe_hash)
+    if not found:
+        raise web.HTTPNotFound
+    body = b'{"recipe_hash":"%s","results":%s}' % (b64url(recipe_hash).encode(), _listed(found))
+    return _answer(request, body, media_types.JSON)
+
+
+def _listed(results: list[PublishedResult]) -> bytes:
+    """JSON array around the collector's own bytes, which were parsed when they came."""
+    items = (b'{"published_at":%d,"result":%s}' % (item.published_at, item.body) for item in results)
+    return b"[%s]" % b",".join(items)
+
+
+def _number(request: web.Request, name: str, default: int) -> int:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > _MAX_NUMBER:
+        raise Abort("about:blank", f"{name} must be a number", status=400, title="Bad Request")
+    return int(text)
+
+
+def _hash(request: web.Request) -> bytes:
+    try:
+        return unb64url(request.match_info["hash"], length=32, what="recipe hash")
+    except DecodeError as error:
+        raise web.HTTPNotFound from error
+
+
+def _answer(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    caching = f"public, max-age={request.app[MAX_AGE]}"
+    return web.Response(body=body, headers={"Content-Type": content_type, "Cache-Control": caching})
+
+
+def _json(request: web.Request, body: dict[str, Any]) -> web.Response:
+    return _answer(request, json.dumps(body, separators=(",", ":")).encode(), media_types.JSON)

@@ -1,0 +1,61 @@
+"""Which entries are live: what a device or an aggregator needs of the log now, and until when that answer holds.
+
+Live are recipes that have not ended (or ended less than a grace ago) with their opt-ins, the directories of the
+current and the next epoch and of the live recipes' epochs, and OHTTP configurations that are not over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recipe_server.admission import stored_recipe
+from recipe_server.store import Transaction
+from tacit.tlog.client import BundleEntry
+from tacit.tlog.merkle import NodeReader, prove_inclusion
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEntries:
+    """The live entries of the tree of ``size`` with their proofs; valid from ``since`` until ``until``."""
+
+    size: int
+    since: float
+    until: float
+    entries: tuple[BundleEntry, ...]
+
+    def holds(self, size: int, now: float) -> bool:
+        """Whether this is still the answer."""
+        return self.size == size and self.since <= now < self.until
+
+
+async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int) -> LiveEntries:
+    """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries."""
+    moment = int(now)
+    indices: set[int] = set()
+    changes: set[float] = set()
+    wanted: set[tuple[str, int]] = set()
+    recipes = await tx.recipes(ending_after=moment - ended_seconds)
+    recipe_leaves = await tx.leaves([recipe.index for recipe in recipes])
+    for recipe in recipes:
+        indices.update((recipe.index, *recipe.opt_ins.values()))
+        changes.add(recipe.ends_at + ended_seconds)
+        token = stored_recipe(recipe_leaves[recipe.index]).token
+        wanted.add((token.issuer, token.epoch))
+    for directory in await tx.directories():
+        current = moment // directory.epoch_seconds
+        changes.add((current + 1) * directory.epoch_seconds)
+        if directory.epoch in {current, current + 1} or (directory.issuer, directory.epoch) in wanted:
+            indices.add(directory.index)
+    for index, not_after in await tx.ohttp_configs(ending_after=moment):
+        indices.add(index)
+        changes.add(not_after)
+    leaves = {**recipe_leaves, **await tx.leaves(indices - recipe_leaves.keys())}
+
+    def prove(read: NodeReader) -> dict[int, tuple[bytes, ...]]:
+        return {index: tuple(prove_inclusion(read, index, size)) for index in indices}
+
+    proofs = await tx.with_nodes(prove)
+    entries = tuple(BundleEntry(index, leaves[index], proofs[index]) for index in sorted(indices))
+    return LiveEntries(size, now, min(changes, default=NEVER), entries)

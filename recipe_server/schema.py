@@ -1,0 +1,77 @@
+"""The recipe server's tables: the log (entries, hashes, checkpoint), what its leaves say, and results."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+MIGRATIONS = "recipe_server.migrations"
+
+METADATA = sa.MetaData()
+
+
+def _number(name: str, *, key: bool = False, unique: bool = False) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, primary_key=key, autoincrement=False, nullable=False, unique=unique)
+
+
+ENTRIES = sa.Table(
+    "entries",
+    METADATA,
+    _number("position", key=True),
+    sa.Column("type", sa.String(32), nullable=False),
+    sa.Column("leaf", sa.LargeBinary, nullable=False),
+    sa.Column("digest", sa.LargeBinary(32), nullable=False, unique=True),
+)
+NODES = sa.Table(
+    "nodes",
+    METADATA,
+    sa.Column("level", sa.Integer, primary_key=True, autoincrement=False),
+    _number("position", key=True),
+    sa.Column("hash", sa.LargeBinary(32), nullable=False),
+)
+CHECKPOINT = sa.Table(
+    "checkpoint",
+    METADATA,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
+    _number("size"),
+    sa.Column("note", sa.LargeBinary, nullable=False),
+)
+RECIPES = sa.Table(
+    "recipes",
+    METADATA,
+    sa.Column("hash", sa.LargeBinary(32), primary_key=True),
+    _number("position", unique=True),
+    sa.Column("issuer", sa.String(253), nullable=False),
+    _number("epoch"),
+    _number("slot"),
+    _number("ends_at"),
+    sa.UniqueConstraint("issuer", "epoch", "slot"),
+)
+OPT_INS = sa.Table(
+    "opt_ins",
+    METADATA,
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
+    sa.Column("role", sa.String(16), primary_key=True),
+    _number("position", unique=True),
+)
+DIRECTORIES = sa.Table(
+    "directories",
+    METADATA,
+    sa.Column("issuer", sa.String(253), primary_key=True),
+    _number("epoch", key=True),
+    _number("epoch_seconds"),
+    _number("position", unique=True),
+)
+OHTTP_CONFIGS = sa.Table(
+    "ohttp_configs",
+    METADATA,
+    _number("position", key=True),
+    _number("not_after"),
+)
+RESULTS = sa.Table(
+    "results",
+    METADATA,
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
+    sa.Column("batch_id", sa.String(100), primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    _number("published_at"),
+)

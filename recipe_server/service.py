@@ -1,0 +1,238 @@
+"""The recipe server without HTTP: publish leaves and results, read the log, recipes and results.
+
+``publish_leaf`` is the one way into the log, for the public app, the command line and an admin API alike. An
+entry, the hashes it adds, what it says and the new signed checkpoint commit in one transaction, so that a
+checkpoint never runs ahead of what is stored nor behind what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from recipe_server.admission import Admission, decode_leaf, operator_policy, stored_recipe
+from recipe_server.config import RecipeServerConfig
+from recipe_server.live import LiveEntries, live_entries
+from recipe_server.results import Result
+from recipe_server.store import LoggedRecipe, PublishedResult, RecipeStore, Transaction
+from tacit.codec import b64url
+from tacit.errors import CryptoError, Fatal, Refusal
+from tacit.ports import Clock
+from tacit.recipe.derive import task_id
+from tacit.service.keys import read_signing_key
+from tacit.service.log import get_logger
+from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
+from tacit.tlog.client import Bundle
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.log import nodes_of_append
+from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
+from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
+
+DATABASE = "recipe_server"
+LIST_LIMIT = 1000
+_PROOFS_KEPT = 256
+
+
+class RecipeState(enum.StrEnum):
+    """What a reader may do with a recipe: wait for opt-ins, answer, or look at results."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where a leaf is, and whether it was added now (False: the log held these bytes already)."""
+
+    index: int
+    added: bool
+
+
+class RecipeService:
+    """The operator's service over one store. ``open`` before use, ``close`` after."""
+
+    def __init__(self, config: RecipeServerConfig, clock: Clock) -> None:
+        """Raises ``UsageError`` where the log's key cannot be read."""
+        self._config = config
+        self._clock = clock
+        self._key = read_signing_key(config.log_key)
+        self._admission = Admission(operator_policy(config.policy), config.accept_late_directories)
+        self._opened: RecipeStore | None = None
+        self._live: LiveEntries | None = None
+        self._proofs: OrderedDict[tuple[int, int], tuple[bytes, ...]] = OrderedDict()
+        self._log = get_logger("recipe_server")
+
+    @property
+    def note_key(self) -> NoteKey:
+        """The key that readers of this log pin."""
+        return NoteKey(self._config.log_name, self._key.public)
+
+    @property
+    def _store(self) -> RecipeStore:
+        if self._opened is None:
+            raise Fatal("the recipe server is not open")
+        return self._opened
+
+    async def open(self) -> None:
+        """Open the store; an empty log gets its first checkpoint. Raises Fatal where the stored checkpoint is
+        not of this log and key."""
+        self._opened = await RecipeStore.open(self._config.database_url(DATABASE))
+        try:
+            await self._check_checkpoint()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _check_checkpoint(self) -> None:
+        async with self._store.write() as tx:
+            stored = await tx.checkpoint()
+            if stored is None:
+                await tx.put_checkpoint(0, self._signed(0, EMPTY_ROOT))
+                return
+        try:
+            LogPolicy(self.note_key).open(stored[1])
+        except CryptoError as error:
+            raise Fatal("the stored checkpoint is of another log or key") from error
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+    async def publish_leaf(self, data: bytes) -> Published:
+        """Admit ``data`` to the log. The same bytes again give the same index. Raises Refusal."""
+        leaf = decode_leaf(data)
+        async with self._store.write() as tx:
+            known = await tx.index_of(data)
+            if known is not None:
+                return Published(known, added=False)
+            register = await self._admission.admit(leaf, tx, self._clock.now())
+            index, _ = await _checkpoint(tx)
+            await self._append(tx, index, leaf, data)
+            await register(tx, index)
+        self._log.info("leaf_published", type=leaf.type.value, index=index)
+        return Published(index, added=True)
+
+    async def _append(self, tx: Transaction, index: int, leaf: SignedLeaf, data: bytes) -> None:
+        edge = await tx.edge(index)
+        nodes = nodes_of_append(lambda level, at: edge[level, at], index, data)
+        edge.update({(node.level, node.index): node.hash for node in nodes})
+        root = root_hash(lambda level, at: edge[level, at], index + 1)
+        await tx.add_entry(index, leaf, data, nodes)
+        await tx.put_checkpoint(index + 1, self._signed(index + 1, root))
+
+    def _signed(self, size: int, root: bytes) -> bytes:
+        return sign_checkpoint(Checkpoint(self._config.log_name, size, root), self._key)
+
+    async def checkpoint(self) -> bytes:
+        """The newest checkpoint."""
+        async with self._store.read() as tx:
+            return (await _checkpoint(tx))[1]
+
+    async def tile(self, tile: Tile) -> bytes | None:
+        """Content of a hash tile or entry bundle; None where the log is not large enough."""
+        async with self._store.read() as tx:
+            size, _ = await _checkpoint(tx)
+            if not tile.exists_at(size):
+                return None
+            if tile.level is None:
+                return encode_bundle(await tx.leaf_range(tile.index * TILE_WIDTH, tile.width))
+            return await tx.with_nodes(lambda read: tile_bytes(tile, read))
+
+    async def bundle(self, since: int) -> bytes:
+        """The encoded bundle for a reader whose last checkpoint has size ``since``. Where the log is smaller
+        than that there is no proof, and the reader sees the rollback in the checkpoint."""
+        now = self._clock.now()
+        async with self._store.read() as tx:
+            size, note = await _checkpoint(tx)
+            if self._live is None or not self._live.holds(size, now):
+                self._live = await live_entries(tx, size, now, self._config.ended_seconds)
+            entries = self._live.entries
+            consistency = await self._consistency(tx, since, size)
+        return Bundle(note, consistency, entries).encode()
+
+    async def _consistency(self, tx: Transaction, since: int, size: int) -> tuple[bytes, ...]:
+        if not 0 < since < size:
+            return ()
+        if (since, size) not in self._proofs:
+            proof = await tx.with_nodes(lambda read: prove_consistency(read, since, size))
+            self._proofs[since, size] = tuple(proof)
+            if len(self._proofs) > _PROOFS_KEPT:
+                self._proofs.popitem(last=False)
+        return self._proofs[since, size]
+
+    async def recipes(self, after: int = -1) -> list[dict[str, Any]]:
+        """Summaries in the order of the log, at most LIST_LIMIT of those behind index ``after``."""
+        now = self._clock.now()
+        async with self._store.read() as tx:
+            logged = await tx.recipes(after=after, limit=LIST_LIMIT)
+            leaves = await tx.leaves([recipe.index for recipe in logged])
+        return [_summary(recipe, leaves[recipe.index], now) for recipe in logged]
+
+    async def recipe(self, recipe_hash: bytes) -> dict[str, Any] | None:
+        """One recipe in full: summary, body, leaf, opt-ins, task id."""
+        async with self._store.read() as tx:
+            found = await tx.recipes(recipe_hash=recipe_hash)
+            if not found:
+                return None
+            logged = found[0]
+            leaves = await tx.leaves([logged.index, *logged.opt_ins.values()])
+        data = leaves[logged.index]
+        recipe = stored_recipe(data)
+        return {
+            **_summary(logged, data, self._clock.now()),
+            "task_id": b64url(task_id(recipe)),
+            "recipe": recipe.body(),
+            "leaf": b64url(data),
+            "opt_ins": {
+                role: {"index": index, "leaf": b64url(leaves[index])} for role, index in logged.opt_ins.items()
+            },
+        }
+
+    async def publish_result(self, data: bytes) -> bool:
+        """Store a released result; False: it was stored before. Raises DecodeError, or Refusal
+        ``result-recipe`` (not in the log) or ``result-exists`` (another result of that batch)."""
+        result = Result.decode(data)
+        async with self._store.write() as tx:
+            if await tx.recipe_index(result.recipe_hash) is None:
+                raise Refusal("result-recipe", "the log does not hold the recipe")
+            for other in await tx.results(result.recipe_hash):
+                if other.batch_id == result.batch_id:
+                    if other.body == data:
+                        return False
+                    raise Refusal("result-exists", "the batch has another result already")
+            published_at = int(self._clock.now())
+            await tx.add_result(PublishedResult(result.recipe_hash, result.batch_id, data, published_at))
+        self._log.info("result_published", recipe=b64url(result.recipe_hash))
+        return True
+
+    async def results(self, recipe_hash: bytes | None = None) -> list[PublishedResult]:
+        """Released results, oldest first."""
+        async with self._store.read() as tx:
+            return await tx.results(recipe_hash)
+
+
+async def _checkpoint(tx: Transaction) -> tuple[int, bytes]:
+    stored = await tx.checkpoint()
+    if stored is None:
+        raise Fatal("the store has no checkpoint")
+    return stored
+
+
+def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
+    recipe = stored_recipe(data)
+    state = RecipeState.ACTIVE if {"leader", "helper"} <= logged.opt_ins.keys() else RecipeState.PENDING
+    return {
+        "hash": b64url(logged.hash),
+        "name": recipe.name,
+        "index": logged.index,
+        "state": RecipeState.OVER if now >= logged.ends_at else state,
+        "question": recipe.question.text,
+        "analyst": recipe.parties.analyst.operator,
+        "interval": recipe.interval.model_dump(mode="json"),
+        "min_batch_size": recipe.batch.min_batch_size,
+        "epsilon": recipe.privacy.epsilon.aggregator,
+        "delta": recipe.privacy.delta,
+    }

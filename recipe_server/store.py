@@ -1,0 +1,251 @@
+"""What the recipe server keeps, in protocol words. A transaction is the only entry."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from recipe_server.schema import (
+    CHECKPOINT,
+    DIRECTORIES,
+    ENTRIES,
+    METADATA,
+    MIGRATIONS,
+    NODES,
+    OHTTP_CONFIGS,
+    OPT_INS,
+    RECIPES,
+    RESULTS,
+)
+from tacit.adapters.sql import Database
+from tacit.recipe.model import Recipe
+from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
+from tacit.tlog.log import Node, nodes_for_append, reads_of
+from tacit.tlog.merkle import NodeReader
+
+T = TypeVar("T")
+_FETCH = 400
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRecipe:
+    """A recipe in the log with the indices of its opt-ins by role. ``ends_at`` is in POSIX seconds."""
+
+    hash: bytes
+    index: int
+    ends_at: int
+    opt_ins: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedDirectory:
+    """Where the directory of (issuer, epoch) is."""
+
+    issuer: str
+    epoch: int
+    epoch_seconds: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedResult:
+    """One released result: the bytes that the collector sent and when (POSIX seconds)."""
+
+    recipe_hash: bytes
+    batch_id: str
+    body: bytes
+    published_at: int
+
+
+class Transaction:
+    """One transaction: everything it reads is of one moment, everything it writes commits together."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def checkpoint(self) -> tuple[int, bytes] | None:
+        """(size, note) of the newest checkpoint; None before the first."""
+        row = (await self._connection.execute(sa.select(CHECKPOINT.c.size, CHECKPOINT.c.note))).first()
+        return None if row is None else (row.size, row.note)
+
+    async def put_checkpoint(self, size: int, note: bytes) -> None:
+        """Replace the checkpoint."""
+        await self._connection.execute(sa.delete(CHECKPOINT))
+        await self._connection.execute(sa.insert(CHECKPOINT).values(only=1, size=size, note=note))
+
+    async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
+        """``compute`` over the stored hashes, fetched in as few statements as they need."""
+        found: dict[tuple[int, int], bytes] = {}
+        wanted = sorted(reads_of(compute))
+        for start in range(0, len(wanted), _FETCH):
+            keys = wanted[start : start + _FETCH]
+            statement = sa.select(NODES).where(sa.tuple_(NODES.c.level, NODES.c.position).in_(keys))
+            for row in await self._connection.execute(statement):
+                found[row.level, row.position] = row.hash
+        return compute(lambda level, index: found[level, index])
+
+    async def edge(self, size: int) -> dict[tuple[int, int], bytes]:
+        """The hashes that an append to a tree of ``size`` entries reads."""
+        keys = nodes_for_append(size)
+        return await self.with_nodes(lambda read: {key: read(*key) for key in keys})
+
+    async def add_entry(self, index: int, leaf: SignedLeaf, data: bytes, nodes: Iterable[Node]) -> None:
+        """Store an entry and the hashes that it adds to the tree."""
+        digest = hashlib.sha256(data).digest()
+        values = {"position": index, "type": leaf.type.value, "leaf": data, "digest": digest}
+        await self._connection.execute(sa.insert(ENTRIES).values(**values))
+        rows = [{"level": node.level, "position": node.index, "hash": node.hash} for node in nodes]
+        await self._connection.execute(sa.insert(NODES), rows)
+
+    async def index_of(self, data: bytes) -> int | None:
+        """Index of the entry with exactly these bytes."""
+        statement = sa.select(ENTRIES.c.position).where(ENTRIES.c.digest == hashlib.sha256(data).digest())
+        return await self._scalar(statement)
+
+    async def leaves(self, indices: Collection[int]) -> dict[int, bytes]:
+        """Entries by index."""
+        wanted, found = sorted(indices), {}
+        for start in range(0, len(wanted), _FETCH):
+            inside = ENTRIES.c.position.in_(wanted[start : start + _FETCH])
+            statement = sa.select(ENTRIES.c.position, ENTRIES.c.leaf).where(inside)
+            found.update({row.position: row.leaf for row in await self._connection.execute(statement)})
+        return found
+
+    async def leaf_range(self, start: int, count: int) -> list[bytes]:
+        """``count`` entries from ``start`` on, in order."""
+        inside = sa.and_(ENTRIES.c.position >= start, ENTRIES.c.position < start + count)
+        statement = sa.select(ENTRIES.c.leaf).where(inside).order_by(ENTRIES.c.position)
+        return list((await self._connection.execute(statement)).scalars())
+
+    async def add_recipe(self, recipe: Recipe, index: int) -> None:
+        """The recipe is in the log; its slot is its own from now on."""
+        token = recipe.token
+        await self._connection.execute(
+            sa.insert(RECIPES).values(
+                hash=recipe.hash,
+                position=index,
+                issuer=token.issuer,
+                epoch=token.epoch,
+                slot=token.slot,
+                ends_at=recipe.interval.end,
+            )
+        )
+
+    async def slot_owner(self, issuer: str, epoch: int, slot: int) -> bytes | None:
+        """Hash of the recipe that has the slot."""
+        at = (RECIPES.c.issuer == issuer, RECIPES.c.epoch == epoch, RECIPES.c.slot == slot)
+        return await self._scalar(sa.select(RECIPES.c.hash).where(*at))
+
+    async def recipe_index(self, recipe_hash: bytes) -> int | None:
+        """Index of the recipe's leaf."""
+        return await self._scalar(sa.select(RECIPES.c.position).where(RECIPES.c.hash == recipe_hash))
+
+    async def recipes(
+        self, *, ending_after: int = -1, recipe_hash: bytes | None = None, after: int = -1, limit: int | None = None
+    ) -> list[LoggedRecipe]:
+        """Recipes in the order of the log, each with its opt-ins; those that end later than ``ending_after``,
+        stand behind index ``after``, or have this hash."""
+        statement = sa.select(RECIPES).where(RECIPES.c.ends_at > ending_after, RECIPES.c.position > after)
+        if recipe_hash is not None:
+            statement = statement.where(RECIPES.c.hash == recipe_hash)
+        rows = (await self._connection.execute(statement.order_by(RECIPES.c.position).limit(limit))).all()
+        opt_ins: dict[bytes, dict[str, int]] = {row.hash: {} for row in rows}
+        for start in range(0, len(rows), _FETCH):
+            hashes = [row.hash for row in rows[start : start + _FETCH]]
+            found = sa.select(OPT_INS).where(OPT_INS.c.recipe_hash.in_(hashes))
+            for row in await self._connection.execute(found):
+                opt_ins[row.recipe_hash][row.role] = row.position
+        return [LoggedRecipe(row.hash, row.position, row.ends_at, opt_ins[row.hash]) for row in rows]
+
+    async def add_opt_in(self, recipe_hash: bytes, opt_in: OptIn, index: int) -> None:
+        """The aggregator's opt-in is in the log."""
+        values = {"recipe_hash": recipe_hash, "role": opt_in.role, "position": index}
+        await self._connection.execute(sa.insert(OPT_INS).values(**values))
+
+    async def opt_in_index(self, recipe_hash: bytes, role: str) -> int | None:
+        """Index of the opt-in of ``role``."""
+        at = (OPT_INS.c.recipe_hash == recipe_hash, OPT_INS.c.role == role)
+        return await self._scalar(sa.select(OPT_INS.c.position).where(*at))
+
+    async def add_directory(self, directory: IssuerDirectory, index: int) -> None:
+        """The issuer's directory of an epoch is in the log."""
+        values = {
+            "issuer": directory.issuer,
+            "epoch": directory.epoch,
+            "epoch_seconds": directory.epoch_seconds,
+            "position": index,
+        }
+        await self._connection.execute(sa.insert(DIRECTORIES).values(**values))
+
+    async def directories(self, issuer: str | None = None) -> list[LoggedDirectory]:
+        """All directories, or those of one issuer."""
+        columns = (DIRECTORIES.c.issuer, DIRECTORIES.c.epoch, DIRECTORIES.c.epoch_seconds, DIRECTORIES.c.position)
+        statement = sa.select(*columns).order_by(DIRECTORIES.c.position)
+        if issuer is not None:
+            statement = statement.where(DIRECTORIES.c.issuer == issuer)
+        return [LoggedDirectory(*row) for row in await self._connection.execute(statement)]
+
+    async def add_ohttp_config(self, index: int, not_after: int) -> None:
+        """A gateway's key configuration is in the log."""
+        await self._connection.execute(sa.insert(OHTTP_CONFIGS).values(position=index, not_after=not_after))
+
+    async def ohttp_configs(self, ending_after: int) -> list[tuple[int, int]]:
+        """(index, not_after) of the configurations that end later than ``ending_after``."""
+        statement = sa.select(OHTTP_CONFIGS.c.position, OHTTP_CONFIGS.c.not_after)
+        statement = statement.where(OHTTP_CONFIGS.c.not_after > ending_after).order_by(OHTTP_CONFIGS.c.position)
+        return [(row.position, row.not_after) for row in await self._connection.execute(statement)]
+
+    async def add_result(self, result: PublishedResult) -> None:
+        """Store a released result."""
+        values = {
+            "recipe_hash": result.recipe_hash,
+            "batch_id": result.batch_id,
+            "body": result.body,
+            "published_at": result.published_at,
+        }
+        await self._connection.execute(sa.insert(RESULTS).values(**values))
+
+    async def results(self, recipe_hash: bytes | None = None) -> list[PublishedResult]:
+        """Released results, oldest first; all, or those of one recipe."""
+        columns = (RESULTS.c.recipe_hash, RESULTS.c.batch_id, RESULTS.c.body, RESULTS.c.published_at)
+        statement = sa.select(*columns).order_by(RESULTS.c.published_at, RESULTS.c.recipe_hash, RESULTS.c.batch_id)
+        if recipe_hash is not None:
+            statement = statement.where(RESULTS.c.recipe_hash == recipe_hash)
+        return [PublishedResult(*row) for row in await self._connection.execute(statement)]
+
+    async def _scalar(self, statement: sa.Select[T]) -> T | None:
+        return (await self._connection.execute(statement)).scalar()
+
+
+class RecipeStore:
+    """The database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, url: str) -> RecipeStore:
+        """Open and migrate. Raises what ``Database.open`` raises."""
+        return cls(await Database.open(url, METADATA, MIGRATIONS))
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._database.close()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Transaction]:
+        """A transaction that may write; writers run one after another."""
+        async with self._database.transaction() as connection:
+            yield Transaction(connection)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Transaction]:
+        """A transaction that only reads."""
+        async with self._database.read() as connection:
+            yield Transaction(connection)
