@@ -63,6 +63,9 @@ class RecipeService:
         self._opened: RecipeStore | None = None
         self._live: LiveEntries | None = None
         self._proofs: OrderedDict[tuple[int, int], tuple[bytes, ...]] = OrderedDict()
+        self._size = 0
+        self._bundles: OrderedDict[int, bytes] = OrderedDict()
+        """Encoded answers by ``since``, for the tree of ``_size`` entries and as long as ``_live`` holds."""
         self._log = get_logger("recipe_server")
 
     @property
@@ -92,6 +95,7 @@ class RecipeService:
             if stored is None:
                 await tx.put_checkpoint(0, self._signed(0, EMPTY_ROOT))
                 return
+        self._size = stored[0]
         try:
             LogPolicy(self.note_key).open(stored[1])
         except CryptoError as error:
@@ -112,6 +116,8 @@ class RecipeService:
             index, _ = await _checkpoint(tx)
             await self._append(tx, index, leaf, data)
             await register(tx, index)
+        self._size = index + 1
+        self._bundles.clear()
         self._log.info("leaf_published", type=leaf.type.value, index=index)
         return Published(index, added=True)
 
@@ -145,13 +151,21 @@ class RecipeService:
         """The encoded bundle for a reader whose last checkpoint has size ``since``. Where the log is smaller
         than that there is no proof, and the reader sees the rollback in the checkpoint."""
         now = self._clock.now()
+        if self._live is None or not self._live.holds(self._size, now):
+            self._bundles.clear()
+        elif since in self._bundles:
+            return self._bundles[since]
         async with self._store.read() as tx:
             size, note = await _checkpoint(tx)
             if self._live is None or not self._live.holds(size, now):
                 self._live = await live_entries(tx, size, now, self._config.ended_seconds)
             entries = self._live.entries
             consistency = await self._consistency(tx, since, size)
-        return Bundle(note, consistency, entries).encode()
+        encoded = Bundle(note, consistency, entries).encode()
+        self._bundles[since] = encoded
+        if len(self._bundles) > _PROOFS_KEPT:
+            self._bundles.popitem(last=False)
+        return encoded
 
     async def _consistency(self, tx: Transaction, since: int, size: int) -> tuple[bytes, ...]:
         if not 0 < since < size:

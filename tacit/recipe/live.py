@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from tacit.codec import unb64url
@@ -20,6 +21,8 @@ from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf
 
 B = TypeVar("B", bound=Body)
+
+RECIPES_KEPT = 128
 
 
 class LeafSigners:
@@ -73,9 +76,15 @@ def _recipe_of(leaf: SignedLeaf) -> Recipe | None:
     if leaf.type is not LeafType.RECIPE:
         return None
     try:
-        return Recipe.from_body(leaf.body)
+        return _decoded(leaf.body_bytes())
     except DecodeError:
         return None
+
+
+@lru_cache(maxsize=RECIPES_KEPT)
+def _decoded(body: bytes) -> Recipe:
+    """The recipe with these canonical bytes, decoded once however often its leaf is fetched."""
+    return Recipe.decode(body)
 
 
 def _body_of(leaf: SignedLeaf, model: type[B]) -> B | None:
@@ -182,7 +191,7 @@ class _Joined:
             self.unreadable.append((entry.index, str(error)))
 
     def _add_recipe(self, index: int, leaf: SignedLeaf) -> None:
-        recipe = Recipe.from_body(leaf.body)
+        recipe = _decoded(leaf.body_bytes())
         token = recipe.token
         self.slots.setdefault((token.issuer, token.epoch, token.slot), recipe.hash)
         self.recipes.setdefault(recipe.hash_text, LiveRecipe(index, leaf, recipe))

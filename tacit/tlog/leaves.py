@@ -11,8 +11,9 @@ import builtins
 import enum
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -23,6 +24,7 @@ from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, 
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 
 LEAF_VERSION = 1
+LEAVES_KEPT = 256
 LABEL = b"tacit leaf v1\0"
 
 
@@ -148,6 +150,7 @@ class SignedLeaf:
     body: Mapping[str, Any]
     signer: str
     signature: bytes
+    _body_bytes: bytes = field(default=b"", repr=False, compare=False)
 
     def encode(self) -> bytes:
         """The entry's bytes."""
@@ -161,18 +164,12 @@ class SignedLeaf:
             }
         )
 
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
+    @staticmethod
+    def decode(data: bytes) -> SignedLeaf:
         """Strict inverse of ``encode``. Raises DecodeError; the signature is checked by ``verify``."""
         if len(data) > MAX_ENTRY_SIZE:
             raise DecodeError(f"leaf has {len(data)} bytes; at most {MAX_ENTRY_SIZE} fit an entry")
-        envelope = validated(_Envelope, parse_canonical(data, "leaf"), "leaf")
-        return cls(
-            LeafType(envelope.type),
-            envelope.body,
-            envelope.signer,
-            unb64url(envelope.signature, length=SIGNATURE_SIZE, what="leaf signature"),
-        )
+        return _decoded(data)
 
     def body_as(self, model: builtins.type[B]) -> B:
         """The body as ``model``. Raises DecodeError."""
@@ -180,11 +177,24 @@ class SignedLeaf:
 
     def body_bytes(self) -> bytes:
         """JCS(body)."""
-        return canonical_bytes(dict(self.body))
+        return self._body_bytes or canonical_bytes(dict(self.body))
 
     def verify(self, public: bytes) -> None:
         """Check the signature with the signer's 32-byte Ed25519 key. Raises CryptoError."""
         verify(public, self.signature, self.body_bytes(), label=leaf_label(self.type))
+
+
+@lru_cache(maxsize=LEAVES_KEPT)
+def _decoded(data: bytes) -> SignedLeaf:
+    """The leaf in ``data``: a pure function of bytes that every reader of a log asks for again at each fetch."""
+    envelope = validated(_Envelope, parse_canonical(data, "leaf"), "leaf")
+    return SignedLeaf(
+        LeafType(envelope.type),
+        envelope.body,
+        envelope.signer,
+        unb64url(envelope.signature, length=SIGNATURE_SIZE, what="leaf signature"),
+        canonical_bytes(envelope.body),
+    )
 
 
 class _Envelope(Body):
