@@ -1,0 +1,69 @@
+"""The collector as an aiohttp application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from aiohttp import web
+
+from services.collector.config import CollectorConfig
+from services.collector.drivers import PublishDriver
+from services.collector.handlers import Handlers
+from services.collector.recipes import Recipes
+from services.collector.service import Collector
+from services.collector.store import CollectorStore
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.origins import require_secure_url
+from tacit.aggregator.keys import read_hpke_keys
+from tacit.errors import UsageError
+from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.auth import token_digest
+from tacit.service.config import read_secret
+
+NAME = "collector"
+COLLECTOR = web.AppKey("collector", Collector)
+RECIPES = web.AppKey("recipes", Recipes)
+
+
+def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
+    """The collector of ``config``. Raises ``UsageError`` for an unsafe or unreadable setting."""
+    require_secure_url(config.log.url, insecure_http=config.insecure_http)
+    if config.publish is not None:
+        require_secure_url(config.publish.url, insecure_http=config.insecure_http)
+    keys = read_hpke_keys(config.hpke_keys)
+    app = make_app(NAME, deps, max_body=config.max_body)
+    store = CollectorStore(config.database_url(NAME))
+    recipes = Recipes(store, keys, config, deps)
+    collector = Collector(store, recipes, config, deps, _token(config.leader_token))
+    app[COLLECTOR], app[RECIPES] = collector, recipes
+
+    async def storage(_app: web.Application) -> AsyncIterator[None]:
+        await store.open()
+        await recipes.load()
+        yield
+        await store.close()
+
+    app.cleanup_ctx.append(storage)
+    operator = token_digest(read_secret(config.operator_token))
+    handlers = Handlers(collector, operator=operator, max_body=config.max_body)
+    app.router.add_routes(handlers.routes())
+    add_driver(app, recipes, config.log.poll_seconds)
+    handlers.wake = add_driver(app, collector, config.idle_seconds)
+    if config.publish is not None:
+        publish = PublishDriver(store, config.publish, _token(config.publish.token), deps)
+        add_driver(app, publish, config.idle_seconds)
+    return app
+
+
+def make_transport(config: CollectorConfig) -> AiohttpTransport:
+    """The transport for ``Deps`` of a collector that runs on its own."""
+    return AiohttpTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)
+
+
+def _token(path: Path) -> str:
+    """A bearer token from its file."""
+    try:
+        return read_secret(path).decode("ascii").strip()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: a bearer token must be ASCII text") from error

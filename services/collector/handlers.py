@@ -1,0 +1,108 @@
+"""The collector's HTTP resources, all for the operator's bearer token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+from services.collector.recipes import Known
+from services.collector.service import Collector
+from services.collector.store import Collection
+from tacit import media_types
+from tacit.codec import b64url, unb64url
+from tacit.errors import Abort, DecodeError
+from tacit.service.app import read_body
+from tacit.service.auth import require_bearer
+
+
+class Handlers:
+    """Check the credential, decode, call, encode. ``operator`` is the digest of the operator's bearer token."""
+
+    def __init__(self, collector: Collector, *, operator: bytes, max_body: int) -> None:
+        self._collector = collector
+        self._operator = operator
+        self._max_body = max_body
+        self.wake = asyncio.Event()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every resource."""
+        return [
+            web.post("/v1/collections", self.create),
+            web.get("/v1/collections", self.list_all, allow_head=False),
+            web.get("/v1/collections/{id}", self.show, allow_head=False),
+            web.get("/v1/results", self.results, allow_head=False),
+            web.get("/v1/results/{recipe_hash}", self.results_of, allow_head=False),
+            web.get("/v1/recipes", self.recipes, allow_head=False),
+        ]
+
+    async def create(self, request: web.Request) -> web.Response:
+        """POST /v1/collections ``{"recipe_hash": ...}``: 201 for a new collection, 200 for one there is."""
+        require_bearer(request, self._operator)
+        body = await read_body(request, self._max_body, media_types.JSON)
+        row, fresh = await self._collector.create(_recipe_hash(_member(body, "recipe_hash")))
+        self.wake.set()
+        return web.json_response(
+            _collection(row),
+            status=201 if fresh else 200,
+            headers={"Location": f"/v1/collections/{row.id}"},
+        )
+
+    async def list_all(self, request: web.Request) -> web.Response:
+        """GET /v1/collections."""
+        require_bearer(request, self._operator)
+        return web.json_response({"collections": [_collection(row) for row in await self._collector.collections()]})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """GET /v1/collections/{id}."""
+        require_bearer(request, self._operator)
+        return web.json_response(_collection(await self._collector.show(request.match_info["id"])))
+
+    async def results(self, request: web.Request) -> web.Response:
+        """GET /v1/results: every release."""
+        require_bearer(request, self._operator)
+        return web.json_response({"results": await self._collector.results()})
+
+    async def results_of(self, request: web.Request) -> web.Response:
+        """GET /v1/results/{recipe-hash}: one recipe's releases; 404 while there is none."""
+        require_bearer(request, self._operator)
+        found = await self._collector.results(_recipe_hash(request.match_info["recipe_hash"]))
+        if not found:
+            raise Abort("about:blank", "no batch of this recipe was released", status=404, title="Not Found")
+        return web.json_response({"results": found})
+
+    async def recipes(self, request: web.Request) -> web.Response:
+        """GET /v1/recipes: what the log shows, and whether it can be collected."""
+        require_bearer(request, self._operator)
+        return web.json_response({"recipes": [_recipe(known) for known in self._collector.recipes()]})
+
+
+def _member(body: bytes, name: str) -> str:
+    try:
+        found: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("the body is not JSON") from error
+    if not isinstance(found, dict) or set(found) != {name} or not isinstance(found[name], str):
+        raise DecodeError(f"the body must be a JSON object with the one member {name}")
+    return str(found[name])
+
+
+def _recipe_hash(text: str) -> bytes:
+    return unb64url(text, length=32, what="recipe hash")
+
+
+def _collection(row: Collection) -> dict[str, Any]:
+    document = {
+        "id": row.id,
+        "recipe_hash": b64url(row.recipe_hash),
+        "batch": row.number,
+        "state": row.state.value,
+    }
+    return {**document, "rule": row.rule, "detail": row.detail} if row.rule else document
+
+
+def _recipe(known: Known) -> dict[str, Any]:
+    document = {"recipe_hash": known.recipe.hash_text, "name": known.recipe.name, "state": known.state}
+    return {**document, "rule": known.rule, "detail": known.detail} if known.rule else document

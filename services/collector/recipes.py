@@ -1,0 +1,139 @@
+"""The collector's view of the log: which recipes it may collect, and with which key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from services.collector.config import CollectorConfig
+from services.collector.store import CollectorStore
+from tacit.aggregator.keys import HpkeKey, find_key
+from tacit.errors import Refusal
+from tacit.hpke import KeyPair
+from tacit.ports import TransportError
+from tacit.recipe import derive, rules
+from tacit.recipe.context import Context
+from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.service.app import Deps
+from tacit.task import Task
+from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
+from tacit.tlog.leaves import SignedLeaf
+
+ACTIVE = "active"
+REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A recipe in the log as the collector judges it; task and key are there when it is active."""
+
+    recipe: Recipe
+    state: str
+    rule: str = ""
+    detail: str = ""
+    task: Task | None = None
+    key_pair: KeyPair | None = field(default=None, repr=False)
+
+    def active(self) -> tuple[Task, KeyPair]:
+        """The task and the collector's key; raises the recipe's refusal."""
+        if self.task is None or self.key_pair is None:
+            raise Refusal(self.rule, self.detail)
+        return self.task, self.key_pair
+
+
+class _Signers:
+    """The keys of new leaves, found also through recipes that were verified before."""
+
+    def __init__(self, policy: Policy, known: Sequence[SignedLeaf]) -> None:
+        self._signers = LeafSigners(policy)
+        self._known = known
+
+    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
+        return self._signers.keys_of([*self._known, *leaves])[len(self._known) :]
+
+
+class Recipes:
+    """Recipes in the log that seal to this collector, kept in step by ``step``."""
+
+    def __init__(self, store: CollectorStore, keys: Sequence[HpkeKey], config: CollectorConfig, deps: Deps) -> None:
+        self._store = store
+        self._keys = keys
+        self._config = config
+        self._log_policy = config.log.policy()
+        self._deps = deps
+        self._known: dict[bytes, Known] = {}
+        self._judged = False
+
+    async def step(self) -> int:
+        """Fetch and verify what is new in the log; returns how many leaves were new."""
+        fresh = await self._fetch()
+        if fresh or not self._judged:
+            await self.load()
+        return fresh
+
+    async def load(self) -> None:
+        """Judge every recipe that the stored leaves hold."""
+        async with self._store.read() as tx:
+            leaves = await tx.leaves()
+        live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
+        self._known = {item.recipe.hash: self._judge(live, item) for item in live.recipes}
+        self._judged = True
+
+    def all(self) -> list[Known]:
+        """Every recipe of the log, in the log's order."""
+        return list(self._known.values())
+
+    def find(self, recipe_hash: bytes) -> Known | None:
+        """One recipe."""
+        return self._known.get(recipe_hash)
+
+    def _judge(self, live: LiveLog, item: LiveRecipe) -> Known:
+        """Whether this collector may collect the recipe: our key, and every rule of the table.
+
+        The rules are checked as of the interval's start, because collecting comes after its end.
+        """
+        recipe = item.recipe
+        context = live.context(item, float(recipe.interval.start))
+        try:
+            key = self._own_key(recipe)
+            rules.require(recipe, self._config.policy, context)
+            task = derive.task_of(recipe, _slot_key(recipe, context))
+        except Refusal as refusal:
+            return Known(recipe, REFUSED, refusal.rule, refusal.detail)
+        return Known(recipe, ACTIVE, task=task, key_pair=key.key_pair)
+
+    def _own_key(self, recipe: Recipe) -> HpkeKey:
+        key = find_key(self._keys, derive.hpke_config(recipe.parties.collector.hpke_config))
+        if key is None:
+            raise Refusal("own-hpke-key", "the recipe's shares are sealed to a key that we do not hold")
+        return key
+
+    async def _fetch(self) -> int:
+        async with self._store.read() as tx:
+            saved = await tx.log_state()
+            known = [SignedLeaf.decode(leaf) for _, leaf in await tx.leaves()]
+        view = LogView(self._log_policy, None if saved is None else LogState.decode(saved))
+        url = f"{self._config.log.url}/v1/bundle?since={view.state.size}"
+        answer = await self._deps.transport.request("GET", url)
+        if answer.status != 200:
+            raise TransportError(f"the log answered with status {answer.status}")
+        try:
+            entries = view.accept(Bundle.decode(answer.body), _Signers(self._config.policy, known))
+        except Refusal:
+            if view.state.failure:
+                async with self._store.transaction() as tx:
+                    await tx.put_log_state(view.state.encode())
+            raise
+        async with self._store.transaction() as tx:
+            await tx.put_log_state(view.state.encode())
+            return await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
+
+
+def _slot_key(recipe: Recipe, context: Context) -> bytes:
+    """The issuer's public key for the recipe's slot."""
+    spki = None if context.directory is None else context.directory.spki(recipe.token.slot)
+    if spki is None:
+        raise Refusal("slot-key-missing", "the log has no key for the recipe's slot")
+    return spki

@@ -1,0 +1,74 @@
+"""From an opened aggregate to a release: estimates with error bars, and what the release costs. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.errors import Refusal
+from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import labels, randomizer_of
+from tacit.recipe.model import Recipe
+from tacit.roles.collector import AggregateResult
+
+
+def release_document(
+    recipe: Recipe, batch_id: str, number: int, aggregate: AggregateResult, now: float
+) -> dict[str, Any]:
+    """The result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
+    ``now`` (POSIX seconds).
+
+    Estimates and standard errors are counts in the whole population; ``count`` is the randomised count as it
+    was summed, ``interval`` POSIX seconds. ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the
+    same recomputed for the reports that were really there. Refusal ``claim-understated`` when the latter
+    exceeds the former, ``collection-values`` when the counts cannot come from the recipe's randomizer.
+    """
+    names = labels(recipe)
+    if len(names) != len(aggregate.values):
+        raise Refusal("collection-values", f"{len(aggregate.values)} values for {len(names)} labels")
+    try:
+        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, float(recipe.rate))
+    except ValueError as error:
+        raise Refusal("collection-values", str(error)) from error
+    precision = recipe.batch.time_precision
+    rows = zip(names, aggregate.values, estimate.values, estimate.stderrs, strict=True)
+    return {
+        "recipe_hash": recipe.hash_text,
+        "name": recipe.name,
+        "batch": number,
+        "batch_id": batch_id,
+        "report_count": aggregate.report_count,
+        "interval": {
+            "start": aggregate.interval.start * precision,
+            "duration": aggregate.interval.duration * precision,
+        },
+        "released_at": int(now),
+        "buckets": [
+            {"label": label, "count": count, "estimate": value, "stderr": stderr}
+            for label, count, value, stderr in rows
+        ],
+        **_privacy(recipe, aggregate.report_count),
+    }
+
+
+def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
+    stated = recipe.privacy.epsilon.model_dump()
+    ran = claim_of(recipe, report_count).no_worse_than(claim_of(recipe))
+    exceeded = ran.exceeds(stated)
+    if exceeded:
+        raise Refusal(
+            "claim-understated",
+            f"{report_count} reports cost more than the recipe states for {', '.join(exceeded)}",
+        )
+    by_adversary = {name: float(value) for name, value in stated.items()}
+    return {
+        "privacy": {
+            "epsilon": by_adversary["aggregator"],
+            "delta": float(recipe.delta),
+            "epsilon0": float(recipe.epsilon0),
+            "relation": recipe.privacy.relation,
+            "mechanism": recipe.privacy.mechanism,
+            "n": recipe.privacy.n,
+            "by_adversary": by_adversary,
+        },
+        "privacy_of_batch": {"n": report_count, "mechanism": ran.mechanism, "by_adversary": ran.by_adversary()},
+    }

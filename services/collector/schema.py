@@ -1,0 +1,47 @@
+"""The collector's tables: its view of the log, its collections, the results. Nothing about a single report."""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
+
+MIGRATIONS = "services.collector.migrations"
+
+METADATA = MetaData()
+
+LOG_STATE = Table(
+    "log_state",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("state", LargeBinary, nullable=False),
+)
+LEAVES = Table(
+    "leaves",
+    METADATA,
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("leaf", LargeBinary, nullable=False),
+)
+COLLECTIONS = Table(
+    "collections",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("recipe_hash", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("request", LargeBinary, nullable=False),
+    Column("job", Text, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt", Float, nullable=False),
+    UniqueConstraint("recipe_hash", "number"),
+)
+RESULTS = Table(
+    "results",
+    METADATA,
+    Column("collection", Text, primary_key=True),
+    Column("recipe_hash", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("published", Boolean, nullable=False),
+    UniqueConstraint("recipe_hash", "number"),
+)

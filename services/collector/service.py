@@ -1,0 +1,262 @@
+"""The collector: asks the Leader for a batch, polls, opens, estimates, stores, publishes.
+
+A collection is stored with the exact bytes of its request before anything is sent; a restart goes on with the
+same bytes and the same job. The result and the end of the collection commit together, so a batch is released
+once here however often it is fetched. In leader-selected mode the Leader is then told to forget the job, which
+frees the same request for the next batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from services.collector.config import CollectorConfig
+from services.collector.recipes import Known, Recipes
+from services.collector.release import release_document
+from services.collector.store import Collection, CollectionState, CollectorStore, Result
+from tacit import media_types
+from tacit.codec import b64url
+from tacit.errors import DAP_ERROR_PREFIX, Abort, CryptoError, DapProblem, DecodeError, Refusal
+from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp
+from tacit.ports import HttpResponse, TransportError
+from tacit.roles.collector import collection_request, open_collection
+from tacit.service.app import REFUSAL_PREFIX, Deps
+from tacit.service.log import get_logger
+from tacit.task import Task
+
+MAX_BACKOFF = 60.0
+STEP_LIMIT = 64
+MAX_DETAIL = 500
+_JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
+
+
+class Collector:
+    """Creates, shows and moves on collections. ``leader_token`` is the bearer token that the Leader expects."""
+
+    def __init__(
+        self,
+        store: CollectorStore,
+        recipes: Recipes,
+        config: CollectorConfig,
+        deps: Deps,
+        leader_token: str,
+    ) -> None:
+        self._store = store
+        self._recipes = recipes
+        self._config = config
+        self._deps = deps
+        self._authorization = {"Authorization": f"Bearer {leader_token}"}
+        self._log = get_logger("collector")
+        self._lock = asyncio.Lock()
+
+    async def create(self, recipe_hash: bytes) -> tuple[Collection, bool]:
+        """The collection of the recipe's next batch, and whether it is new.
+
+        One that is under way, or the only one that a time-interval recipe has, is returned as it is; a refused
+        one is asked for again. Raises ``Abort`` (404) for a recipe that the log does not show and ``Refusal``
+        for one that cannot be collected.
+        """
+        known = self._recipes.find(recipe_hash)
+        if known is None:
+            await self._recipes.step()
+            known = self._recipes.find(recipe_hash)
+        if known is None:
+            raise _not_found("the log shows no recipe with this hash")
+        task, _ = known.active()
+        async with self._store.transaction() as tx:
+            earlier = await tx.collections(recipe_hash)
+            last = earlier[-1] if earlier else None
+            if last is not None and last.state is CollectionState.REFUSED:
+                again = replace(
+                    last,
+                    state=CollectionState.REQUESTED,
+                    job="",
+                    rule="",
+                    detail="",
+                    attempts=0,
+                    next_attempt=0.0,
+                )
+                await tx.put_collection(again)
+                return again, False
+            if last is not None and (
+                last.state is not CollectionState.RELEASED or task.batch_mode is BatchMode.TIME_INTERVAL
+            ):
+                return last, False
+            row = _new_collection(recipe_hash, len(earlier), collection_request(task))
+            await tx.put_collection(row)
+            return row, True
+
+    async def show(self, collection_id: str) -> Collection:
+        """One collection. Raises ``Abort`` (404)."""
+        async with self._store.read() as tx:
+            row = await tx.collection(collection_id)
+        if row is None:
+            raise _not_found("there is no collection with this id")
+        return row
+
+    async def collections(self) -> list[Collection]:
+        """Every collection."""
+        async with self._store.read() as tx:
+            return await tx.collections()
+
+    async def results(self, recipe_hash: bytes | None = None) -> list[dict[str, Any]]:
+        """Result documents of every release, or of one recipe's."""
+        async with self._store.read() as tx:
+            return [json.loads(result.document) for result in await tx.results(recipe_hash)]
+
+    def recipes(self) -> list[Known]:
+        """Every recipe that the log shows, with the collector's judgement."""
+        return self._recipes.all()
+
+    async def step(self) -> int:
+        """Move every due collection on by one exchange; returns how many changed their state."""
+        async with self._lock:
+            async with self._store.read() as tx:
+                rows = await tx.due(self._deps.clock.now(), STEP_LIMIT)
+            moved = 0
+            for row in rows:
+                moved += await self._advance(row)
+            return moved
+
+    async def _advance(self, row: Collection) -> int:
+        known = self._recipes.find(row.recipe_hash)
+        if known is None or known.task is None:
+            return await self._later(row, "recipe-inactive", "the recipe is not active in the log")
+        try:
+            if row.state is CollectionState.REQUESTED:
+                return await self._ask(known.task, row)
+            if row.state is CollectionState.COLLECTING:
+                return await self._poll(known, row)
+            return await self._forget(known.task, row)
+        except TransportError as error:
+            return await self._later(row, "leader-unreachable", str(error))
+
+    async def _ask(self, task: Task, row: Collection) -> int:
+        headers = {**self._authorization, "Content-Type": media_types.dap("collection-job-req")}
+        answer = await self._deps.transport.request("POST", _jobs_url(task), headers=headers, body=row.request)
+        if not 200 <= answer.status < 300:
+            return await self._said_no(row, answer)
+        job = answer.headers.get("location", "").rpartition("/")[2]
+        if not _JOB.fullmatch(job):
+            return await self._later(row, "leader-answer", "the Leader named no collection job")
+        due = self._deps.clock.now() + (0.0 if answer.body else self._pause(answer))
+        return await self._move(row, CollectionState.COLLECTING, job=job, next_attempt=due)
+
+    async def _poll(self, known: Known, row: Collection) -> int:
+        task, _ = known.active()
+        url = f"{_jobs_url(task)}/{row.job}"
+        answer = await self._deps.transport.request("GET", url, headers=self._authorization)
+        if answer.status == 404 and _problem_type(answer) == "about:blank":
+            return await self._move(row, CollectionState.REQUESTED, job="")
+        if not 200 <= answer.status < 300:
+            return await self._said_no(row, answer)
+        if not answer.body:
+            due = self._deps.clock.now() + self._pause(answer)
+            async with self._store.transaction() as tx:
+                await tx.put_collection(replace(row, attempts=0, rule="", detail="", next_attempt=due))
+            return 0
+        try:
+            return await self._release(known, row, answer.body)
+        except Refusal as refusal:
+            return await self._refuse(row, refusal.rule, refusal.detail)
+
+    async def _release(self, known: Known, row: Collection, body: bytes) -> int:
+        """Open, estimate and store. Raises ``Refusal``."""
+        task, key_pair = known.active()
+        request = CollectionJobReq.decode(row.request)
+        try:
+            aggregate = open_collection(task, key_pair, request, CollectionJobResp.decode(body))
+        except DecodeError as error:
+            raise Refusal("collection-malformed", str(error)) from error
+        except CryptoError as error:
+            raise Refusal("collection-sealed", str(error)) from error
+        document = release_document(known.recipe, row.id, row.number, aggregate, self._deps.clock.now())
+        result = Result(row.id, row.recipe_hash, row.number, json.dumps(document))
+        selected = task.batch_mode is BatchMode.LEADER_SELECTED
+        state = CollectionState.FINISHING if selected else CollectionState.RELEASED
+        async with self._store.transaction() as tx:
+            await tx.add_result(result)
+            await tx.put_collection(replace(row, state=state, rule="", detail="", attempts=0, next_attempt=0.0))
+        self._deps.saw("collector", recipe=known.recipe.hash_text, report_count=aggregate.report_count)
+        self._log.info("released", recipe=known.recipe.hash_text, report_count=aggregate.report_count)
+        return 1
+
+    async def _forget(self, task: Task, row: Collection) -> int:
+        url = f"{_jobs_url(task)}/{row.job}"
+        answer = await self._deps.transport.request("DELETE", url, headers=self._authorization)
+        if 200 <= answer.status < 300 or answer.status == 404:
+            return await self._move(row, CollectionState.RELEASED)
+        return await self._later(row, "leader-answer", f"the Leader answered with status {answer.status}")
+
+    async def _said_no(self, row: Collection, answer: HttpResponse) -> int:
+        """A final problem refuses the collection; anything else is tried again."""
+        problem = _problem(answer)
+        kind = str(problem.get("type", ""))
+        detail = str(problem.get("detail") or problem.get("title") or f"status {answer.status}")
+        final = kind.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)) and kind != _UNRECOGNIZED_TASK
+        if final:
+            return await self._refuse(row, kind, detail)
+        return await self._later(row, kind or "leader-answer", detail)
+
+    async def _refuse(self, row: Collection, rule: str, detail: str) -> int:
+        self._log.warning("collection_refused", collection=row.id, rule=rule, why=detail[:MAX_DETAIL])
+        return await self._move(row, CollectionState.REFUSED, rule=rule, detail=detail[:MAX_DETAIL])
+
+    async def _move(self, row: Collection, state: CollectionState, **changes: Any) -> int:
+        fresh: dict[str, Any] = {"attempts": 0, "next_attempt": 0.0, "rule": "", "detail": ""}
+        async with self._store.transaction() as tx:
+            await tx.put_collection(replace(row, state=state, **{**fresh, **changes}))
+        return 1
+
+    async def _later(self, row: Collection, rule: str, detail: str) -> int:
+        delay = min(self._config.retry_delay * 2.0 ** min(row.attempts, 16), MAX_BACKOFF)
+        waiting = replace(
+            row,
+            rule=rule,
+            detail=detail[:MAX_DETAIL],
+            attempts=row.attempts + 1,
+            next_attempt=self._deps.clock.now() + delay,
+        )
+        async with self._store.transaction() as tx:
+            await tx.put_collection(waiting)
+        return 0
+
+    def _pause(self, answer: HttpResponse) -> float:
+        """Seconds until the next poll: what the Leader asks for, within reason."""
+        text = answer.headers.get("retry-after", "").strip()
+        if not (text.isascii() and text.isdigit()):
+            return self._config.poll_seconds
+        return min(max(float(text[:9]), 0.0), self._config.max_poll_seconds)
+
+
+def _new_collection(recipe_hash: bytes, number: int, request: CollectionJobReq) -> Collection:
+    digest = hashlib.sha256(b"tacit collection" + recipe_hash + number.to_bytes(8, "big")).digest()
+    return Collection(b64url(digest[:16]), recipe_hash, number, CollectionState.REQUESTED, request.encode())
+
+
+def _jobs_url(task: Task) -> str:
+    leader = task.configuration.leader_aggregator_endpoint
+    return f"{leader}/tasks/{task.task_id_text}/collection_jobs"
+
+
+def _problem(answer: HttpResponse) -> dict[str, Any]:
+    """The RFC 9457 members of an error answer; empty when it has none."""
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _problem_type(answer: HttpResponse) -> str:
+    return str(_problem(answer).get("type", ""))
+
+
+def _not_found(detail: str) -> Abort:
+    return Abort("about:blank", detail, status=404, title="Not Found")

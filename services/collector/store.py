@@ -1,0 +1,186 @@
+"""What the collector keeps: verified leaves, collections with the exact bytes they ask with, results."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.collector.schema import COLLECTIONS, LEAVES, LOG_STATE, METADATA, MIGRATIONS, RESULTS
+from tacit.adapters.sql import Database
+from tacit.errors import Fatal
+
+
+class CollectionState(enum.StrEnum):
+    """How far a collection is.
+
+    | state      | next                                                                       |
+    |------------|----------------------------------------------------------------------------|
+    | requested  | the Leader knows the job -> collecting; it says no -> refused              |
+    | collecting | both shares came and were accepted -> released (or finishing) or refused   |
+    | finishing  | the result is stored, the Leader is told to forget the job -> released     |
+    | released   | (end)                                                                      |
+    | refused    | asked for again by the operator -> requested                               |
+    """
+
+    REQUESTED = "requested"
+    COLLECTING = "collecting"
+    FINISHING = "finishing"
+    RELEASED = "released"
+    REFUSED = "refused"
+
+
+UNFINISHED = (CollectionState.REQUESTED, CollectionState.COLLECTING, CollectionState.FINISHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One batch that was asked for. ``request`` is the CollectionJobReq as it is sent, ``job`` the Leader's id.
+
+    ``rule`` (a rule's name or a problem type) and ``detail`` say why it was refused, or what the last attempt
+    met.
+    """
+
+    id: str
+    recipe_hash: bytes
+    number: int
+    state: CollectionState
+    request: bytes = field(repr=False)
+    job: str = ""
+    rule: str = ""
+    detail: str = ""
+    attempts: int = 0
+    next_attempt: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One release: the result document (JSON text) of the recipe's batch ``number``."""
+
+    collection: str
+    recipe_hash: bytes
+    number: int
+    document: str
+    published: bool = False
+
+
+class CollectorTx:
+    """One transaction; its owner decides what belongs together."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def log_state(self) -> bytes | None:
+        """What the log reader persisted last."""
+        state: bytes | None = (await self._connection.execute(sa.select(LOG_STATE.c.state))).scalar()
+        return state
+
+    async def put_log_state(self, state: bytes) -> None:
+        """Replace the log reader's state."""
+        await self._connection.execute(sa.delete(LOG_STATE))
+        await self._connection.execute(sa.insert(LOG_STATE).values(id=1, state=state))
+
+    async def leaves(self) -> list[tuple[int, bytes]]:
+        """Every verified leaf with its index, in the order of the log."""
+        rows = await self._connection.execute(sa.select(LEAVES.c.position, LEAVES.c.leaf).order_by(LEAVES.c.position))
+        return [(row.position, row.leaf) for row in rows]
+
+    async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
+        """Keep verified leaves; those already kept are left alone. Returns how many are new."""
+        known = set((await self._connection.execute(sa.select(LEAVES.c.position))).scalars())
+        fresh = [{"position": index, "leaf": leaf} for index, leaf in leaves if index not in known]
+        if fresh:
+            await self._connection.execute(sa.insert(LEAVES), fresh)
+        return len(fresh)
+
+    async def collections(self, recipe_hash: bytes | None = None) -> list[Collection]:
+        """Every collection, or one recipe's, in the order in which they were asked for."""
+        query = sa.select(COLLECTIONS).order_by(COLLECTIONS.c.recipe_hash, COLLECTIONS.c.number)
+        if recipe_hash is not None:
+            query = query.where(COLLECTIONS.c.recipe_hash == recipe_hash)
+        return _collections(await self._connection.execute(query))
+
+    async def collection(self, collection_id: str) -> Collection | None:
+        """One collection."""
+        query = sa.select(COLLECTIONS).where(COLLECTIONS.c.id == collection_id)
+        return next(iter(_collections(await self._connection.execute(query))), None)
+
+    async def due(self, now: float, limit: int) -> list[Collection]:
+        """Unfinished collections whose next attempt is due, the longest overdue first."""
+        query = (
+            sa.select(COLLECTIONS)
+            .where(COLLECTIONS.c.state.in_([state.value for state in UNFINISHED]))
+            .where(COLLECTIONS.c.next_attempt <= now)
+            .order_by(COLLECTIONS.c.next_attempt)
+            .limit(limit)
+        )
+        return _collections(await self._connection.execute(query))
+
+    async def put_collection(self, row: Collection) -> None:
+        """Insert or replace one collection."""
+        await self._connection.execute(sa.delete(COLLECTIONS).where(COLLECTIONS.c.id == row.id))
+        await self._connection.execute(sa.insert(COLLECTIONS).values({**asdict(row), "state": row.state.value}))
+
+    async def add_result(self, result: Result) -> None:
+        """Store a release; a second one for the same batch is an integrity error."""
+        await self._connection.execute(sa.insert(RESULTS).values(asdict(result)))
+
+    async def results(self, recipe_hash: bytes | None = None) -> list[Result]:
+        """Every release, or one recipe's, in order."""
+        query = sa.select(RESULTS).order_by(RESULTS.c.recipe_hash, RESULTS.c.number)
+        if recipe_hash is not None:
+            query = query.where(RESULTS.c.recipe_hash == recipe_hash)
+        return [Result(*row) for row in await self._connection.execute(query)]
+
+    async def unpublished(self, limit: int) -> Sequence[Result]:
+        """Releases that the recipe server has not acknowledged."""
+        query = sa.select(RESULTS).where(RESULTS.c.published.is_(False)).limit(limit)
+        return [Result(*row) for row in await self._connection.execute(query)]
+
+    async def set_published(self, collection: str) -> None:
+        """The recipe server has the result."""
+        statement = sa.update(RESULTS).where(RESULTS.c.collection == collection)
+        await self._connection.execute(statement.values(published=True))
+
+
+def _collections(rows: sa.CursorResult[tuple[object, ...]]) -> list[Collection]:
+    return [Collection(**{**row, "state": CollectionState(row["state"])}) for row in rows.mappings()]
+
+
+class CollectorStore:
+    """The collector's database at ``url``; ``open`` before use, ``close`` at the end."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._database: Database | None = None
+
+    async def open(self) -> None:
+        """Open and migrate. Raises what ``Database.open`` raises."""
+        self._database = await Database.open(self._url, METADATA, MIGRATIONS)
+
+    async def close(self) -> None:
+        """Close the database."""
+        database, self._database = self._database, None
+        if database is not None:
+            await database.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[CollectorTx]:
+        """Commit everything in the block, or nothing."""
+        async with self._opened().transaction() as connection:
+            yield CollectorTx(connection)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[CollectorTx]:
+        """One consistent view."""
+        async with self._opened().read() as connection:
+            yield CollectorTx(connection)
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            raise Fatal("the database is not open")
+        return self._database

@@ -1,0 +1,58 @@
+"""The Helper as an aiohttp application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from services.helper.config import HelperConfig
+from services.helper.handlers import Handlers
+from services.helper.service import Helper
+from services.helper.store import HelperStore
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.aggregator.credentials import read_credentials
+from tacit.aggregator.http import name_task
+from tacit.aggregator.log_follower import FOLLOWER, LogFollower
+from tacit.aggregator.parties import PARTIES, Parties
+from tacit.messages import Role
+from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.auth import token_digest
+
+NAME = "helper"
+STORE = web.AppKey("store", HelperStore)
+
+
+def create_app(config: HelperConfig, deps: Deps) -> web.Application:
+    """The Helper of ``config``. Raises ``UsageError`` for secrets that are missing or malformed."""
+    credentials = read_credentials(config, Role.HELPER)
+    app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task])
+    store = HelperStore(config.database_url(NAME))
+    parties = Parties()
+    helper = Helper(store, parties, deps, config.max_job)
+    follower = LogFollower(store, parties, credentials.identity, config.log, config.policy, deps, config.retention)
+
+    async def storage(_app: web.Application) -> AsyncIterator[None]:
+        await store.open()
+        await follower.load()
+        yield
+        await store.close()
+
+    app.cleanup_ctx.append(storage)
+    handlers = Handlers(
+        helper,
+        parties,
+        credentials.hpke_keys,
+        leader=token_digest(credentials.peer.token),
+        readers=credentials.readers,
+        max_body=config.max_body,
+    )
+    app.router.add_routes(handlers.routes(config.prefix))
+    add_driver(app, follower, config.log.poll_seconds)
+    app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
+    return app
+
+
+def make_transport(config: HelperConfig) -> AiohttpTransport:
+    """The transport for ``Deps`` of a helper that runs on its own."""
+    return AiohttpTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)

@@ -1,0 +1,151 @@
+"""The Helper's HTTP resources (DAP-18 sections 4.5 and 4.6), and its status page."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.helper.service import Helper
+from tacit.aggregator.http import (
+    decode,
+    hpke_config_response,
+    message,
+    read_message,
+    resource_in_url,
+)
+from tacit.aggregator.keys import HpkeKey
+from tacit.aggregator.parties import Parties
+from tacit.codec import b64url
+from tacit.errors import Abort, DapAbort, DapProblem
+from tacit.messages import AggregationJobContinueReq
+from tacit.roles.aggregator import Party
+from tacit.service.auth import require_bearer
+
+_RESPONSE = "aggregation-job-resp"
+
+
+class Handlers:
+    """Decode, check credentials, call, encode. ``leader`` and ``readers`` are digests of bearer tokens."""
+
+    def __init__(
+        self,
+        helper: Helper,
+        parties: Parties,
+        hpke_keys: tuple[HpkeKey, ...],
+        *,
+        leader: bytes,
+        readers: tuple[bytes, ...],
+        max_body: int,
+    ) -> None:
+        self._helper = helper
+        self._parties = parties
+        self._hpke_keys = hpke_keys
+        self._leader = leader
+        self._readers = readers
+        self._max_body = max_body
+
+    def routes(self, prefix: str) -> list[web.RouteDef]:
+        """Every resource below ``prefix``."""
+        task = prefix + "/tasks/{task_id}"
+        job = task + "/aggregation_jobs/{resource_id}"
+        share = task + "/aggregate_shares/{resource_id}"
+        return [
+            web.get(prefix + "/hpke_config", self.hpke_config, allow_head=False),
+            web.post(task + "/aggregation_jobs", self.create_job),
+            web.post(job, self.continue_job),
+            web.get(job, self.show_job, allow_head=False),
+            web.delete(job, self.delete_job),
+            web.post(task + "/aggregate_shares", self.create_share),
+            web.get(share, self.show_share, allow_head=False),
+            web.delete(share, self.delete_share),
+            web.get(prefix + "/v1/tasks/{task_id}/status", self.status, allow_head=False),
+            web.get(prefix + "/v1/recipes", self.recipes, allow_head=False),
+        ]
+
+    def _party(self, request: web.Request) -> Party:
+        require_bearer(request, self._leader)
+        return self._parties.require(request.match_info["task_id"])
+
+    async def hpke_config(self, _request: web.Request) -> web.Response:
+        """GET /hpke_config."""
+        return hpke_config_response(self._hpke_keys)
+
+    async def create_job(self, request: web.Request) -> web.Response:
+        """POST /tasks/{task-id}/aggregation_jobs."""
+        party = self._party(request)
+        body = await read_message(request, "aggregation-job-init-req", self._max_body)
+        job_id, response = await self._helper.aggregate(party, body)
+        location = f"{request.path}/{b64url(job_id)}?step=0"
+        return message(_RESPONSE, response, status=201, location=location)
+
+    async def _known_job(self, request: web.Request) -> bytes:
+        party = self._party(request)
+        job_id = resource_in_url(request, DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
+        response = await self._helper.job(party, job_id)
+        if response is None:
+            raise DapAbort(DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
+        return response
+
+    async def continue_job(self, request: web.Request) -> web.Response:
+        """POST on a job: Prio3 is done after the first request, so no continuation fits."""
+        await self._known_job(request)
+        body = await read_message(request, "aggregation-job-continue-req", self._max_body)
+        step = decode(AggregationJobContinueReq.decode, body).step
+        if step == 0:
+            raise DapAbort(DapProblem.INVALID_MESSAGE, "a continuation has a step above 0")
+        raise DapAbort(DapProblem.STEP_MISMATCH, "the job has no further step")
+
+    async def show_job(self, request: web.Request) -> web.Response:
+        """GET on a job, which names the step it asks for."""
+        response = await self._known_job(request)
+        step = request.query.getall("step", [])
+        if len(step) != 1 or not step[0].isascii() or not step[0].isdigit():
+            raise DapAbort(DapProblem.INVALID_MESSAGE, "the step is missing or malformed")
+        if int(step[0]) != 0:
+            raise DapAbort(DapProblem.STEP_MISMATCH, "the job is at step 0")
+        return message(_RESPONSE, response)
+
+    async def delete_job(self, request: web.Request) -> web.Response:
+        """DELETE on a job."""
+        party = self._party(request)
+        job_id = resource_in_url(request, DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
+        if not await self._helper.drop_job(party, job_id):
+            raise DapAbort(DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
+        return web.Response(status=200)
+
+    async def create_share(self, request: web.Request) -> web.Response:
+        """POST /tasks/{task-id}/aggregate_shares."""
+        party = self._party(request)
+        body = await read_message(request, "aggregate-share-req", self._max_body)
+        share_id, response = await self._helper.aggregate_share(party, body)
+        location = f"{request.path}/{b64url(share_id)}"
+        return message("aggregate-share", response, status=201, location=location)
+
+    async def show_share(self, request: web.Request) -> web.Response:
+        """GET on an aggregate share."""
+        party = self._party(request)
+        response = await self._helper.share(party, resource_in_url(request))
+        if response is None:
+            raise _no_share()
+        return message("aggregate-share", response)
+
+    async def delete_share(self, request: web.Request) -> web.Response:
+        """DELETE on an aggregate share."""
+        party = self._party(request)
+        if not await self._helper.drop_share(party, resource_in_url(request)):
+            raise _no_share()
+        return web.Response(status=200)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """GET /v1/tasks/{task-id}/status."""
+        require_bearer(request, *self._readers)
+        party = self._parties.require(request.match_info["task_id"])
+        return web.json_response(await self._helper.status(party))
+
+    async def recipes(self, request: web.Request) -> web.Response:
+        """GET /v1/recipes."""
+        require_bearer(request, *self._readers)
+        return web.json_response(await self._helper.recipes())
+
+
+def _no_share() -> Abort:
+    return Abort("about:blank", "the aggregate share is not known", status=404, title="Not Found")

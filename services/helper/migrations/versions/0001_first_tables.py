@@ -1,0 +1,115 @@
+"""The first tables."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Make every table."""
+    op.create_table(
+        "aggregate_shares",
+        sa.Column("share_id", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("response", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("share_id"),
+    )
+    op.create_index(op.f("ix_aggregate_shares_task_id"), "aggregate_shares", ["task_id"], unique=False)
+    op.create_table(
+        "aggregation_jobs",
+        sa.Column("job_id", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("response", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+    )
+    op.create_index(op.f("ix_aggregation_jobs_task_id"), "aggregation_jobs", ["task_id"], unique=False)
+    op.create_table(
+        "buckets",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("bucket", sa.LargeBinary(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("checksum", sa.LargeBinary(), nullable=False),
+        sa.Column("first_time", sa.Integer(), nullable=False),
+        sa.Column("last_time", sa.Integer(), nullable=False),
+        sa.Column("agg_share", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "bucket"),
+    )
+    op.create_table(
+        "leaves",
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("leaf", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("position"),
+    )
+    op.create_table(
+        "log_state",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "nullifiers",
+        sa.Column("nullifier", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("report_id", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("bucket", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("nullifier"),
+    )
+    op.create_index("nullifiers_by_bucket", "nullifiers", ["task_id", "bucket"], unique=False)
+    op.create_table(
+        "rejections",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "cause"),
+    )
+    op.create_table(
+        "releases",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("selector", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "selector"),
+    )
+    op.create_table(
+        "reports",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("report_id", sa.LargeBinary(), nullable=False),
+        sa.Column("code", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "report_id"),
+    )
+    op.create_table(
+        "tasks",
+        sa.Column("recipe_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("rule", sa.Text(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("recipe", sa.LargeBinary(), nullable=False),
+        sa.Column("token_key_spki", sa.LargeBinary(), nullable=False),
+        sa.Column("opt_in", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("recipe_hash"),
+        sa.UniqueConstraint("task_id"),
+    )
+
+
+def downgrade() -> None:
+    """Drop every table."""
+    op.drop_table("tasks")
+    op.drop_table("reports")
+    op.drop_table("releases")
+    op.drop_table("rejections")
+    op.drop_index("nullifiers_by_bucket", table_name="nullifiers")
+    op.drop_table("nullifiers")
+    op.drop_table("log_state")
+    op.drop_table("leaves")
+    op.drop_table("buckets")
+    op.drop_index(op.f("ix_aggregation_jobs_task_id"), table_name="aggregation_jobs")
+    op.drop_table("aggregation_jobs")
+    op.drop_index(op.f("ix_aggregate_shares_task_id"), table_name="aggregate_shares")
+    op.drop_table("aggregate_shares")

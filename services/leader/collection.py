@@ -1,0 +1,301 @@
+"""Collection jobs: created by the Collector, moved on by a driver, answered when both shares are there (P13, P15).
+
+A job waits for its batch; one transaction then closes the batch for good and stores the exact request for the
+Helper's share; the answer and the Leader's own sealed share end it. An identical request body names the same job as
+long as that job is not deleted, so that a Collector of a leader-selected task deletes a job to get the next batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+from services.leader.config import LeaderLimits
+from services.leader.records import BatchState, CollectionRow, CollectionState
+from services.leader.store import LeaderStore, LeaderTx
+from tacit import media_types
+from tacit.aggregator.parties import Parties
+from tacit.aggregator.work import resource_id
+from tacit.errors import (
+    DAP_ERROR_PREFIX,
+    Abort,
+    DapAbort,
+    DapProblem,
+    DecodeError,
+    Fatal,
+    UsageError,
+)
+from tacit.messages import (
+    AggregateShare,
+    AggregateShareReq,
+    BatchMode,
+    BatchSelector,
+    CollectionJobReq,
+    CollectionJobResp,
+    HpkeCiphertext,
+    Interval,
+    Role,
+)
+from tacit.ports import HttpResponse, TransportError
+from tacit.roles import batches
+from tacit.roles.aggregator import Party, Tally
+from tacit.service.app import Deps
+from tacit.service.log import get_logger
+from tacit.task import seal_aggregate_share
+
+MAX_BACKOFF = 60.0
+MAX_RETRY_AFTER = 60
+_FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
+_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
+
+
+class Collections:
+    """Creates, shows and deletes collection jobs, and moves them on."""
+
+    def __init__(
+        self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits, helper_token: str
+    ) -> None:
+        self._store = store
+        self._parties = parties
+        self._deps = deps
+        self._limits = limits
+        self._headers = {
+            "Content-Type": media_types.dap("aggregate-share-req"),
+            "Authorization": f"Bearer {helper_token}",
+        }
+        self._lock = asyncio.Lock()
+        self._log = get_logger("leader")
+
+    async def create(self, party: Party, body: bytes) -> CollectionRow:
+        """The job of this request body: the one that exists, or a new one. Raises ``DapAbort``."""
+        task = party.task
+        try:
+            request = CollectionJobReq.decode(body)
+        except DecodeError as error:
+            raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
+        async with self._store.transaction() as tx:
+            same = await tx.same_requests(task.task_id, body)
+            for row in same:
+                if row.state is not CollectionState.DELETED:
+                    return await self._again(tx, row)
+            batches.check_collection(task, request)
+            batch_id = None
+            if task.batch_mode is BatchMode.LEADER_SELECTED:
+                batch_id = await self._claim(tx, party)
+            elif await tx.is_released(task, None) or await tx.live_collection(task.task_id):
+                raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch was collected before")
+            job_id = resource_id(b"collection", task.task_id, body, len(same))
+            row = CollectionRow(job_id, task.task_id, CollectionState.WAITING, body, batch_id)
+            await tx.add_collection(row)
+            return row
+
+    async def _again(self, tx: LeaderTx, row: CollectionRow) -> CollectionRow:
+        """A job whose batch was too small is looked at again when it is asked for again."""
+        if row.state is not CollectionState.FAILED or row.share_request:
+            return row
+        row = replace(row, state=CollectionState.WAITING, problem="", attempts=0, next_attempt=0.0)
+        await tx.put_collection(row)
+        return row
+
+    async def _claim(self, tx: LeaderTx, party: Party) -> bytes | None:
+        """A full batch that was never associated with a collection job, if there is one yet."""
+        batch_id = await tx.full_batch(party.task.task_id)
+        if batch_id is not None:
+            await tx.set_batch(batch_id, BatchState.CLAIMED)
+        return batch_id
+
+    async def show(self, party: Party, job_id: bytes) -> CollectionRow:
+        """The current state of a job. Raises ``DapAbort``, for a failed job with the reason it failed for."""
+        async with self._store.read() as tx:
+            row = await tx.collection(job_id)
+        if row is None or row.task_id != party.task.task_id or row.state is CollectionState.DELETED:
+            raise Abort("about:blank", "the collection job is not known", status=404, title="Not Found")
+        if row.state is CollectionState.FAILED:
+            raise abort_of(row)
+        return row
+
+    async def delete(self, party: Party, job_id: bytes) -> None:
+        """Forget a job; a batch that it closed stays closed for good, one that it waited for is free again."""
+        async with self._store.transaction() as tx:
+            row = await tx.collection(job_id)
+            if row is None or row.task_id != party.task.task_id or row.state is CollectionState.DELETED:
+                return
+            failed_early = row.state is CollectionState.FAILED and not row.share_request
+            if row.batch_id is not None and (row.state is CollectionState.WAITING or failed_early):
+                await tx.set_batch(row.batch_id, BatchState.FULL)
+            await tx.put_collection(replace(row, state=CollectionState.DELETED, response=b""))
+
+    def retry_after(self, party: Party) -> int:
+        """Seconds after which it is worth asking again."""
+        left = party.task.end_seconds - self._deps.clock.now()
+        if party.task.batch_mode is BatchMode.LEADER_SELECTED:
+            left = 0
+        return max(1, min(MAX_RETRY_AFTER, int(left) + 1))
+
+    async def step(self) -> int:
+        """Move every due job on; returns how many changed their state."""
+        async with self._lock:
+            async with self._store.read() as tx:
+                rows = await tx.unfinished_collections(self._deps.clock.now())
+            moved = 0
+            for row in rows:
+                party = self._parties.find(row.task_id)
+                if party is None:
+                    continue
+                try:
+                    moved += await self._move(party, row)
+                except (Fatal, UsageError) as error:  # one broken job must not hold up the others
+                    self._log.error("collection_broken", error=error)
+                    await self._retry(row)
+            return moved
+
+    async def _move(self, party: Party, row: CollectionRow) -> int:
+        if row.state is CollectionState.ASKING:
+            return await self._ask(party, row)
+        closed = await self._close_batch(party, row.job_id)
+        if closed is None:
+            return 0
+        return 1 + (await self._ask(party, closed) if closed.state is CollectionState.ASKING else 0)
+
+    async def _close_batch(self, party: Party, job_id: bytes) -> CollectionRow | None:
+        """Close the batch and store the Helper's request, in one transaction; ``None`` while it must wait."""
+        task = party.task
+        async with self._store.transaction() as tx:
+            row = await tx.collection(job_id)
+            if row is None or row.state is not CollectionState.WAITING:
+                return None
+            if task.batch_mode is BatchMode.LEADER_SELECTED:
+                if row.batch_id is None:
+                    row = replace(row, batch_id=await self._claim(tx, party))
+                waiting = row.batch_id is None and not await self._is_over(tx, party)
+            else:
+                waiting = not await self._is_over(tx, party)
+            if waiting:
+                return None
+            try:
+                row = await self._checked(tx, party, row)
+            except Abort as abort:
+                row = replace(row, state=CollectionState.FAILED, problem=_problem(abort))
+            await tx.put_collection(row)
+            return row
+
+    async def _is_over(self, tx: LeaderTx, party: Party) -> bool:
+        """The interval has ended and every report that was acknowledged so far has been dealt with."""
+        if self._deps.clock.now() < party.task.end_seconds:
+            return False
+        if await tx.pending_ids(party.task.task_id, 1):
+            return False
+        return not await tx.sent_job_count(party.task.task_id)
+
+    async def _checked(self, tx: LeaderTx, party: Party, row: CollectionRow) -> CollectionRow:
+        """The row of a batch that may be released, which is closed hereby. Raises ``Abort``."""
+        task = party.task
+        time_interval = task.batch_mode is BatchMode.TIME_INTERVAL
+        count = 0
+        if time_interval or row.batch_id is not None:
+            count = await tx.accepted_count(task.task_id, row.batch_id)
+        batches.check_size(task, count)
+        batches.check_rate(task, await tx.accepted_count(task.task_id))
+        tally = await tx.tally(task, row.batch_id)
+        if tally is None or tally.count != count:
+            raise DapAbort(DapProblem.BATCH_MISMATCH, "nullifiers and reports do not add up")
+        if time_interval:
+            selector = BatchSelector.time_interval(task.interval)
+        else:
+            selector = BatchSelector.leader_selected(row.batch_id or b"")
+        request = AggregateShareReq(CollectionJobReq.decode(row.request), selector, tally.count, tally.checksum)
+        await tx.release(task.task_id, selector.config)
+        return replace(row, state=CollectionState.ASKING, share_request=request.encode())
+
+    async def _ask(self, party: Party, row: CollectionRow) -> int:
+        helper = party.task.configuration.helper_aggregator_endpoint
+        url = f"{helper}/tasks/{party.task.task_id_text}/aggregate_shares"
+        try:
+            answer = await self._deps.transport.request("POST", url, headers=self._headers, body=row.share_request)
+        except TransportError:
+            return await self._retry(row)
+        if not 200 <= answer.status < 300:
+            problem = _final_problem(answer)
+            return await self._retry(row) if problem is None else await self._fail(row, problem)
+        if not answer.body:
+            return await self._retry(row)
+        try:
+            share = AggregateShare.decode(answer.body).encrypted_aggregate_share
+        except DecodeError:
+            return await self._retry(row)
+        return await self._finish(party, row, share)
+
+    async def _retry(self, row: CollectionRow) -> int:
+        delay = min(self._limits.retry_delay * 2.0 ** min(row.attempts, 16), MAX_BACKOFF)
+        due = self._deps.clock.now() + delay
+        async with self._store.transaction() as tx:
+            await tx.postpone_collection(row.job_id, row.attempts + 1, due)
+        return 0
+
+    async def _fail(self, row: CollectionRow, problem: str) -> int:
+        self._log.error("collection_failed", problem=json.loads(problem).get("type"))
+        async with self._store.transaction() as tx:
+            current = await tx.collection(row.job_id)
+            if current is None or current.state is not CollectionState.ASKING:
+                return 0
+            await tx.put_collection(replace(current, state=CollectionState.FAILED, problem=problem))
+        return 1
+
+    async def _finish(self, party: Party, row: CollectionRow, helper_share: HpkeCiphertext) -> int:
+        """The response, and the end of the aggregate share at rest."""
+        task = party.task
+        async with self._store.transaction() as tx:
+            current = await tx.collection(row.job_id)
+            if current is None or current.state is not CollectionState.ASKING:
+                return 0
+            tally = await tx.tally(task, row.batch_id)
+            if tally is None:
+                return 0
+            response = self._response(party, row, tally, helper_share)
+            await tx.scrub_buckets(task.task_id, row.batch_id)
+            await tx.put_collection(
+                replace(current, state=CollectionState.READY, response=response.encode(), share_request=b"")
+            )
+        return 1
+
+    def _response(
+        self, party: Party, row: CollectionRow, tally: Tally, helper_share: HpkeCiphertext
+    ) -> CollectionJobResp:
+        own = seal_aggregate_share(party.task, Role.LEADER, row.request, tally.agg_share, self._deps.entropy)
+        interval = Interval(tally.first_time, tally.last_time - tally.first_time + 1)
+        return CollectionJobResp(tally.count, interval, own, helper_share)
+
+
+def _problem(abort: Abort) -> str:
+    return json.dumps({"type": abort.type, "title": abort.title, "status": abort.status, "detail": abort.detail})
+
+
+def _final_problem(answer: HttpResponse) -> str | None:
+    """The Helper's problem document if asking again would change nothing."""
+    if answer.status not in _FINAL_STATUS:
+        return None
+    try:
+        found: Any = json.loads(answer.body)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or found.get("type") == _UNRECOGNIZED_TASK:
+        return None
+    kind = str(found.get("type", ""))
+    if not kind.startswith((DAP_ERROR_PREFIX, "urn:tacit:refusal:")):
+        return None
+    return json.dumps(
+        {
+            "type": kind,
+            "title": str(found.get("title", "")),
+            "status": 400,
+            "detail": f"helper: {found.get('detail', '')}",
+        }
+    )
+
+
+def abort_of(row: CollectionRow) -> Abort:
+    """The problem that a failed job ended with."""
+    problem = json.loads(row.problem)
+    return Abort(problem["type"], problem["detail"], status=problem["status"], title=problem["title"])

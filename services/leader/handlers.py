@@ -1,0 +1,130 @@
+"""The Leader's HTTP resources (DAP-18 section 3 and 4), and its status page."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from services.leader.collection import Collections, abort_of
+from services.leader.records import CollectionRow, CollectionState
+from services.leader.service import Leader
+from tacit.aggregator.http import (
+    decode,
+    hpke_config_response,
+    message,
+    read_message,
+    resource_in_url,
+)
+from tacit.aggregator.keys import HpkeKey
+from tacit.aggregator.parties import Parties
+from tacit.codec import b64url
+from tacit.messages import UploadRequest
+from tacit.service.auth import require_bearer
+from tacit.service.limits import ByteBudget
+
+
+class Handlers:
+    """Decode, check credentials, call, encode. ``collector`` and ``readers`` are digests of bearer tokens."""
+
+    def __init__(
+        self,
+        leader: Leader,
+        collections: Collections,
+        parties: Parties,
+        hpke_keys: tuple[HpkeKey, ...],
+        *,
+        collector: bytes,
+        readers: tuple[bytes, ...],
+        max_body: int,
+        budget: ByteBudget,
+    ) -> None:
+        self._leader = leader
+        self._collections = collections
+        self._parties = parties
+        self._hpke_keys = hpke_keys
+        self._collector = collector
+        self._readers = readers
+        self._max_body = max_body
+        self._budget = budget
+        self.wake_aggregation = asyncio.Event()
+        self.wake_collection = asyncio.Event()
+
+    def routes(self, prefix: str) -> list[web.RouteDef]:
+        """Every resource below ``prefix``."""
+        task = prefix + "/tasks/{task_id}"
+        job = task + "/collection_jobs/{resource_id}"
+        return [
+            web.get(prefix + "/hpke_config", self.hpke_config, allow_head=False),
+            web.post(task + "/reports", self.upload),
+            web.post(task + "/collection_jobs", self.create_collection),
+            web.get(job, self.show_collection, allow_head=False),
+            web.delete(job, self.delete_collection),
+            web.get(prefix + "/v1/tasks/{task_id}/status", self.status, allow_head=False),
+            web.get(prefix + "/v1/recipes", self.recipes, allow_head=False),
+        ]
+
+    async def hpke_config(self, _request: web.Request) -> web.Response:
+        """GET /hpke_config."""
+        return hpke_config_response(self._hpke_keys)
+
+    async def upload(self, request: web.Request) -> web.Response:
+        """POST /tasks/{task-id}/reports."""
+        task_id = request.match_info["task_id"]
+        with self._budget.reserve(request.content_length or self._max_body):
+            body = await read_message(request, "upload-req", self._max_body)
+            upload = decode(UploadRequest.decode, body)
+            errors = await self._leader.upload(self._parties.require(task_id), upload)
+        self.wake_aggregation.set()
+        if errors is None:
+            return web.Response(status=200)
+        return message("upload-errors", errors.encode())
+
+    async def create_collection(self, request: web.Request) -> web.Response:
+        """POST /tasks/{task-id}/collection_jobs."""
+        require_bearer(request, self._collector)
+        body = await read_message(request, "collection-job-req", self._max_body)
+        party = self._parties.require(request.match_info["task_id"])
+        row = await self._collections.create(party, body)
+        self.wake_collection.set()
+        self.wake_aggregation.set()
+        location = f"{request.path}/{b64url(row.job_id)}"
+        return self._collection_response(request, row, status=201, location=location)
+
+    async def show_collection(self, request: web.Request) -> web.Response:
+        """GET /tasks/{task-id}/collection_jobs/{collection-job-id}."""
+        require_bearer(request, self._collector)
+        party = self._parties.require(request.match_info["task_id"])
+        row = await self._collections.show(party, resource_in_url(request))
+        return self._collection_response(request, row, status=200, location=None)
+
+    def _collection_response(
+        self, request: web.Request, row: CollectionRow, *, status: int, location: str | None
+    ) -> web.Response:
+        if row.state is CollectionState.FAILED:
+            raise abort_of(row)
+        if row.state is CollectionState.READY:
+            return message("collection-job-resp", row.response, status=status, location=location)
+        party = self._parties.require(request.match_info["task_id"])
+        headers = {"Retry-After": str(self._collections.retry_after(party))}
+        if location is not None:
+            headers["Location"] = location
+        return web.Response(status=status, headers=headers)
+
+    async def delete_collection(self, request: web.Request) -> web.Response:
+        """DELETE /tasks/{task-id}/collection_jobs/{collection-job-id}."""
+        require_bearer(request, self._collector)
+        party = self._parties.require(request.match_info["task_id"])
+        await self._collections.delete(party, resource_in_url(request))
+        return web.Response(status=200)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """GET /v1/tasks/{task-id}/status."""
+        require_bearer(request, *self._readers)
+        party = self._parties.require(request.match_info["task_id"])
+        return web.json_response(await self._leader.status(party))
+
+    async def recipes(self, request: web.Request) -> web.Response:
+        """GET /v1/recipes."""
+        require_bearer(request, *self._readers)
+        return web.json_response(await self._leader.recipes())

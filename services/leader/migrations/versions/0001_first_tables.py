@@ -1,0 +1,150 @@
+"""The first tables."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Make every table."""
+    op.create_table(
+        "aggregation_jobs",
+        sa.Column("job_id", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("batch_id", sa.LargeBinary(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("next_attempt", sa.Float(), nullable=False),
+        sa.Column("location", sa.Text(), nullable=False),
+        sa.Column("request", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+    )
+    op.create_index("jobs_by_state", "aggregation_jobs", ["state"], unique=False)
+    op.create_table(
+        "batches",
+        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("batch_id", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+        sa.UniqueConstraint("batch_id"),
+    )
+    op.create_index("batches_by_task", "batches", ["task_id", "state"], unique=False)
+    op.create_table(
+        "buckets",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("bucket", sa.LargeBinary(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("checksum", sa.LargeBinary(), nullable=False),
+        sa.Column("first_time", sa.Integer(), nullable=False),
+        sa.Column("last_time", sa.Integer(), nullable=False),
+        sa.Column("agg_share", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "bucket"),
+    )
+    op.create_table(
+        "collection_jobs",
+        sa.Column("job_id", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("request", sa.LargeBinary(), nullable=False),
+        sa.Column("batch_id", sa.LargeBinary(), nullable=True),
+        sa.Column("share_request", sa.LargeBinary(), nullable=False),
+        sa.Column("response", sa.LargeBinary(), nullable=False),
+        sa.Column("problem", sa.Text(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("next_attempt", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+    )
+    op.create_index("collections_by_task", "collection_jobs", ["task_id", "state"], unique=False)
+    op.create_table(
+        "leaves",
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("leaf", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("position"),
+    )
+    op.create_table(
+        "log_state",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "nullifiers",
+        sa.Column("nullifier", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("report_id", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("bucket", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("nullifier"),
+    )
+    op.create_index("nullifiers_by_bucket", "nullifiers", ["task_id", "bucket"], unique=False)
+    op.create_table(
+        "rejections",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "cause"),
+    )
+    op.create_table(
+        "releases",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("selector", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "selector"),
+    )
+    op.create_table(
+        "reports",
+        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("report_id", sa.LargeBinary(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("job_id", sa.LargeBinary(), nullable=True),
+        sa.Column("place", sa.Integer(), nullable=True),
+        sa.Column("code", sa.Integer(), nullable=True),
+        sa.Column("cause", sa.Text(), nullable=True),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+        sa.UniqueConstraint("task_id", "report_id", name="one_report_per_id"),
+    )
+    op.create_index("reports_by_job", "reports", ["job_id"], unique=False)
+    op.create_index("reports_by_state", "reports", ["task_id", "state"], unique=False)
+    op.create_table(
+        "tasks",
+        sa.Column("recipe_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("rule", sa.Text(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("recipe", sa.LargeBinary(), nullable=False),
+        sa.Column("token_key_spki", sa.LargeBinary(), nullable=False),
+        sa.Column("opt_in", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("recipe_hash"),
+        sa.UniqueConstraint("task_id"),
+    )
+
+
+def downgrade() -> None:
+    """Drop every table."""
+    op.drop_table("tasks")
+    op.drop_index("reports_by_state", table_name="reports")
+    op.drop_index("reports_by_job", table_name="reports")
+    op.drop_table("reports")
+    op.drop_table("releases")
+    op.drop_table("rejections")
+    op.drop_index("nullifiers_by_bucket", table_name="nullifiers")
+    op.drop_table("nullifiers")
+    op.drop_table("log_state")
+    op.drop_table("leaves")
+    op.drop_index("collections_by_task", table_name="collection_jobs")
+    op.drop_table("collection_jobs")
+    op.drop_table("buckets")
+    op.drop_index("batches_by_task", table_name="batches")
+    op.drop_table("batches")
+    op.drop_index("jobs_by_state", table_name="aggregation_jobs")
+    op.drop_table("aggregation_jobs")

@@ -1,0 +1,48 @@
+"""What Leader and Helper are both configured with. Secrets stand in files of their own, readable by their owner."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe.policy import Policy
+from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.tlog.checkpoint import LogPolicy, NoteKey
+
+
+class LogConfig(Frozen):
+    """The transparency log: the recipe server's public URL, and the log's key as a signed-note key."""
+
+    url: str
+    key: str
+    poll_seconds: float = Field(default=10.0, gt=0)
+
+    def policy(self) -> LogPolicy:
+        """Whose checkpoints are believed; raises ``UsageError``."""
+        try:
+            return LogPolicy(NoteKey.decode(self.key))
+        except DecodeError as error:
+            raise UsageError(f"log.key: {error}") from error
+
+
+class AggregatorConfig(ServiceConfig):
+    """Either aggregator. ``hpke_keys``: the preferred one first. ``collector_token`` and ``operator_token`` are bearer
+    tokens that may read status; a collector's also creates collection jobs."""
+
+    operator: str
+    prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
+    """Path below which the resources hang: that of this aggregator's URL in the recipes."""
+    signing_key: ConfigPath
+    hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
+    peer_file: ConfigPath
+    old_peer_files: tuple[ConfigPath, ...] = ()
+    peer_ca: ConfigPath | None = None
+    """CA file for the TLS certificates of the log and of the other aggregator."""
+    collector_token: ConfigPath
+    operator_token: ConfigPath | None = None
+    log: LogConfig
+    policy: Policy = Policy()
+    retention: float = Field(default=30 * 86400.0, ge=0)
+    """Seconds after a task's end for which its results, report ids and nullifiers are kept (P9)."""
+    max_body: int = Field(default=16 << 20, gt=0)
+    """Largest request body in bytes."""

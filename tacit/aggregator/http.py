@@ -1,0 +1,65 @@
+"""DAP over HTTP as both aggregators serve it: messages in, problem documents out, credentials first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from aiohttp import web
+
+from tacit import media_types
+from tacit.aggregator.keys import HpkeKey
+from tacit.codec import unb64url
+from tacit.errors import Abort, DapAbort, DapProblem, DecodeError
+from tacit.messages import JOB_ID_SIZE, HpkeConfigList
+from tacit.service.app import Handler, read_body
+
+Message = TypeVar("Message")
+
+HPKE_CONFIG_MAX_AGE = 86400
+
+
+async def read_message(request: web.Request, name: str, limit: int) -> bytes:
+    """The body of a request that carries the DAP message ``name``."""
+    return await read_body(request, limit, media_types.dap(name))
+
+
+@web.middleware
+async def name_task(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every problem document of a task's resource names the task (DAP-18 section 3.6)."""
+    try:
+        return await handler(request)
+    except Abort as abort:
+        abort.task_id = abort.task_id or request.match_info.get("task_id")
+        raise
+
+
+def decode(read: Callable[[bytes], Message], body: bytes) -> Message:
+    """``read(body)``; malformed bytes are ``invalidMessage``."""
+    try:
+        return read(body)
+    except DecodeError as error:
+        raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
+
+
+def message(name: str, body: bytes, *, status: int = 200, location: str | None = None) -> web.Response:
+    """A response that carries the DAP message ``name``."""
+    headers = {"Content-Type": media_types.dap(name)}
+    if location is not None:
+        headers["Location"] = location
+    return web.Response(status=status, body=body, headers=headers)
+
+
+def resource_in_url(request: web.Request, problem: DapProblem = DapProblem.INVALID_MESSAGE) -> bytes:
+    """The resource id in the URL (16 bytes)."""
+    try:
+        return unb64url(request.match_info["resource_id"], length=JOB_ID_SIZE, what="resource id")
+    except DecodeError as error:
+        raise DapAbort(problem, str(error)) from error
+
+
+def hpke_config_response(keys: tuple[HpkeKey, ...]) -> web.Response:
+    """GET /hpke_config (DAP-18 section 4.4.1); Tacit's own clients take the key from the recipe (P2)."""
+    response = message("hpke-config-list", HpkeConfigList(tuple(key.config for key in keys)).encode())
+    response.headers["Cache-Control"] = f"max-age={HPKE_CONFIG_MAX_AGE}"
+    return response

@@ -1,0 +1,130 @@
+"""What an aggregator holds outside the recipe (P2, P4): HPKE keys, the peer file, its signing key, bearer tokens.
+
+Each file is readable by its owner only. A recipe names the HPKE key that its reports are sealed to, so an
+aggregator keeps every key whose recipes still run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError, UsageError
+from tacit.hpke import DEFAULT_SUITE, KeyPair, generate_key_pair
+from tacit.messages import HpkeConfig
+from tacit.ports import Entropy
+from tacit.service.config import read_secret, write_secret
+from tacit.signing import SigningKey, signing_key_from_private
+from tacit.task import VERIFY_KEY_SEED_SIZE
+
+
+@dataclass(frozen=True)
+class HpkeKey:
+    """A DAP HPKE configuration with its private key."""
+
+    config: HpkeConfig
+    key_pair: KeyPair = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PeerSecrets:
+    """The peer file of P4: what Leader and Helper share. ``token`` is the Leader's bearer token at the Helper."""
+
+    seed_id: str
+    verify_key_seed: bytes = field(repr=False)
+    token: str = field(repr=False)
+
+
+def generate_hpke_key(config_id: int, entropy: Entropy) -> HpkeKey:
+    """A fresh key of the mandatory suite under ``config_id`` (0 to 255)."""
+    pair = generate_key_pair(entropy)
+    suite = DEFAULT_SUITE
+    return HpkeKey(HpkeConfig(config_id, suite.kem_id, suite.kdf_id, suite.aead_id, pair.public), pair)
+
+
+def write_hpke_key(path: Path, key: HpkeKey) -> None:
+    """Write ``{config, private_key}`` as JSON, mode 0600."""
+    _write(path, {"config": b64url(key.config.encode()), "private_key": b64url(key.key_pair.private)})
+
+
+def read_hpke_key(path: Path) -> HpkeKey:
+    """Inverse of ``write_hpke_key``; raises ``UsageError``."""
+    found = _read(path, ("config", "private_key"))
+    try:
+        config = HpkeConfig.decode(unb64url(found["config"]))
+        return HpkeKey(config, KeyPair(unb64url(found["private_key"], length=32), config.public_key))
+    except DecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def read_hpke_keys(paths: Iterable[Path]) -> tuple[HpkeKey, ...]:
+    """Every key, the preferred one first; ids must differ."""
+    keys = tuple(read_hpke_key(path) for path in paths)
+    if len({key.config.id for key in keys}) != len(keys) or not keys:
+        raise UsageError("hpke_keys: at least one key is needed, with distinct ids")
+    return keys
+
+
+def find_key(keys: Sequence[HpkeKey], config: HpkeConfig) -> HpkeKey | None:
+    """The private key to a recipe's configuration, compared in full."""
+    return next((key for key in keys if key.config == config), None)
+
+
+def generate_peer_secrets(seed_id: str, entropy: Entropy) -> PeerSecrets:
+    """A fresh peer file's content."""
+    return PeerSecrets(seed_id, entropy(VERIFY_KEY_SEED_SIZE), b64url(entropy(32)))
+
+
+def write_peer_file(path: Path, secrets: PeerSecrets) -> None:
+    """Write ``{seed_id, verify_key_seed, credentials}`` as JSON, mode 0600."""
+    _write(
+        path,
+        {
+            "seed_id": secrets.seed_id,
+            "verify_key_seed": b64url(secrets.verify_key_seed),
+            "credentials": secrets.token,
+        },
+    )
+
+
+def read_peer_file(path: Path) -> PeerSecrets:
+    """Inverse of ``write_peer_file``; raises ``UsageError``."""
+    found = _read(path, ("seed_id", "verify_key_seed", "credentials"))
+    try:
+        seed = unb64url(found["verify_key_seed"], length=VERIFY_KEY_SEED_SIZE, what="verify_key_seed")
+    except DecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return PeerSecrets(found["seed_id"], seed, found["credentials"])
+
+
+def read_signing_key(path: Path) -> SigningKey:
+    """An Ed25519 key: base64url of its 32-byte seed; raises ``UsageError``."""
+    try:
+        return signing_key_from_private(unb64url(read_secret(path).decode("ascii").strip(), length=32))
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not the base64url of a 32-byte signing key") from error
+
+
+def write_signing_key(path: Path, key: SigningKey) -> None:
+    """Write an Ed25519 key, mode 0600."""
+    write_secret(path, b64url(key.private).encode())
+
+
+def _write(path: Path, members: dict[str, str]) -> None:
+    write_secret(path, json.dumps(members, indent=1).encode())
+
+
+def _read(path: Path, members: Sequence[str]) -> dict[str, str]:
+    try:
+        found: Any = json.loads(read_secret(path))
+    except ValueError as error:
+        raise UsageError(f"{path}: not a JSON file") from error
+    if not isinstance(found, dict) or set(found) != set(members):
+        raise UsageError(f"{path}: must have exactly the members {', '.join(members)}")
+    if not all(isinstance(value, str) and value for value in found.values()):
+        raise UsageError(f"{path}: every member must be a text that is not empty")
+    return found

@@ -1,0 +1,303 @@
+"""Following the log: recipes in, opt-ins out (P4, P5).
+
+Every step fetches what is new, verifies it against the pinned key and the last checkpoint, and looks again at each
+recipe that names this aggregator. State is persisted before anything is said: an opt-in is stored before it is sent
+and sent until the log holds it; a task serves once both aggregators' equal opt-ins are in the log. An opt-in of ours
+that we do not remember means that the records of spent tokens and released batches are lost: that recipe is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from aiohttp import web
+
+from tacit import media_types
+from tacit.aggregator.config import LogConfig
+from tacit.aggregator.keys import HpkeKey, PeerSecrets, find_key
+from tacit.aggregator.parties import Parties
+from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.codec import b64url
+from tacit.errors import Fatal, Refusal
+from tacit.messages import Role
+from tacit.ports import TransportError
+from tacit.recipe import derive, rules
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
+from tacit.recipe.model import Aggregator, Recipe
+from tacit.recipe.policy import Policy
+from tacit.roles.aggregator import Party
+from tacit.service.app import Deps
+from tacit.service.log import get_logger
+from tacit.signing import SigningKey
+from tacit.task import verify_key_confirmation, verify_key_of
+from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
+from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tokens.slots import TokenVerifier
+
+WAITING_RULES = frozenset({"slot-key-missing"})
+"""Rules whose refusal the log may still lift."""
+
+RoleName = Literal["leader", "helper"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this aggregator is, and the secrets that it holds outside of recipes."""
+
+    role: Role
+    operator: str
+    signing_key: SigningKey = field(repr=False)
+    hpke_keys: Sequence[HpkeKey] = field(repr=False)
+    peers: Sequence[PeerSecrets] = field(repr=False)
+
+    @property
+    def role_name(self) -> RoleName:
+        """The role as opt-ins write it."""
+        return "leader" if self.role is Role.LEADER else "helper"
+
+    def seed(self, seed_id: str) -> bytes | None:
+        """The verify key seed with this id, if we hold it."""
+        return next((peer.verify_key_seed for peer in self.peers if peer.seed_id == seed_id), None)
+
+
+class _Signers:
+    """The keys of new leaves, found also through recipes that were verified before."""
+
+    def __init__(self, policy: Policy, known: Sequence[SignedLeaf]) -> None:
+        self._signers = LeafSigners(policy)
+        self._known = known
+
+    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
+        return self._signers.keys_of([*self._known, *leaves])[len(self._known) :]
+
+
+class LogFollower:
+    """Keeps the aggregator's tasks in step with the log."""
+
+    def __init__(
+        self,
+        store: SqlStore[Any],
+        parties: Parties,
+        identity: Identity,
+        log: LogConfig,
+        policy: Policy,
+        deps: Deps,
+        retention: float,
+    ) -> None:
+        self._store = store
+        self._parties = parties
+        self._identity = identity
+        self._log_config = log
+        self._log_policy = log.policy()
+        self._policy = policy
+        self._deps = deps
+        self._retention = retention
+        self._reviewed = False
+        self._log = get_logger(identity.role_name)
+
+    async def load(self) -> None:
+        """Take up the active tasks of an earlier run."""
+        async with self._store.read() as tx:
+            rows = await tx.tasks()
+        for row in rows:
+            if row.state is TaskState.ACTIVE:
+                self._parties.add(self._party(row))
+
+    async def step(self) -> int:
+        """Fetch, review, opt in. Returns how many recipes changed their state."""
+        changed = 0
+        fresh = await self._fetch()
+        if fresh or not self._reviewed:
+            changed = await self._review()
+            self._reviewed = True
+        await self._send_opt_ins()
+        return changed + await self._end_tasks()
+
+    async def _fetch(self) -> int:
+        async with self._store.read() as tx:
+            saved = await tx.log_state()
+            known = [SignedLeaf.decode(leaf) for _, leaf in await tx.leaves()]
+        view = LogView(self._log_policy, None if saved is None else LogState.decode(saved))
+        url = f"{self._log_config.url}/v1/bundle?since={view.state.size}"
+        answer = await self._deps.transport.request("GET", url)
+        if answer.status != 200:
+            raise TransportError(f"the log answered with status {answer.status}")
+        try:
+            entries = view.accept(Bundle.decode(answer.body), _Signers(self._policy, known))
+        except Refusal:
+            if view.state.failure:
+                async with self._store.transaction() as tx:
+                    await tx.put_log_state(view.state.encode())
+            raise
+        state = view.state.encode()
+        if state == saved:
+            return 0
+        async with self._store.transaction() as tx:
+            await tx.put_log_state(state)
+            fresh: int = await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
+        return fresh
+
+    async def _live(self, tx: CommonTx) -> LiveLog:
+        leaves = await tx.leaves()
+        return LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
+
+    async def _review(self) -> int:
+        """Look at every recipe again. Nobody else writes tasks, and the accountant takes its time in a thread."""
+        async with self._store.read() as tx:
+            live = await self._live(tx)
+            rows = {row.recipe_hash: row for row in await tx.tasks()}
+        reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows)
+        changed = [row for row in reviewed if rows.get(row.recipe_hash) != row]
+        if not changed:
+            return 0
+        async with self._store.transaction() as tx:
+            for row in changed:
+                await tx.put_task(row)
+        for row in changed:
+            self._log.info(
+                "recipe", recipe=b64url(row.recipe_hash), state=row.state.value, rule=row.rule, why=row.detail
+            )
+            if row.state is TaskState.ACTIVE:
+                self._parties.add(self._party(row))
+        return len(changed)
+
+    def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow]) -> list[TaskRow]:
+        found = []
+        for item in live.recipes:
+            row = rows.get(item.recipe.hash)
+            settled = row is not None and row.state in {TaskState.ACTIVE, TaskState.ENDED}
+            if settled or not self._is_ours(item.recipe):
+                continue
+            if row is None or row.state is not TaskState.OPTED_IN:
+                row = self._decide(live, item)
+            if row.state is TaskState.OPTED_IN:
+                row = self._activate(live, item, row)
+            found.append(row)
+        return found
+
+    def _is_ours(self, recipe: Recipe) -> bool:
+        return self._own_part(recipe).operator == self._identity.operator
+
+    def _own_part(self, recipe: Recipe) -> Aggregator:
+        return recipe.parties.leader if self._identity.role is Role.LEADER else recipe.parties.helper
+
+    def _decide(self, live: LiveLog, item: LiveRecipe) -> TaskRow:
+        """Take part in a recipe, wait, or refuse it, by the rule table and our own keys."""
+        recipe = item.recipe
+        row = TaskRow(recipe.hash, TaskState.REFUSED, recipe.encode())
+        context = live.context(item, self._deps.clock.now(), Stage.LOGGED)
+        try:
+            rules.require(recipe, self._policy, context)
+            self._check_own_side(item)
+            spki = _slot_key(recipe, context)
+            task = derive.task_of(recipe, spki)
+        except Refusal as refusal:
+            state = TaskState.WAITING if refusal.rule in WAITING_RULES else TaskState.REFUSED
+            return replace(row, state=state, rule=refusal.rule, detail=refusal.detail)
+        opt_in = self._opt_in(item, task.task_id)
+        return replace(
+            row,
+            state=TaskState.OPTED_IN,
+            task_id=task.task_id,
+            token_key_spki=spki,
+            opt_in=opt_in.encode(),
+        )
+
+    def _check_own_side(self, item: LiveRecipe) -> None:
+        own = self._own_part(item.recipe)
+        if own.signing_key != b64url(self._identity.signing_key.public):
+            raise Refusal("own-signing-key", "the recipe names another signing key for us")
+        if find_key(self._identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
+            raise Refusal("own-hpke-key", "the recipe's reports are sealed to a key that we do not hold")
+        if self._own_opt_in(item) is not None:
+            raise Refusal("own-records-lost", "the log holds an opt-in of ours that our database does not")
+
+    def _own_opt_in(self, item: LiveRecipe) -> OptIn | None:
+        return item.leader_opt_in if self._identity.role is Role.LEADER else item.helper_opt_in
+
+    def _opt_in(self, item: LiveRecipe, task_id: bytes) -> SignedLeaf:
+        """Our opt-in, under the peer's seed where the peer was first and we hold it."""
+        other = item.helper_opt_in if self._identity.role is Role.LEADER else item.leader_opt_in
+        current = self._identity.peers[0]
+        seed_id, seed = current.seed_id, current.verify_key_seed
+        if other is not None:
+            held = self._identity.seed(other.seed_id)
+            if held is not None:
+                seed_id, seed = other.seed_id, held
+        body = OptIn(
+            recipe_hash=item.recipe.hash_text,
+            task_id=b64url(task_id),
+            role=self._identity.role_name,
+            seed_id=seed_id,
+            verify_key_confirmation=b64url(verify_key_confirmation(verify_key_of(seed, task_id))),
+        )
+        return sign_leaf(LeafType.OPT_IN, body, self._identity.operator, self._identity.signing_key)
+
+    def _activate(self, live: LiveLog, item: LiveRecipe, row: TaskRow) -> TaskRow:
+        refusals = rules.check(item.recipe, self._policy, live.context(item, self._deps.clock.now()))
+        if refusals:
+            return replace(row, rule=refusals[0].rule, detail=refusals[0].detail)
+        return replace(row, state=TaskState.ACTIVE, rule="", detail="")
+
+    def _party(self, row: TaskRow) -> Party:
+        recipe = Recipe.decode(row.recipe)
+        task = derive.task_of(recipe, row.token_key_spki)
+        opt_in = SignedLeaf.decode(row.opt_in).body_as(OptIn)
+        seed = self._identity.seed(opt_in.seed_id)
+        key = find_key(self._identity.hpke_keys, task.hpke_config(self._identity.role))
+        if seed is None or key is None:
+            raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
+        verifier = TokenVerifier(task.token_key_spki, task.slot)
+        verify_key = verify_key_of(seed, task.task_id, task.vdaf.VERIFY_KEY_SIZE)
+        return Party(task, self._identity.role, verify_key, key.key_pair, verifier)
+
+    async def _end_tasks(self) -> int:
+        """Forget tasks whose time, retention included, is over: nobody can spend their tokens any more."""
+        now = self._deps.clock.now()
+        over = {
+            party.task.recipe_hash: party.task.task_id
+            for party in self._parties.active()
+            if now >= party.task.end_seconds + self._retention
+        }
+        for recipe_hash, task_id in over.items():
+            self._parties.remove(task_id)
+            async with self._store.transaction() as tx:
+                rows = [row for row in await tx.tasks() if row.recipe_hash == recipe_hash]
+                for row in rows:
+                    await tx.put_task(replace(row, state=TaskState.ENDED))
+                await tx.forget(task_id)
+        return len(over)
+
+    async def _send_opt_ins(self) -> None:
+        """Send each opt-in until the log shows it."""
+        async with self._store.read() as tx:
+            rows = [row for row in await tx.tasks() if row.state is TaskState.OPTED_IN]
+            live = await self._live(tx) if rows else LiveLog()
+        for row in rows:
+            item = live.recipe(row.recipe_hash)
+            if item is None:
+                continue
+            if self._own_opt_in(item) is not None:
+                continue
+            answer = await self._deps.transport.request(
+                "POST",
+                f"{self._log_config.url}/v1/leaves",
+                headers={"Content-Type": media_types.JSON},
+                body=row.opt_in,
+            )
+            if not 200 <= answer.status < 300:
+                self._log.warning("opt_in_refused", status=answer.status)
+
+
+def _slot_key(recipe: Recipe, context: Context) -> bytes:
+    spki = None if context.directory is None else context.directory.spki(recipe.token.slot)
+    if spki is None:
+        raise Refusal("slot-key-missing", "the log has no key for the recipe's slot")
+    return spki
+
+
+FOLLOWER = web.AppKey("follower", LogFollower)

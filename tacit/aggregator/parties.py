@@ -1,0 +1,49 @@
+"""The tasks that an aggregator takes part in, ready for use: derived once, kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from tacit.codec import unb64url
+from tacit.errors import DapAbort, DapProblem, DecodeError
+from tacit.messages import TASK_ID_SIZE
+from tacit.roles.aggregator import Party
+
+
+class Parties:
+    """Active tasks by task id."""
+
+    def __init__(self, parties: Iterable[Party] = ()) -> None:
+        self._parties = {party.task.task_id: party for party in parties}
+
+    def add(self, party: Party) -> None:
+        """Take part in a task from now on."""
+        self._parties[party.task.task_id] = party
+
+    def remove(self, task_id: bytes) -> None:
+        """Take part in a task no longer."""
+        self._parties.pop(task_id, None)
+
+    def find(self, task_id: bytes) -> Party | None:
+        """The party of a task, if it is active here."""
+        return self._parties.get(task_id)
+
+    def active(self) -> list[Party]:
+        """Every active task's party."""
+        return list(self._parties.values())
+
+    def require(self, text: str) -> Party:
+        """The party of the task id in a URL; raises ``DapAbort(unrecognizedTask)``."""
+        try:
+            task_id = unb64url(text, length=TASK_ID_SIZE, what="task id")
+        except DecodeError as error:
+            raise DapAbort(DapProblem.UNRECOGNIZED_TASK, "the task id is malformed") from error
+        party = self._parties.get(task_id)
+        if party is None:
+            raise DapAbort(DapProblem.UNRECOGNIZED_TASK, task_id=text)
+        return party
+
+
+PARTIES = web.AppKey("parties", Parties)

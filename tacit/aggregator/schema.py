@@ -1,0 +1,101 @@
+"""Tables that leader and helper both have; each service adds its own to its own ``MetaData``.
+
+The commit rule of DAP-18 section 4.5.3.5 lives in ``buckets``, ``releases`` and the services' report tables, the
+spend-once rule of P10 in ``nullifiers``. All ids are raw bytes, all times units of the task's precision.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text
+
+
+class CommonTables:
+    """The shared tables, made on ``metadata``."""
+
+    def __init__(self, metadata: MetaData) -> None:
+        self.log_state = _log_state(metadata)
+        self.leaves = _leaves(metadata)
+        self.tasks = _tasks(metadata)
+        self.nullifiers = _nullifiers(metadata)
+        self.buckets = _buckets(metadata)
+        self.releases = _releases(metadata)
+        self.rejections = _rejections(metadata)
+
+
+def _log_state(metadata: MetaData) -> Table:
+    return Table(
+        "log_state",
+        metadata,
+        Column("id", Integer, primary_key=True),
+        Column("state", LargeBinary, nullable=False),
+    )
+
+
+def _leaves(metadata: MetaData) -> Table:
+    return Table(
+        "leaves",
+        metadata,
+        Column("position", Integer, primary_key=True, autoincrement=False),
+        Column("leaf", LargeBinary, nullable=False),
+    )
+
+
+def _tasks(metadata: MetaData) -> Table:
+    return Table(
+        "tasks",
+        metadata,
+        Column("recipe_hash", LargeBinary, primary_key=True),
+        Column("task_id", LargeBinary, unique=True),
+        Column("state", Text, nullable=False),
+        Column("rule", Text, nullable=False),
+        Column("detail", Text, nullable=False),
+        Column("recipe", LargeBinary, nullable=False),
+        Column("token_key_spki", LargeBinary, nullable=False),
+        Column("opt_in", LargeBinary, nullable=False),
+    )
+
+
+def _nullifiers(metadata: MetaData) -> Table:
+    return Table(
+        "nullifiers",
+        metadata,
+        Column("nullifier", LargeBinary, primary_key=True),
+        Column("task_id", LargeBinary, nullable=False),
+        Column("report_id", LargeBinary, nullable=False),
+        Column("state", Text, nullable=False),
+        Column("bucket", LargeBinary),
+        Index("nullifiers_by_bucket", "task_id", "bucket"),
+    )
+
+
+def _buckets(metadata: MetaData) -> Table:
+    return Table(
+        "buckets",
+        metadata,
+        Column("task_id", LargeBinary, primary_key=True),
+        Column("bucket", LargeBinary, primary_key=True),
+        Column("count", Integer, nullable=False),
+        Column("checksum", LargeBinary, nullable=False),
+        Column("first_time", Integer, nullable=False),
+        Column("last_time", Integer, nullable=False),
+        Column("agg_share", LargeBinary, nullable=False),
+    )
+
+
+def _releases(metadata: MetaData) -> Table:
+    return Table(
+        "releases",
+        metadata,
+        Column("task_id", LargeBinary, primary_key=True),
+        Column("selector", LargeBinary, primary_key=True),
+    )
+
+
+def _rejections(metadata: MetaData) -> Table:
+    return Table(
+        "rejections",
+        metadata,
+        Column("task_id", LargeBinary, primary_key=True),
+        Column("cause", Text, primary_key=True),
+        Column("count", Integer, nullable=False),
+    )

@@ -1,0 +1,122 @@
+"""The agent's store: one suite for memory and SQLite."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, State, Trouble
+from client_agent.store import METADATA, MIGRATIONS, SqlAgentStore
+from client_agent.pace import NEVER
+from tacit.adapters.migrate import assert_migrations_match
+from tacit.errors import Fatal
+from tacit.tokens.slots import Slot
+
+SLOT = Slot("issuer.example", 7, 3)
+HELD = Prefetch(SLOT, due_at=10.0, key_id=b"k" * 32, preimages=b"p" * 64, token=b"t" * 354)
+ENTRY = Entry(
+    b"h" * 32,
+    "visits",
+    State.SCHEDULED,
+    5.0,
+    charged_epsilon="0.5",
+    slot=SLOT,
+    send_at=20.0,
+    deadline=90.0,
+    url="http://127.0.0.1/x",
+    report=b"report",
+)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AgentStore]:
+    if request.param == "memory":
+        yield MemoryAgentStore()
+        return
+    opened = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    yield opened
+    await opened.close()
+
+
+async def test_a_fact_is_what_was_kept_last(store: AgentStore) -> None:
+    assert await store.fact(Fact.LOG_STATE) == b""
+    await store.keep({Fact.LOG_STATE: b"one", Fact.GATEWAY_KEYS: b"keys"})
+    await store.keep({Fact.LOG_STATE: b"two"})
+    assert await store.fact(Fact.LOG_STATE) == b"two"
+    assert await store.fact(Fact.GATEWAY_KEYS) == b"keys"
+
+
+def test_a_trouble_survives_the_store_and_nothing_is_no_trouble() -> None:
+    trouble = Trouble(3.5, "log-rollback: the log shows 3 entries, it had 5")
+    assert Trouble.decode(trouble.encode()) == trouble
+    assert Trouble.decode(b"") is None
+
+
+async def test_a_slot_has_one_row_that_is_replaced(store: AgentStore) -> None:
+    await store.put_prefetch(Prefetch(SLOT, due_at=NEVER))
+    await store.put_prefetch(HELD)
+    assert await store.prefetches() == [HELD]
+
+
+async def test_old_epochs_are_forgotten_and_of_spent_tokens_everything_but_that(store: AgentStore) -> None:
+    spent, held = Slot("issuer.example", 8, 0), Slot("issuer.example", 8, 1)
+    for slot in (SLOT, spent, held):
+        await store.put_prefetch(replace(HELD, slot=slot))
+    await store.decide(ENTRY, spend=spent)
+    await store.forget(8)
+    rows = {row.slot: row for row in await store.prefetches()}
+    assert rows == {held: replace(HELD, slot=held), spent: replace(HELD, slot=spent).emptied()}
+    assert rows[spent].spent
+    assert rows[spent].settled
+    assert not rows[spent].usable
+
+
+async def test_a_recipe_is_decided_once_and_its_token_spent_with_it(store: AgentStore) -> None:
+    await store.put_prefetch(HELD)
+    assert await store.decide(ENTRY, spend=SLOT)
+    assert not await store.decide(replace(ENTRY, state=State.REFUSED))
+    assert await store.entries() == [ENTRY]
+    assert [prefetch.spent for prefetch in await store.prefetches()] == [True]
+
+
+async def test_a_token_is_never_spent_twice_and_nothing_is_written_then(store: AgentStore) -> None:
+    await store.put_prefetch(HELD)
+    await store.decide(ENTRY, spend=SLOT)
+    with pytest.raises(Fatal):
+        await store.decide(replace(ENTRY, recipe_hash=b"i" * 32), spend=SLOT)
+    with pytest.raises(Fatal):
+        await store.decide(replace(ENTRY, recipe_hash=b"j" * 32), spend=Slot("issuer.example", 7, 4))
+    assert [entry.recipe_hash for entry in await store.entries()] == [ENTRY.recipe_hash]
+
+
+async def test_the_journal_moves_only_along_its_table(store: AgentStore) -> None:
+    await store.decide(ENTRY)
+    await store.update(replace(ENTRY, attempts=1))
+    sent = replace(ENTRY, state=State.SENT, report=b"", attempts=2)
+    await store.update(sent)
+    assert await store.entries() == [sent]
+    with pytest.raises(Fatal):
+        await store.update(replace(sent, state=State.SCHEDULED))
+    with pytest.raises(Fatal):
+        await store.update(replace(sent, recipe_hash=b"k" * 32))
+
+
+async def test_the_file_is_private_and_survives_a_restart(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3"
+    store = await SqlAgentStore.open(url)
+    await store.put_prefetch(HELD)
+    await store.decide(ENTRY, spend=SLOT)
+    await store.close()
+    assert stat.S_IMODE((tmp_path / "agent.sqlite3").stat().st_mode) == 0o600
+    again = await SqlAgentStore.open(url)
+    assert await again.entries() == [ENTRY]
+    assert await again.prefetches() == [replace(HELD, spent=True)]
+    await again.close()
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses() -> None:
+    assert_migrations_match(METADATA, MIGRATIONS)

@@ -1,0 +1,266 @@
+"""Leader and Helper die at every point where they store something, and lose every message once: each acknowledged
+report is counted exactly once, whatever happens.
+
+Measurements are one-hot and every bucket's count is known, so that a report lost or counted twice shows in the sum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from services.helper import app as helper_app
+from services.helper.app import create_app as create_helper
+from services.helper.config import HelperConfig
+from services.leader import app as leader_app
+from services.leader.app import create_app as create_leader
+from services.leader.config import LeaderConfig
+from tacit.messages import Report, Role, UploadRequest
+from tacit.ports import HttpResponse, TransportError
+from tacit.task import BatchClose
+from tacit.testing.aggregators import AggregatorPair
+from tacit.testing.network import DUPLICATE, LOSE_REQUEST, LOSE_RESPONSE, Fault, at
+from tacit.testing.reports import TaskKit, make_task_kit
+
+KIT = make_task_kit(min_batch_size=7)
+AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)
+STORES: dict[Role, web.AppKey[Any]] = {Role.LEADER: leader_app.STORE, Role.HELPER: helper_app.STORE}
+EXPECTED = (3, 2, 1, 1)
+LIMIT = 60
+
+
+class PowerCutError(Exception):
+    """The process dies."""
+
+
+class PowerCut:
+    """Ends the ``number``-th write transaction of an aggregator before or after its commit."""
+
+    def __init__(self, number: int, *, committed: bool) -> None:
+        self.left = number
+        self.committed = committed
+        self.happened = False
+
+    def install(self, pair: AggregatorPair, role: Role) -> None:
+        """Stand between the aggregator and its database."""
+        store: Any = pair.apps[role][STORES[role]]
+        real = store.transaction
+
+        @asynccontextmanager
+        async def transaction() -> AsyncIterator[Any]:
+            if self.happened:
+                raise PowerCutError
+            self.left -= 1
+            async with real() as tx:
+                yield tx
+                if self.left < 0 and not self.committed:
+                    self.happened = True
+                    raise PowerCutError
+            if self.left < 0:
+                self.happened = True
+                raise PowerCutError
+
+        store.transaction = transaction
+
+
+def pair_of(tmp_path: Path, kit: TaskKit) -> AggregatorPair:
+    return AggregatorPair(
+        kit,
+        tmp_path,
+        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
+        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
+        storage="file",
+        limits={"job_size": 5},
+    )
+
+
+def reports_of(kit: TaskKit) -> list[Report]:
+    """Seven good reports (3, 2, 1, 1), one with a bad proof, and one with another's token."""
+    factory = kit.reports(1)
+    token = factory.token()
+    good = [factory.valid(value) for value in (0, 0, 1, 1, 2, 3)]
+    return [factory.bad_proof(2), *good, factory.valid(0, token=token), factory.valid(0, token=token)]
+
+
+async def until(attempt: Callable[[], Any]) -> Any:
+    """What a client does: the same again until it is answered."""
+    for _ in range(LIMIT):
+        try:
+            found = await attempt()
+        except (PowerCutError, TransportError):
+            continue
+        if found is not None:
+            return found
+    raise AssertionError("it never ended")
+
+
+class Run:
+    """One collection from upload to result, with a repair after every accident."""
+
+    def __init__(self, pair: AggregatorPair, repair: Callable[[], Any]) -> None:
+        self.pair = pair
+        self.repair = repair
+
+    async def finish(self, reports: list[Report]) -> HttpResponse:
+        """Upload, aggregate, collect; returns the result's answer."""
+        await until(lambda: self._upload(reports))
+        await self.pair.end_interval()
+        created = await until(self._create)
+        result: HttpResponse = await until(lambda: self._poll(created))
+        return result
+
+    async def _upload(self, reports: list[Report]) -> bool | None:
+        body = UploadRequest(tuple(reports)).encode()
+        answer = await self.pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)
+        await self.repair()
+        return True if (answer.status, answer.body) == (200, b"") else None
+
+    async def _create(self) -> HttpResponse | None:
+        answer = await self.pair.create_collection()
+        await self.repair()
+        return answer if answer.status == 201 else None
+
+    async def _poll(self, created: HttpResponse) -> HttpResponse | None:
+        try:
+            await self.pair.work()
+        except PowerCutError:
+            await self.repair()
+        await self.repair()
+        await self.pair.clock.advance(61)
+        answer = await self.pair.poll(created)
+        if answer.status != 200:
+            raise AssertionError(json.loads(answer.body))
+        return answer if answer.body else None
+
+
+async def run_with_power_cut(tmp_path: Path, kit: TaskKit, role: Role, number: int, *, committed: bool) -> bool:
+    """One run in which ``role`` dies once; returns whether the cut happened at all."""
+    cut = PowerCut(number, committed=committed)
+    async with pair_of(tmp_path, kit) as pair:
+        cut.install(pair, role)
+
+        async def repair() -> None:
+            if cut.happened and not restarted:
+                restarted.append(role)
+                await pair.start(role)
+
+        restarted: list[Role] = []
+        answer = await Run(pair, repair).finish(reports_of(kit))
+        assert pair.opened(answer).values == EXPECTED, f"{role.name} cut at {number}, committed={committed}"
+    return cut.happened
+
+
+@pytest.mark.parametrize(
+    ("kit", "role", "committed"),
+    [
+        (KIT, Role.LEADER, False),
+        (KIT, Role.LEADER, True),
+        (KIT, Role.HELPER, False),
+        (KIT, Role.HELPER, True),
+        (AT_B, Role.LEADER, True),
+    ],
+    ids=["leader-before", "leader-after", "helper-before", "helper-after", "leader-at-b-after"],
+)
+async def test_power_cut_at_every_commit_loses_and_repeats_nothing(
+    tmp_path: Path, kit: TaskKit, role: Role, *, committed: bool
+) -> None:
+    number = 0
+    while await run_with_power_cut(tmp_path / str(number), kit, role, number, committed=committed):
+        number += 1
+    assert number >= 3, "a run has fewer commits than it should"
+
+
+@pytest.mark.parametrize("fault", [LOSE_REQUEST, LOSE_RESPONSE, DUPLICATE], ids=["request", "response", "twice"])
+@pytest.mark.parametrize("kit", [KIT, AT_B], ids=["interval-end", "at-b"])
+async def test_every_message_to_the_helper_may_be_lost_once(tmp_path: Path, kit: TaskKit, fault: Fault) -> None:
+    async def nothing() -> None:
+        return
+
+    async with pair_of(tmp_path, kit) as pair:
+        pair.network.plan = at(dict.fromkeys(range(0, 40, 2), fault))
+        answer = await Run(pair, nothing).finish(reports_of(kit))
+        assert pair.opened(answer).values == EXPECTED
+        assert len(pair.network.exchanges) >= 3
+
+
+async def test_spent_token_stays_spent_after_both_were_restarted(tmp_path: Path) -> None:
+    reports = KIT.reports(5)
+    token = reports.token()
+    async with pair_of(tmp_path, KIT) as pair:
+        await pair.upload([reports.valid(1, token=token)])
+        await pair.work()
+        for role in (Role.LEADER, Role.HELPER):
+            await pair.start(role)
+        await pair.upload([reports.valid(1, token=token)])
+        await pair.work()
+        counts = await pair.status(Role.LEADER)
+        assert (counts["aggregated"], counts["rejected_by_cause"]) == (1, {"token-spent": 1})
+
+
+async def test_job_whose_reports_changed_at_rest_stays_and_holds_up_nothing(tmp_path: Path) -> None:
+    reports = KIT.reports(6)
+    async with pair_of(tmp_path, KIT) as pair:
+        await pair.upload([reports.valid(1)])
+        pair.network.partition(KIT.task.configuration.helper_aggregator_endpoint)
+        await pair.work()
+        async with pair.apps[Role.LEADER][leader_app.STORE].transaction() as tx:
+            await tx.connection.exec_driver_sql("update reports set body = x'00'")
+        await pair.start(Role.LEADER)
+        pair.network.heal()
+        await pair.upload([reports.valid(1)])
+        await pair.clock.advance(61)
+        await pair.work()
+        counts = await pair.status(Role.LEADER)
+        assert (counts["aggregated"], counts["jobs"]) == (1, {"done": 1, "sent": 1})
+
+
+async def test_job_is_sent_with_identical_bytes_until_it_is_answered(tmp_path: Path) -> None:
+    async with pair_of(tmp_path, KIT) as pair:
+        reports = KIT.reports(2)
+        await pair.upload(reports.valid(1) for _ in range(3))
+        pair.network.partition(KIT.task.configuration.helper_aggregator_endpoint)
+        for _ in range(4):
+            await pair.work()
+            await pair.clock.advance(61)
+        await pair.start(Role.LEADER)
+        await pair.work()
+        pair.network.heal()
+        await pair.clock.advance(61)
+        await pair.work()
+        bodies = [exchange.body for exchange in pair.network.exchanges]
+        assert len(bodies) >= 5
+        assert len(set(bodies)) == 1
+        counts = await pair.status(Role.LEADER)
+        assert (counts["aggregated"], counts["jobs"]) == (3, {"done": 1})
+
+
+async def test_job_that_is_never_answered_fails_after_the_grace_and_counts_nothing(tmp_path: Path) -> None:
+    async with pair_of(tmp_path, KIT) as pair:
+        reports = KIT.reports(3)
+        await pair.upload(reports.valid(1) for _ in range(3))
+        pair.network.partition(KIT.task.configuration.helper_aggregator_endpoint)
+        await pair.work()
+        await pair.end_interval()
+        await pair.clock.advance(8 * 86_400)
+        await pair.work()
+        counts = await pair.status(Role.LEADER)
+        assert counts["jobs"] == {"failed": 1}
+        assert counts["rejected_by_cause"] == {"job-failed": 3}
+        assert (counts["pending"], counts["distinct_nullifiers"]) == (0, 0)
+
+
+async def test_no_share_is_left_in_the_leaders_database_after_aggregation(tmp_path: Path) -> None:
+    report = KIT.reports(4).valid(1)
+    planted = report.leader_encrypted_input_share.payload[:64]
+    async with pair_of(tmp_path, KIT) as pair:
+        await pair.upload([report])
+        files = [path for path in (tmp_path / "leader").iterdir() if "sqlite" in path.name]
+        assert any(planted in path.read_bytes() for path in files)
+        await pair.work()
+    assert not any(planted in path.read_bytes() for path in (tmp_path / "leader").iterdir())

@@ -1,0 +1,168 @@
+"""The collector against a real Leader and Helper: reports go in, a release comes out, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from services.collector.app import create_app
+from services.collector.config import CollectorConfig
+from services.helper.app import create_app as create_helper
+from services.helper.config import HelperConfig
+from services.leader.app import create_app as create_leader
+from services.leader.config import LeaderConfig
+from tacit import media_types
+from tacit.aggregator.keys import HpkeKey, write_hpke_key
+from tacit.messages import Role
+from tacit.recipe.derive import task_of
+from tacit.recipe.model import Recipe
+from tacit.service.app import DRIVERS, Deps
+from tacit.service.config import write_secret
+from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair
+from tacit.testing.bundles import ORIGIN, signed_bundle
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.recipes import RecipeKit, changed
+from tacit.testing.reports import TaskKit, issuer_key
+from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.log import MemoryTree
+
+COLLECTOR = "http://127.0.0.1:8010"
+LOG = "http://127.0.0.1:8011"
+HEADERS = {"Authorization": "Bearer operator-secret", "Content-Type": media_types.JSON}
+KIT = RecipeKit(3)
+
+
+@dataclass
+class Stage:
+    """Aggregators with the collector's recipe, and the collector."""
+
+    pair: AggregatorPair
+    recipe: Recipe
+    app: web.Application
+
+    async def step(self) -> None:
+        for driver in self.app[DRIVERS]:
+            await driver.step()
+        await self.pair.work()
+
+    async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        raw = b"" if body is None else json.dumps(body).encode()
+        answer = await self.pair.inner.request(method, COLLECTOR + path, headers=HEADERS, body=raw)
+        return answer.status, json.loads(answer.body)
+
+
+def log_app(recipe: Recipe) -> web.Application:
+    """A log with the recipe, its directory and both opt-ins."""
+    leaves = [KIT.recipe_leaf(recipe), KIT.directory_leaf()]
+    leaves += [KIT.opt_in_leaf(recipe, role) for role in ("leader", "helper")]
+    tree = MemoryTree(leaf.encode() for leaf in leaves)
+
+    async def bundle(request: web.Request) -> web.Response:
+        return web.Response(body=signed_bundle(tree, int(request.query["since"]), KIT.keys["log"]))
+
+    app = web.Application()
+    app.router.add_get("/v1/bundle", bundle)
+    return app
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, recipe: Recipe) -> AsyncIterator[Stage]:
+    """All four, in memory."""
+    task = task_of(recipe, issuer_key().token_key.spki)
+    kit = TaskKit(task, KIT.key_pairs, KIT.verify_key_seed, issuer_key())
+    write_hpke_key(tmp_path / "hpke.json", HpkeKey(KIT.hpke_config(Role.COLLECTOR), KIT.key_pairs[Role.COLLECTOR]))
+    write_secret(tmp_path / "leader.token", COLLECTOR_TOKEN.encode())
+    write_secret(tmp_path / "operator.token", b"operator-secret")
+    config = CollectorConfig.model_validate(
+        {
+            "state_dir": tmp_path,
+            "hpke_keys": [tmp_path / "hpke.json"],
+            "leader_token": tmp_path / "leader.token",
+            "operator_token": tmp_path / "operator.token",
+            "log": {"url": LOG, "key": NoteKey(ORIGIN, KIT.keys["log"].public).encode()},
+            "policy": KIT.policy.model_dump(),
+        }
+    )
+    async with AggregatorPair(
+        kit,
+        tmp_path,
+        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
+        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
+    ) as pair:
+        await pair.inner.mount(LOG, log_app(recipe))
+        app = create_app(config, Deps(pair.clock, SeededEntropy(5), pair.network, background=False))
+        await pair.inner.mount(COLLECTOR, app)
+        yield Stage(pair, recipe, app)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with running(tmp_path, KIT.recipe()) as found:
+        yield found
+
+
+@pytest.fixture
+async def selected(tmp_path: Path) -> AsyncIterator[Stage]:
+    recipe = changed(changed(KIT.recipe(), "batch.mode", "leader_selected"), "batch.close", "at_B")
+    async with running(tmp_path, recipe) as found:
+        yield found
+
+
+async def test_reports_come_out_as_one_release(stage: Stage) -> None:
+    reports = stage.pair.kit.reports(1)
+    size = stage.recipe.batch.min_batch_size
+    assert await stage.pair.upload(reports.valid(number % 16) for number in range(size)) is None
+    await stage.step()
+    status, asked = await stage.call("POST", "/v1/collections", {"recipe_hash": stage.recipe.hash_text})
+    assert status == 201
+    await stage.step()
+    await stage.pair.end_interval()
+    for _ in range(3):
+        await stage.step()
+        await stage.pair.clock.advance(60)
+    _, row = await stage.call("GET", f"/v1/collections/{asked['id']}")
+    assert row["state"] == "released", row
+    _, document = await stage.call("GET", "/v1/results")
+    (result,) = document["results"]
+    assert result["report_count"] == size
+    assert [bucket["count"] for bucket in result["buckets"]] == [len(range(cell, size, 16)) for cell in range(16)]
+
+
+async def test_one_report_too_few_is_refused_with_the_aggregators_reason(stage: Stage) -> None:
+    reports = stage.pair.kit.reports(2)
+    size = stage.recipe.batch.min_batch_size - 1
+    await stage.pair.upload(reports.valid(number % 16) for number in range(size))
+    await stage.step()
+    _, asked = await stage.call("POST", "/v1/collections", {"recipe_hash": stage.recipe.hash_text})
+    await stage.pair.end_interval()
+    for _ in range(3):
+        await stage.step()
+        await stage.pair.clock.advance(60)
+    _, row = await stage.call("GET", f"/v1/collections/{asked['id']}")
+    assert row["state"] == "refused"
+    assert row["rule"].endswith("invalidBatchSize")
+    assert "minimum of 200" in row["detail"]
+    _, document = await stage.call("GET", "/v1/results")
+    assert document == {"results": []}
+
+
+async def test_batches_are_released_as_soon_as_they_are_full(selected: Stage) -> None:
+    reports = selected.pair.kit.reports(3)
+    size = selected.recipe.batch.min_batch_size
+    for number in range(2):
+        await selected.pair.upload(reports.valid(cell % 16) for cell in range(size))
+        await selected.step()
+        await selected.call("POST", "/v1/collections", {"recipe_hash": selected.recipe.hash_text})
+        for _ in range(4):
+            await selected.step()
+            await selected.pair.clock.advance(2)
+        _, document = await selected.call("GET", "/v1/results")
+        assert [result["batch"] for result in document["results"]] == list(range(number + 1))
+    assert {result["report_count"] for result in document["results"]} == {size}

@@ -1,0 +1,333 @@
+"""How an aggregator follows the log: what it opts in to, what it refuses, and what it does not believe."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from services.leader.store import LeaderStore
+from tacit.aggregator.config import LogConfig
+from tacit.aggregator.keys import HpkeKey, PeerSecrets
+from tacit.aggregator.log_follower import Identity, LogFollower
+from tacit.aggregator.parties import Parties
+from tacit.aggregator.store import TaskRow, TaskState
+from tacit.errors import Fatal, Refusal
+from tacit.messages import Role
+from tacit.ports import HttpResponse, TransportError
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Recipe
+from tacit.service.app import Deps
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
+from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
+from tacit.tlog.client import Bundle, BundleEntry
+from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.log import MemoryTree
+from tacit.tlog.merkle import prove_consistency, prove_inclusion
+
+KIT = RecipeKit()
+URL = "http://127.0.0.1:8090"
+
+
+class Log:
+    """A log that keeps every leaf, reached as a ``Transport``."""
+
+    def __init__(self, *leaves: SignedLeaf) -> None:
+        self.tree = MemoryTree()
+        self.entries: list[bytes] = []
+        self.posted: list[bytes] = []
+        self.status = 201
+        self.key = KIT.keys["log"]
+        for leaf in leaves:
+            self.add(leaf)
+
+    def add(self, leaf: SignedLeaf) -> None:
+        self.entries.append(leaf.encode())
+        self.tree.append(self.entries[-1])
+
+    def bundle(self, since: int) -> Bundle:
+        size = self.tree.size
+        note = sign_checkpoint(Checkpoint(KIT.log_policy.origin, size, self.tree.root()), self.key)
+        entries = tuple(
+            BundleEntry(index, leaf, tuple(prove_inclusion(self.tree.read, index, size)))
+            for index, leaf in enumerate(self.entries)
+            if index >= since
+        )
+        proof = prove_consistency(self.tree.read, since, size) if since <= size else []
+        return Bundle(note, tuple(proof), entries)
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        parts = urlsplit(url)
+        if method == "POST" and parts.path == "/v1/leaves":
+            self.posted.append(body)
+            return HttpResponse(self.status, {}, b"{}")
+        since = int(parse_qs(parts.query)["since"][0])
+        return HttpResponse(200, {}, self.bundle(since).encode())
+
+
+def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
+    name = role.name.lower()
+    return Identity(
+        role,
+        f"{name}.example",
+        KIT.keys[name],
+        (HpkeKey(KIT.hpke_config(role), KIT.key_pairs[role]),),
+        peers or (PeerSecrets("seed-1", KIT.verify_key_seed, "token"),),
+    )
+
+
+class Subject:
+    """A follower over a store and a log."""
+
+    def __init__(self, store: LeaderStore, log: Log, who: Identity | None = None) -> None:
+        self.store = store
+        self.parties = Parties()
+        self.clock = SimClock(float(NOW))
+        deps = Deps(self.clock, SeededEntropy(1), log)
+        config = LogConfig(url=URL, key=KIT.log_policy.log_key.encode())
+        self.follower = LogFollower(store, self.parties, who or identity(), config, KIT.policy, deps, 86_400.0)
+
+    async def rows(self) -> dict[bytes, TaskRow]:
+        async with self.store.read() as tx:
+            return {row.recipe_hash: row for row in await tx.tasks()}
+
+    async def row(self, recipe: Recipe) -> TaskRow:
+        return (await self.rows())[recipe.hash]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[LeaderStore]:
+    found = LeaderStore(f"sqlite+aiosqlite:///{tmp_path / 'leader.sqlite3'}")
+    await found.open()
+    yield found
+    await found.close()
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    return KIT.recipe()
+
+
+async def serve(store: LeaderStore, recipe: Recipe) -> Log:
+    """Follow a log until the recipe is active."""
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    for role in ("leader", "helper"):
+        log.add(KIT.opt_in_leaf(recipe, role))
+    await subject.follower.step()
+    assert (await subject.row(recipe)).state is TaskState.ACTIVE
+    return log
+
+
+async def test_good_recipe_is_opted_in_to_and_served_once_both_did(store: LeaderStore, recipe: Recipe) -> None:
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    subject = Subject(store, log)
+    assert await subject.follower.step() == 1
+    (posted,) = log.posted
+    assert SignedLeaf.decode(posted) == KIT.opt_in_leaf(recipe, "leader")
+    assert subject.parties.active() == []
+    log.add(SignedLeaf.decode(posted))
+    await subject.follower.step()
+    assert (await subject.row(recipe)).state is TaskState.OPTED_IN
+    assert (await subject.row(recipe)).rule == "opt-in-missing"
+    log.add(KIT.opt_in_leaf(recipe, "helper"))
+    assert await subject.follower.step() == 1
+    assert (await subject.row(recipe)).state is TaskState.ACTIVE
+    (party,) = subject.parties.active()
+    assert party.task.task_id == task_id(recipe)
+    assert len(log.posted) == 1
+    assert await subject.follower.step() == 0
+
+
+async def test_opt_in_is_sent_until_the_log_shows_it(store: LeaderStore, recipe: Recipe) -> None:
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    log.status = 503
+    subject = Subject(store, log)
+    await subject.follower.step()
+    await Subject(store, log).follower.step()
+    assert len(log.posted) == 2
+    assert len(set(log.posted)) == 1
+
+
+async def test_active_tasks_survive_a_restart(store: LeaderStore, recipe: Recipe) -> None:
+    await serve(store, recipe)
+    again = Subject(store, Log())
+    await again.follower.load()
+    (party,) = again.parties.active()
+    assert party.task.recipe_hash == recipe.hash
+    assert len(party.verify_key) == 32
+    lost = Subject(store, Log(), identity(Role.LEADER, PeerSecrets("seed-2", bytes(32), "token")))
+    with pytest.raises(Fatal, match="missing"):
+        await lost.follower.load()
+
+
+async def test_task_is_forgotten_when_its_retention_is_over(store: LeaderStore, recipe: Recipe) -> None:
+    log = await serve(store, recipe)
+    subject = Subject(store, log)
+    await subject.follower.load()
+    own = task_id(recipe)
+    async with store.transaction() as tx:
+        await tx.reserve(own, [(bytes(32), bytes(16))])
+        await tx.reserve(bytes(32), [(b"\x01" * 32, bytes(16))])
+        await tx.count_rejections(own, {"proof": 1})
+    subject.clock.jump(recipe.interval.end - NOW + 86_399)
+    assert await subject.follower.step() == 0
+    subject.clock.jump(1)
+    assert await subject.follower.step() == 1
+    assert subject.parties.active() == []
+    assert (await subject.row(recipe)).state is TaskState.ENDED
+    async with store.read() as tx:
+        assert await tx.rejections(own) == {}
+        left = await tx.connection.exec_driver_sql("select task_id from nullifiers")
+        assert [row[0] for row in left] == [bytes(32)]
+    again = Subject(store, log)
+    await again.follower.load()
+    await again.follower.step()
+    assert again.parties.active() == []
+
+
+async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: LeaderStore, recipe: Recipe) -> None:
+    log = await serve(store, recipe)
+    empty = LeaderStore(f"sqlite+aiosqlite:///{tmp_path / 'new.sqlite3'}")
+    await empty.open()
+    try:
+        subject = Subject(empty, log)
+        await subject.follower.step()
+        row = await subject.row(recipe)
+        assert (row.state, row.rule) == (TaskState.REFUSED, "own-records-lost")
+        assert subject.parties.active() == []
+    finally:
+        await empty.close()
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "value"),
+    [
+        ("claim-understated", "privacy.epsilon.aggregator", "0.1"),
+        ("batch-floor", "batch.min_batch_size", 50),
+        ("operators-equal", "parties.helper.operator", "leader.example"),
+        ("own-signing-key", "parties.leader.signing_key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"),
+    ],
+)
+async def test_bad_recipe_is_refused_with_its_rule(
+    store: LeaderStore, recipe: Recipe, rule: str, path: str, value: Any
+) -> None:
+    bad = changed(recipe, path, value)
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(bad))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    row = await subject.row(bad)
+    assert (row.state, row.rule) == (TaskState.REFUSED, rule)
+    assert row.detail
+    assert log.posted == []
+
+
+async def test_recipe_sealed_to_a_key_that_we_do_not_hold_is_refused(store: LeaderStore, recipe: Recipe) -> None:
+    own = identity()
+    other = RecipeKit(5).key_pairs[Role.LEADER]
+    stranger = dataclasses.replace(own, hpke_keys=(HpkeKey(KIT.hpke_config(Role.HELPER), other),))
+    subject = Subject(store, Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe)), stranger)
+    await subject.follower.step()
+    assert (await subject.row(recipe)).rule == "own-hpke-key"
+
+
+async def test_second_recipe_for_a_slot_is_refused(store: LeaderStore, recipe: Recipe) -> None:
+    second = changed(recipe, "name", "another-question")
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe), KIT.recipe_leaf(second))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    assert (await subject.row(recipe)).state is TaskState.OPTED_IN
+    assert (await subject.row(second)).rule == "slot-taken"
+
+
+async def test_recipe_waits_for_the_directory_of_its_slot(store: LeaderStore, recipe: Recipe) -> None:
+    log = Log(KIT.recipe_leaf(recipe))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    assert (await subject.row(recipe)).state is TaskState.WAITING
+    log.add(KIT.directory_leaf(EPOCH + 1))
+    await subject.follower.step()
+    assert (await subject.row(recipe)).rule == "slot-key-missing"
+    log.add(KIT.directory_leaf())
+    await subject.follower.step()
+    assert (await subject.row(recipe)).state is TaskState.OPTED_IN
+
+
+async def test_recipes_of_other_aggregators_are_left_alone(store: LeaderStore, recipe: Recipe) -> None:
+    other = changed(recipe, "parties.leader.operator", "someone.example")
+    subject = Subject(store, Log(KIT.directory_leaf(), KIT.recipe_leaf(other)))
+    await subject.follower.step()
+    assert await subject.rows() == {}
+
+
+async def test_unequal_verify_keys_never_serve(store: LeaderStore, recipe: Recipe) -> None:
+    body = KIT.opt_in(recipe, "helper").model_copy(
+        update={"verify_key_confirmation": KIT.opt_in(recipe, "helper").task_id}
+    )
+    wrong = sign_leaf(LeafType.OPT_IN, body, "helper.example", KIT.keys["helper"])
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    log.add(KIT.opt_in_leaf(recipe, "leader"))
+    log.add(wrong)
+    await subject.follower.step()
+    row = await subject.row(recipe)
+    assert (row.state, row.rule) == (TaskState.OPTED_IN, "opt-in-mismatch")
+    assert subject.parties.active() == []
+
+
+async def test_peer_that_was_first_chooses_among_the_seeds_that_we_hold(store: LeaderStore, recipe: Recipe) -> None:
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe), KIT.opt_in_leaf(recipe, "helper"))
+    current = PeerSecrets("seed-2", bytes(32), "token")
+    old = PeerSecrets("seed-1", KIT.verify_key_seed, "token")
+    subject = Subject(store, log, identity(Role.LEADER, current, old))
+    await subject.follower.step()
+    assert SignedLeaf.decode(log.posted[0]).body_as(OptIn).seed_id == "seed-1"
+
+
+async def test_helper_follows_the_log_in_the_same_way(store: LeaderStore, recipe: Recipe) -> None:
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe), KIT.opt_in_leaf(recipe, "leader"))
+    subject = Subject(store, log, identity(Role.HELPER))
+    await subject.follower.step()
+    assert SignedLeaf.decode(log.posted[0]) == KIT.opt_in_leaf(recipe, "helper")
+    log.add(KIT.opt_in_leaf(recipe, "helper"))
+    await subject.follower.step()
+    assert subject.parties.active()[0].role is Role.HELPER
+
+
+async def test_log_that_rolls_back_or_splits_is_not_believed_again(store: LeaderStore, recipe: Recipe) -> None:
+    await Subject(store, Log(KIT.directory_leaf(), KIT.ohttp_leaf())).follower.step()
+    with pytest.raises(Refusal, match="log-rollback"):
+        await Subject(store, Log(KIT.directory_leaf())).follower.step()
+    split = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    for _ in range(2):
+        with pytest.raises(Refusal, match="log-split-view"):
+            await Subject(store, split).follower.step()
+    assert await Subject(store, split).rows() == {}
+
+
+async def test_log_with_another_key_is_not_believed(store: LeaderStore, recipe: Recipe) -> None:
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    log.key = KIT.keys["analyst"]
+    with pytest.raises(Refusal, match="log-checkpoint"):
+        await Subject(store, log).follower.step()
+
+
+async def test_log_that_does_not_answer_is_asked_again_later(store: LeaderStore) -> None:
+    class Down(Log):
+        async def request(
+            self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+        ) -> HttpResponse:
+            return HttpResponse(503, {}, b"")
+
+    with pytest.raises(TransportError, match="503"):
+        await Subject(store, Down()).follower.step()

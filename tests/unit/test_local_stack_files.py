@@ -1,0 +1,101 @@
+"""What ``tacit up`` writes and prints, without starting anything."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from rich.console import Console
+
+from client_agent.config import AgentConfig
+from infra.agents import MEAN_VISITS, provision_agents
+from infra.commands.up import show
+from infra.deployables import SERVICES
+from infra.layout import OPERATORS, Layout, StackOptions, create_layout
+from infra.processes import ServiceProcess
+from tacit.service.config import load_config, read_secret
+from tacit.testing.entropy import SeededEntropy
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    folder = tmp_path_factory.mktemp("files") / "my stack"
+    return create_layout(folder, StackOptions(), SeededEntropy(1), NOW)
+
+
+def test_provisioned_devices_stay_when_more_are_made(layout: Layout) -> None:
+    first = provision_agents(layout, 2, SeededEntropy(2), NOW)
+    before = [(path.parent / "identity.pem").read_bytes() for path in first]
+    more = provision_agents(layout, 4, SeededEntropy(3), NOW)
+    assert more[:2] == first
+    assert [(path.parent / "identity.pem").read_bytes() for path in first] == before
+    assert len({(path.parent / "identity.pem").read_bytes() for path in more}) == 4
+
+
+def test_a_device_is_found_where_its_stack_was_moved_to(layout: Layout, tmp_path: Path) -> None:
+    provision_agents(layout, 1, SeededEntropy(2), NOW)
+    moved = tmp_path / "moved"
+    shutil.copytree(layout.state_dir, moved)
+    config = load_config(moved / "agents" / "0" / "agent.json", AgentConfig)
+    assert config.policy.resolve() == moved / "policy.json"
+    assert read_secret(config.attestation.identity).startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert config.relay_url == layout.urls["relay"]
+
+
+def test_provisioned_visits_are_geometric_with_the_stated_mean(layout: Layout) -> None:
+    paths = provision_agents(layout, 300, SeededEntropy(4), NOW)
+    rows = [(path.parent / "data.csv").read_text().splitlines()[1].split(",") for path in paths]
+    visits = [int(row[0]) for row in rows]
+    assert min(visits) == 0
+    assert max(visits) <= 20
+    assert abs(sum(visits) / len(visits) - MEAN_VISITS) < 0.8, "five standard errors"
+    assert {row[1] for row in rows} == {"0", "1"}
+
+
+def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout: Layout) -> None:
+    services = [
+        ServiceProcess(
+            name,
+            layout.urls[name],
+            layout.configs[name],
+            layout.configs[name].parent / "service.log",
+            cast("asyncio.subprocess.Process", SimpleNamespace(pid=4000 + number)),
+        )
+        for number, name in enumerate(SERVICES)
+    ]
+    agent = layout.state_dir / "agents" / "0" / "agent.json"
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    show(layout, services, [agent], console)
+    text = cast("io.StringIO", console.file).getvalue()
+    for service in services:
+        assert service.url in text
+        assert str(service.pid) in text
+        assert OPERATORS[service.name] in text
+    assert f"tacit agent run --config '{agent}'" in text
+    assert f"tacit recipe publish visits.json --state-dir '{layout.state_dir}'" in text
+    assert services[0].restart_command == f"tacit serve recipe_server --config '{services[0].config}'"
+
+
+def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
+    program = (
+        "import json, sys\n"
+        "from infra.cli import build\n"
+        "from infra.deployables import deployable\n"
+        "build(['serve']); deployable('relay'); print(json.dumps(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(json.loads(done.stdout))
+    assert "relay.app" in loaded
+    assert loaded.isdisjoint({"tacit.hpke", "tacit.ohttp", "tacit.vdaf", "tacit.messages", "services.gateway.app"})
