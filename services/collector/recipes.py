@@ -15,7 +15,6 @@ from tacit.recipe import derive, rules
 from tacit.recipe.context import Context
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
 from tacit.service.app import Deps
 from tacit.task import Task
 from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
@@ -41,17 +40,6 @@ class Known:
         if self.task is None or self.key_pair is None:
             raise Refusal(self.rule, self.detail)
         return self.task, self.key_pair
-
-
-class _Signers:
-    """The keys of new leaves, found also through recipes that were verified before."""
-
-    def __init__(self, policy: Policy, known: Sequence[SignedLeaf]) -> None:
-        self._signers = LeafSigners(policy)
-        self._known = known
-
-    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
-        return self._signers.keys_of([*self._known, *leaves])[len(self._known) :]
 
 
 class Recipes:
@@ -120,7 +108,7 @@ class Recipes:
         if answer.status != 200:
             raise TransportError(f"the log answered with status {answer.status}")
         try:
-            entries = view.accept(Bundle.decode(answer.body), _Signers(self._config.policy, known))
+            entries = view.accept(Bundle.decode(answer.body), LeafSigners(self._config.policy, known))
         except Refusal:
             if view.state.failure:
                 async with self._store.transaction() as tx:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tacit.aggregator.config import AggregatorConfig
-from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_hpke_keys, read_peer_file, read_signing_key
+from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_hpke_keys, read_peer_file
 from tacit.aggregator.log_follower import Identity
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.service.auth import token_digest
 from tacit.service.config import read_secret
+from tacit.service.keys import read_signing_key
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from tacit.hpke import DEFAULT_SUITE, KeyPair, generate_key_pair
 from tacit.messages import HpkeConfig
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
-from tacit.signing import SigningKey, signing_key_from_private
 from tacit.task import VERIFY_KEY_SEED_SIZE
 
 
@@ -99,19 +98,6 @@ def read_peer_file(path: Path) -> PeerSecrets:
     except DecodeError as error:
         raise UsageError(f"{path}: {error}") from error
     return PeerSecrets(found["seed_id"], seed, found["credentials"])
-
-
-def read_signing_key(path: Path) -> SigningKey:
-    """An Ed25519 key: base64url of its 32-byte seed; raises ``UsageError``."""
-    try:
-        return signing_key_from_private(unb64url(read_secret(path).decode("ascii").strip(), length=32))
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not the base64url of a 32-byte signing key") from error
-
-
-def write_signing_key(path: Path, key: SigningKey) -> None:
-    """Write an Ed25519 key, mode 0600."""
-    write_secret(path, b64url(key.private).encode())
 
 
 def _write(path: Path, members: dict[str, str]) -> None:

@@ -64,17 +64,6 @@ class Identity:
         return next((peer.verify_key_seed for peer in self.peers if peer.seed_id == seed_id), None)
 
 
-class _Signers:
-    """The keys of new leaves, found also through recipes that were verified before."""
-
-    def __init__(self, policy: Policy, known: Sequence[SignedLeaf]) -> None:
-        self._signers = LeafSigners(policy)
-        self._known = known
-
-    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
-        return self._signers.keys_of([*self._known, *leaves])[len(self._known) :]
-
-
 class LogFollower:
     """Keeps the aggregator's tasks in step with the log."""
 
@@ -127,7 +116,7 @@ class LogFollower:
         if answer.status != 200:
             raise TransportError(f"the log answered with status {answer.status}")
         try:
-            entries = view.accept(Bundle.decode(answer.body), _Signers(self._policy, known))
+            entries = view.accept(Bundle.decode(answer.body), LeafSigners(self._policy, known))
         except Refusal:
             if view.state.failure:
                 async with self._store.transaction() as tx:

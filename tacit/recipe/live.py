@@ -31,12 +31,15 @@ class LeafSigners:
     A recipe names its analyst's key itself; whether that analyst is trusted is the rule ``analyst-unknown``.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, known: Sequence[SignedLeaf] = ()) -> None:
         self._policy = policy
+        self._known = known
 
     def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
-        """Key of each leaf's signer; None where the signer has no such part in any recipe."""
-        recipes = {recipe.hash_text: recipe for recipe in map(_recipe_of, leaves) if recipe is not None}
+        """Key of each leaf's signer; None where the signer has no such part in any recipe, among the leaves or
+        those ``known`` from before."""
+        shown = map(_recipe_of, [*self._known, *leaves])
+        recipes = {recipe.hash_text: recipe for recipe in shown if recipe is not None}
         return [self._key_of(leaf, recipes) for leaf in leaves]
 
     def _key_of(self, leaf: SignedLeaf, recipes: dict[str, Recipe]) -> bytes | None:

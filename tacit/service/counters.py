@@ -11,8 +11,8 @@ from collections import Counter
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tacit.errors import Abort
-from tacit.ports import Clock
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.ports import Clock, TransportError
 from tacit.service.app import Handler
 from tacit.service.log import get_logger
 
@@ -69,11 +69,8 @@ def counting(counters: TrafficCounters) -> Middleware:
         try:
             response = await handler(request)
             status = response.status
-        except Abort as abort:
-            status = abort.status
-            raise
-        except web.HTTPException as error:
-            status = error.status
+        except Exception as error:
+            status = _status_of(error)
             raise
         finally:
             if request.path != "/healthz":
@@ -81,3 +78,14 @@ def counting(counters: TrafficCounters) -> Middleware:
         return response
 
     return count
+
+
+def _status_of(error: Exception) -> int:
+    """The status that the problem middleware (``tacit.service.app``) answers ``error`` with."""
+    if isinstance(error, Abort | web.HTTPException):
+        return error.status
+    if isinstance(error, Refusal):
+        return 422
+    if isinstance(error, DecodeError | CryptoError):
+        return 400
+    return 502 if isinstance(error, TransportError) else 500

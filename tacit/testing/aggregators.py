@@ -20,7 +20,6 @@ from tacit.aggregator.keys import (
     PeerSecrets,
     write_hpke_key,
     write_peer_file,
-    write_signing_key,
 )
 from tacit.aggregator.parties import PARTIES
 from tacit.messages import CollectionJobReq, CollectionJobResp, Report, Role, UploadErrors, UploadRequest
@@ -29,6 +28,7 @@ from tacit.roles.aggregator import Party
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
+from tacit.service.keys import write_signing_key
 from tacit.signing import generate_signing_key
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy

@@ -5,6 +5,7 @@ for.
 from __future__ import annotations
 
 import asyncio
+import copy
 import http.client
 import io
 from collections.abc import Callable, Mapping
@@ -76,6 +77,12 @@ class InProcessTransport:
         """Stop all applications, the last mounted first."""
         for origin in reversed(list(self._runners)):
             await self._runners.pop(origin).cleanup()
+
+    def seen_from(self, client_address: str) -> InProcessTransport:
+        """The same network for a client with another address."""
+        view = copy.copy(self)
+        view._client_address = client_address
+        return view
 
     async def request(
         self,

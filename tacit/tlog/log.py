@@ -57,14 +57,14 @@ class MemoryTree:
 
     def __init__(self, entries: Iterable[bytes] = ()) -> None:
         self._nodes: dict[tuple[int, int], bytes] = {}
-        self._size = 0
+        self.entries: list[bytes] = []
         for entry in entries:
             self.append(entry)
 
     @property
     def size(self) -> int:
         """Number of entries."""
-        return self._size
+        return len(self.entries)
 
     def read(self, level: int, index: int) -> bytes:
         """Hash of a perfect subtree that the tree has."""
@@ -79,5 +79,5 @@ class MemoryTree:
         index = self.size
         for node in nodes_of_append(self.read, index, entry):
             self._nodes[node.level, node.index] = node.hash
-        self._size += 1
+        self.entries.append(entry)
         return index

@@ -66,10 +66,12 @@ NEVER_SAMPLED = KIT.recipe(rate=RARE, min_batch_size=200)
 
 
 def leaves_of(recipe: Recipe) -> list[SignedLeaf]:
-    """The recipe with its opt-ins, if it has a task at all."""
+    """The recipe with its opt-ins, where it has a task at all and names the keys that these are signed with."""
     found = [KIT.recipe_leaf(recipe)]
     with contextlib.suppress(Refusal):
-        found += [KIT.opt_in_leaf(recipe, role) for role in ("leader", "helper")]
+        for role in ("leader", "helper"):
+            if getattr(recipe.parties, role).signing_key == b64url(KIT.keys[role].public):
+                found.append(KIT.opt_in_leaf(recipe, role))
     return found
 
 

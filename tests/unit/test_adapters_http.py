@@ -284,7 +284,7 @@ asyncio.run(serve(make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTran
 
 
 def test_a_process_prints_its_ready_line_and_ends_cleanly_on_ctrl_c() -> None:
-    process = subprocess.Popen(  # noqa: S603 - our own program
+    process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", _PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None

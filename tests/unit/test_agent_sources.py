@@ -70,7 +70,7 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_a_function_can_be_the_source() -> None:
-    assert CallableSource(lambda metric: len(metric)).value("four") == 4
+    assert CallableSource(len).value("four") == 4
 
 
 def test_the_coin_lands_as_often_as_the_rate_says() -> None:

@@ -20,10 +20,8 @@ from tacit.aggregator.keys import (
     read_hpke_key,
     read_hpke_keys,
     read_peer_file,
-    read_signing_key,
     write_hpke_key,
     write_peer_file,
-    write_signing_key,
 )
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.work import CHUNK, in_chunks, resource_id, resource_url, shuffled
@@ -32,6 +30,7 @@ from tacit.messages import Role
 from tacit.service.app import Deps
 from tacit.service.auth import token_digest
 from tacit.service.config import parse_config, write_secret
+from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import generate_signing_key
 from tacit.testing.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, party_of, settings_of
 from tacit.testing.clock import SimClock
@@ -73,7 +72,7 @@ def test_secret_files_come_back_as_they_were_written(tmp_path: Path) -> None:
 )
 def test_malformed_secret_file_is_one_line_to_the_operator(tmp_path: Path, content: bytes) -> None:
     write_secret(tmp_path / "file", content)
-    for read in (read_hpke_key, read_peer_file, read_signing_key):
+    for read in (read_hpke_key, read_peer_file):
         with pytest.raises(UsageError) as caught:
             read(tmp_path / "file")
         assert "\n" not in str(caught.value)

@@ -214,7 +214,5 @@ def test_the_accountant_loads_nothing_heavy() -> None:
         "heavy = {'numpy', 'scipy', 'pydantic', 'aiohttp', 'asyncio'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)"
     )
-    done = subprocess.run(  # noqa: S603 (our own interpreter and program)
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

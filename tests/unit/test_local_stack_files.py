@@ -93,9 +93,7 @@ def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
         "from infra.deployables import deployable\n"
         "build(['serve']); deployable('relay'); print(json.dumps(sorted(sys.modules)))\n"
     )
-    done = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(json.loads(done.stdout))
     assert "relay.app" in loaded
     assert loaded.isdisjoint({"tacit.hpke", "tacit.ohttp", "tacit.vdaf", "tacit.messages", "services.gateway.app"})

@@ -75,7 +75,7 @@ def test_the_accountant_imports_nothing_heavy() -> None:
         "        importlib.import_module(module.name)\n"
         f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))\n"
     )
-    done = subprocess.run(  # noqa: S603 - our own program
+    done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, cwd=ROOT
     )
     assert json.loads(done.stdout) == []
@@ -83,7 +83,7 @@ def test_the_accountant_imports_nothing_heavy() -> None:
 
 def test_the_wheel_holds_our_packages_and_nothing_else(packages: list[str], tmp_path: Path) -> None:
     pytest.importorskip("hatchling", reason="hatchling absent; run make install")
-    subprocess.run(  # noqa: S603 - our own program
+    subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)],
         capture_output=True,
         check=True,
