@@ -1,0 +1,347 @@
+"""One device: follow the log, prefetch tokens, decide about every recipe once, send what the coin chose.
+
+The order inside a decision is the protocol's: verify the recipe and its privacy cost, look for the token and the
+datum, charge the claim, toss the coin, and only then encode, randomise and shard; coin, delay and the finished report
+are durable before anything is sent (P11). A refusal is silent on the wire and explained in the journal. A log that
+showed two histories is never trusted again: from then on the device does nothing at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from client_agent import device_rules
+from client_agent.config import AgentConfig
+from client_agent.journal import AgentStore, Entry, Fact, State, Trouble
+from client_agent.oblivious import ObliviousClient
+from client_agent.pace import NEVER, uniform
+from client_agent.sources import DataSource
+from client_agent.upload import Uploader
+from client_agent.wallet import AttestedDevice, HeldToken, TokenWallet
+from tacit import ohttp
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
+from tacit.messages import REPORT_ID_SIZE, UploadRequest
+from tacit.ports import Clock, Entropy, Transport, TransportError
+from tacit.recipe import derive, rules
+from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
+from tacit.recipe.policy import Policy
+from tacit.roles.client import make_report
+from tacit.task import Task
+from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.client import Bundle, LogState, LogView
+from tacit.tlog.leaves import OhttpConfig
+
+COIN_BITS = 128
+GATEWAY_KEYS = 2
+"""The active one and the previous one (P3)."""
+_DIGEST = 32
+
+
+@dataclass(frozen=True)
+class Deps:
+    """What an agent needs of the world."""
+
+    clock: Clock
+    entropy: Entropy
+    transport: Transport
+
+
+def coin(rate: Decimal, entropy: Entropy) -> bool:
+    """True with probability ``rate``, rounded down to a multiple of 2^-128."""
+    numerator, denominator = rate.as_integer_ratio()
+    return int.from_bytes(entropy(COIN_BITS // 8), "big") < (numerator << COIN_BITS) // denominator
+
+
+class Agent:
+    """A device's agent. ``step`` does everything that is due; ``poll``, ``prefetch`` and ``work`` are its parts, for
+    a runner that keeps them apart in time."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        policy: Policy,
+        deps: Deps,
+        store: AgentStore,
+        source: DataSource,
+        device: AttestedDevice,
+    ) -> None:
+        """Raises ``DecodeError`` where a pinned key is malformed."""
+        self._config = config
+        self._policy = policy.model_copy(
+            update={
+                "issuers": {config.issuer.name: config.issuer.signing_key},
+                "gateways": {config.gateway.name: config.gateway.signing_key},
+            }
+        )
+        self._deps = deps
+        self._store = store
+        self._source = source
+        pinned = ohttp.KeyConfig.decode(unb64url(config.gateway.key_config))
+        self._client = ObliviousClient(deps.transport, config.relay_url, [pinned], deps.clock, deps.entropy)
+        self._uploader = Uploader(store, self._client, deps.clock, deps.entropy, config.timing)
+        self._wallet = TokenWallet(
+            store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
+        )
+        self._log = LogPolicy(NoteKey.decode(config.log_key))
+        self._view: LogView | None = None
+        self._live = LiveLog()
+        self._next_poll = 0.0
+        self._deciding = asyncio.Lock()
+        self._sending = asyncio.Lock()
+
+    @property
+    def live(self) -> LiveLog:
+        """The log as this device last saw and verified it."""
+        return self._live
+
+    async def step(self) -> float:
+        """Poll, prefetch, decide and send what is due; returns when to come back (POSIX seconds)."""
+        return min(await self.poll(), await self.prefetch(), await self.work())
+
+    async def poll(self) -> float:
+        """``sync`` if it is time, noting what is wrong; returns when it is time again."""
+        now = self._deps.clock.now()
+        if not await self._trusted():
+            return NEVER
+        if now < self._next_poll:
+            return self._next_poll
+        spread = uniform(self._deps.entropy, 0.75, 1.25) * self._config.timing.poll_seconds
+        self._next_poll = now + spread
+        try:
+            await self.sync()
+        except (TransportError, DecodeError, Refusal) as error:
+            self._next_poll = now + min(spread, self._config.timing.retry_limit_seconds)
+            await self._note(Fact.LOG_TROUBLE, str(error))
+        else:
+            await self._note(Fact.LOG_TROUBLE, "")
+        return self._next_poll if await self._trusted() else NEVER
+
+    async def sync(self) -> None:
+        """Fetch the bundle through the relay, verify it against everything seen before, and keep what it says.
+
+        Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves (for good, where it showed
+        two histories: then nothing is even asked).
+        """
+        view = await self._open_view()
+        if view.state.failure:
+            rule, _, detail = view.state.failure.partition(": ")
+            raise Refusal(rule, detail)
+        before = view.state
+        url = f"{self._config.recipe_server_url}/v1/bundle?since={before.size}"
+        response = await self._client.request("GET", url)
+        if response.status != 200:
+            raise TransportError(f"the recipe server answered {response.status}")
+        try:
+            entries = view.accept(Bundle.decode(response.content), LeafSigners(self._policy))
+        finally:
+            if view.state != before:
+                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
+        await self._follow(LiveLog.from_entries(entries))
+
+    async def _follow(self, live: LiveLog) -> None:
+        """Act on a verified log: its recipes, the issuer's directories, the gateway's keys."""
+        issuer = self._config.issuer
+        ours = (d for d in live.directories if (d.issuer, d.epoch_seconds) == (issuer.name, issuer.epoch_seconds))
+        self._live = replace(live, directories=tuple(ours))
+        await self._use_gateway_keys(live.ohttp_configs)
+        await self._wallet.plan(self._live.directories)
+        await self._store.forget(int(self._deps.clock.now() // issuer.epoch_seconds) - 1)
+
+    async def prefetch(self) -> float:
+        """Fetch the tokens that are due; returns when the next one is."""
+        return await self._wallet.step() if await self._trusted() else NEVER
+
+    async def work(self) -> float:
+        """Decide and send what is due; returns when the next report is due."""
+        await self.consider()
+        return await self.send_due()
+
+    async def consider(self) -> None:
+        """Decide about every recipe that this device has not decided about yet."""
+        if not await self._trusted():
+            return
+        async with self._deciding:
+            entries = await self._store.entries()
+            decided = {entry.recipe_hash for entry in entries}
+            for live in self._live.recipes:
+                if live.recipe.hash not in decided:
+                    made = await self._decide(live, entries)
+                    entries += [] if made is None else [made]
+
+    async def send_due(self) -> float:
+        """Try to send every report that is due; returns when the next one is."""
+        if not await self._trusted():
+            return NEVER
+        async with self._sending:
+            now, due_next = self._deps.clock.now(), NEVER
+            for entry in await self._store.entries():
+                if entry.state is not State.SCHEDULED:
+                    continue
+                after = await self._uploader.send(entry) if entry.send_at <= now else entry
+                if after.state is State.SCHEDULED:
+                    due_next = min(due_next, after.send_at)
+            return due_next
+
+    async def _open_view(self) -> LogView:
+        """The log as it was left, with the gateway's keys of that time."""
+        if self._view is None:
+            state = await self._store.fact(Fact.LOG_STATE)
+            kept = await self._store.fact(Fact.GATEWAY_KEYS)
+            if kept[:_DIGEST] == self._pinned_digest():
+                self._client.use(ohttp.decode_key_configs(kept[_DIGEST:]))
+            self._view = LogView(self._log, LogState.decode(state) if state else None)
+        return self._view
+
+    async def _trusted(self) -> bool:
+        return not (await self._open_view()).state.failure
+
+    def _pinned_digest(self) -> bytes:
+        """Keys from the log belong to one pinned first key; a new pin, and they are forgotten."""
+        return hashlib.sha256(self._config.gateway.key_config.encode()).digest()
+
+    async def _use_gateway_keys(self, published: Sequence[OhttpConfig]) -> None:
+        """Use the live keys, the newest first, from now on and after a restart."""
+        now = self._deps.clock.now()
+        live = sorted((one for one in published if one.live(now)), key=lambda one: one.not_before, reverse=True)
+        keys = [key for key in map(_usable_key, live) if key is not None][:GATEWAY_KEYS]
+        if not keys:
+            return
+        self._client.use(keys)
+        kept = self._pinned_digest() + ohttp.encode_key_configs(keys)
+        if kept != await self._store.fact(Fact.GATEWAY_KEYS):
+            await self._store.keep({Fact.GATEWAY_KEYS: kept})
+
+    async def _note(self, fact: Fact, what: str) -> None:
+        """Keep a trouble for the device's owner, or that it is over."""
+        known = Trouble.decode(await self._store.fact(fact))
+        if what != (known.what if known else ""):
+            trouble = Trouble(self._deps.clock.now(), what).encode() if what else b""
+            await self._store.keep({fact: trouble})
+
+    async def _decide(self, live: LiveRecipe, entries: Sequence[Entry]) -> Entry | None:
+        """Decide and write it down; ``None`` while something is still to come."""
+        try:
+            entry, spend = await self._decision(live, entries)
+        except (Refusal, ValueError, ArithmeticError) as error:
+            detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
+            entry, spend = self._entry(live, State.REFUSED, detail), False
+        if entry is not None:
+            await self._store.decide(entry, spend=derive.slot_of(live.recipe) if spend else None)
+        return entry
+
+    async def _decision(self, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
+        """What to write into the journal (``None``: nothing yet), and whether it spends the slot's token."""
+        recipe = live.recipe
+        context = self._live.context(live, self._deps.clock.now())
+        refusals = rules.check(recipe, self._policy, context)
+        refusals += device_rules.check(recipe, self._config, context, entries)
+        if refusals:
+            if all(self._may_pass(refusal, live) for refusal in refusals):
+                return None, False
+            return self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)), False
+        slot = derive.slot_of(recipe)
+        held = await self._wallet.held(slot)
+        if held is None:
+            if await self._wallet.may_come(slot, recipe.interval.end):
+                return None, False
+            return self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"), False
+        try:
+            value = self._source.value(recipe.question.metric)
+        except UsageError as error:
+            await self._note(Fact.SOURCE_TROUBLE, str(error))
+            return None, False
+        await self._note(Fact.SOURCE_TROUBLE, "")
+        if value is None:
+            return self._entry(live, State.INELIGIBLE, "no datum for the metric"), False
+        try:
+            category = encoder_of(recipe.question).encode(value)
+        except EncodeError as error:
+            return self._entry(live, State.INELIGIBLE, str(error)), False
+        entry = self._take_part(live, category, held)
+        return entry, entry.state is State.SCHEDULED
+
+    def _may_pass(self, refusal: Refusal, live: LiveRecipe) -> bool:
+        """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
+        token = live.recipe.token
+        no_directory = self._live.directory(token.issuer, token.epoch) is None
+        return refusal.rule == "opt-in-missing" or (refusal.rule == "slot-key-missing" and no_directory)
+
+    def _take_part(self, live: LiveRecipe, category: int, held: HeldToken) -> Entry:
+        """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
+        recipe = live.recipe
+        task = derive.task_of(recipe, self._slot_key(live, held))
+        charged = recipe.privacy.epsilon.aggregator
+        if not coin(recipe.rate, self._deps.entropy):
+            return self._entry(live, State.NOT_SAMPLED, "", charged)
+        measurement = derive.randomizer_of(recipe).randomise(category, self._deps.entropy)
+        if measurement is None:
+            return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
+        send_at = uniform(self._deps.entropy, max(self._deps.clock.now(), recipe.interval.start), recipe.interval.end)
+        report = make_report(
+            task,
+            measurement,
+            held.token,
+            held.preimages,
+            self._deps.entropy(REPORT_ID_SIZE),
+            task.report_time(send_at),
+            self._deps.entropy,
+        )
+        return replace(
+            self._entry(live, State.SCHEDULED, "", charged),
+            send_at=send_at,
+            deadline=recipe.interval.end + self._config.timing.late_seconds,
+            url=upload_url(task),
+            report=UploadRequest((report,)).encode(),
+        )
+
+    def _slot_key(self, live: LiveRecipe, held: HeldToken) -> bytes:
+        """The slot's key in the log, if the held token is under it."""
+        token = live.recipe.token
+        directory = self._live.directory(token.issuer, token.epoch)
+        spki = None if directory is None else directory.spki(token.slot)
+        if spki is None or hashlib.sha256(spki).digest() != held.key_id:
+            raise Refusal("slot-key-changed", "the log shows another key for the slot than the token was fetched under")
+        return spki
+
+    def _entry(self, live: LiveRecipe, state: State, detail: str, charged: str = "") -> Entry:
+        recipe = live.recipe
+        return Entry(
+            recipe.hash, recipe.name, state, self._deps.clock.now(), detail, charged, slot=derive.slot_of(recipe)
+        )
+
+
+def _usable_key(published: OhttpConfig) -> ohttp.KeyConfig | None:
+    """A published gateway key, if this device can seal to it."""
+    try:
+        key = ohttp.KeyConfig.decode(unb64url(published.key_config))
+        key.suite()
+    except (DecodeError, CryptoError):
+        return None
+    return key
+
+
+def upload_url(task: Task) -> str:
+    """Where reports of ``task`` go."""
+    return f"{task.configuration.leader_aggregator_endpoint}/tasks/{b64url(task.task_id)}/reports"
+
+
+def journal_table(entries: Sequence[Entry]) -> list[dict[str, str | float | int]]:
+    """The journal as plain rows for a person or a program; holds no report bytes."""
+    return [
+        {
+            "recipe": entry.name,
+            "hash": b64url(entry.recipe_hash),
+            "state": entry.state.value,
+            "decided_at": entry.decided_at,
+            "charged_epsilon": entry.charged_epsilon,
+            "attempts": entry.attempts,
+            "detail": entry.detail,
+        }
+        for entry in entries
+    ]

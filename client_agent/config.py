@@ -1,0 +1,84 @@
+"""The agent's configuration: one JSON or TOML file, unknown members refused.
+
+It pins what a device must know before it trusts anything: the log's key, the issuer's key, the gateway's signing
+key with its first OHTTP key configuration, and where relay and attester are (P3). Everything else it learns from
+the log.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from client_agent.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteSourceConfig
+from tacit.recipe.model import DecimalText
+from tacit.service.config import ConfigPath, Frozen
+
+Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
+"""A base URL without a slash at its end."""
+
+
+class IssuerPin(Frozen):
+    """The token issuer: name, Ed25519 key that signs its directories, and the length of its epochs."""
+
+    name: str
+    signing_key: str
+    epoch_seconds: int = Field(gt=0)
+
+
+class GatewayPin(Frozen):
+    """The OHTTP gateway: name, Ed25519 key of its log leaves, first key configuration (base64url)."""
+
+    name: str
+    signing_key: str
+    key_config: str
+
+
+class SoftwareAttestation(Frozen):
+    """Identity of a software-root device: one PEM file of mode 0600 with its key and its certificates."""
+
+    identity: ConfigPath
+
+
+class Timing(Frozen):
+    """How the agent spreads its traffic. Seconds. ``late_seconds``: for how long after a recipe's interval a report
+    that was made in time is still offered. ``join_late``: fetch tokens of an epoch that has already begun, too."""
+
+    poll_seconds: float = Field(default=60.0, gt=0)
+    retry_seconds: float = Field(default=5.0, gt=0)
+    retry_limit_seconds: float = Field(default=300.0, gt=0)
+    late_seconds: float = Field(default=600.0, ge=0)
+    join_late: bool = True
+
+
+class Budget(Frozen):
+    """The device's own ledger (P21): no more than ``epsilon`` in claims is charged within ``days``."""
+
+    epsilon: DecimalText = "10"
+    days: int = Field(default=365, ge=1)
+
+    @property
+    def seconds(self) -> int:
+        """Length of the window in seconds."""
+        return self.days * 86400
+
+
+class AgentConfig(Frozen):
+    """One device."""
+
+    state_dir: ConfigPath
+    log_key: str
+    """The transparency log's key as a signed-note key (name+id+base64)."""
+    issuer: IssuerPin
+    gateway: GatewayPin
+    relay_url: Base
+    recipe_server_url: Base
+    attester_url: Base
+    attestation: SoftwareAttestation
+    policy: ConfigPath
+    source: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig = Field(discriminator="kind")
+    timing: Timing = Timing()
+    budget: Budget = Budget()
+    tls_ca: ConfigPath | None = None
+    insecure_http: bool = False

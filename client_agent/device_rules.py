@@ -1,0 +1,67 @@
+"""What a device checks of a recipe beside the rule table: against its own pins, its own tokens, its own ledger.
+
+The names continue those of ``tacit.recipe.rules``; ``slot-taken`` and ``interval-outside-epoch`` are the same rules,
+seen from what this device remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from client_agent.config import AgentConfig, Budget
+from client_agent.journal import Entry, State
+from tacit.errors import Refusal
+from tacit.recipe.context import Context
+from tacit.recipe.derive import slot_of
+from tacit.recipe.model import Recipe
+
+
+def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequence[Entry]) -> list[Refusal]:
+    """Every one of these rules that refuses the recipe; ``entries`` is the journal so far."""
+    found = (
+        _relay(recipe, config),
+        _epoch(recipe, config, context),
+        _slot(recipe, entries),
+        _budget(recipe, config.budget, context.now, entries),
+    )
+    return [refusal for refusal in found if refusal is not None]
+
+
+def charged(entries: Sequence[Entry], since: float) -> Decimal:
+    """The claims that were charged after ``since`` (POSIX seconds): epsilons add up."""
+    spent = (Decimal(entry.charged_epsilon) for entry in entries if entry.charged_epsilon and entry.decided_at > since)
+    return sum(spent, Decimal(0))
+
+
+def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
+    """The relay that the claim speaks of is the one that this device uses (P12)."""
+    if recipe.parties.relay.url == config.relay_url:
+        return None
+    return Refusal("relay-mismatch", "the recipe counts on another relay than this device uses")
+
+
+def _epoch(recipe: Recipe, config: AgentConfig, context: Context) -> Refusal | None:
+    """While the epoch's directory is still to come: the interval lies where that epoch will be (P9)."""
+    seconds, token = config.issuer.epoch_seconds, recipe.token
+    start, end = token.epoch * seconds, (token.epoch + 1) * seconds
+    if context.directory is not None or start <= recipe.interval.start <= recipe.interval.end <= end:
+        return None
+    return Refusal("interval-outside-epoch", f"the interval is not inside epoch {token.epoch}, {start} to {end}")
+
+
+def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
+    """A slot belongs to one recipe for ever (P8), also where the log's answer leaves the first one out."""
+    slot = slot_of(recipe)
+    owners = (entry for entry in entries if entry.slot == slot and entry.state is not State.REFUSED)
+    owner = next((entry for entry in owners if entry.recipe_hash != recipe.hash), None)
+    return None if owner is None else Refusal("slot-taken", f"this device met recipe {owner.name} on the slot before")
+
+
+def _budget(recipe: Recipe, budget: Budget, now: float, entries: Sequence[Entry]) -> Refusal | None:
+    """The claim fits into what is left of the device's ledger (P21)."""
+    spent = charged(entries, now - budget.seconds)
+    cost = Decimal(recipe.privacy.epsilon.aggregator)
+    if spent + cost <= Decimal(budget.epsilon):
+        return None
+    return Refusal("budget-spent", f"{spent} of epsilon {budget.epsilon} are spent, this recipe costs {cost}")

@@ -1,0 +1,220 @@
+"""What a device keeps: what it knows of the log, its tokens, and one line for every recipe it was ever asked.
+
+``AgentStore`` is the port; ``MemoryAgentStore`` keeps everything in the process (simulated devices),
+``SqlAgentStore`` (``client_agent.store``) in one SQLite file of mode 0600. Both keep the same constraints: one
+entry per recipe whose decision never changes, one token per slot, spent with the entry that uses it.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tacit.errors import Fatal
+from tacit.tokens.slots import Slot
+
+
+class State(enum.StrEnum):
+    """Life of one journal entry; ``TRANSITIONS`` is the whole table."""
+
+    REFUSED = "refused"
+    INELIGIBLE = "ineligible"
+    NOT_SAMPLED = "not-sampled"
+    SCHEDULED = "scheduled"
+    SENT = "sent"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.REFUSED: frozenset(),
+    State.INELIGIBLE: frozenset(),
+    State.NOT_SAMPLED: frozenset(),
+    State.SCHEDULED: frozenset({State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED}),
+    State.SENT: frozenset(),
+    State.FAILED: frozenset(),
+    State.EXPIRED: frozenset(),
+}
+
+
+class Fact(enum.StrEnum):
+    """The single values that a device keeps."""
+
+    LOG_STATE = "log-state"
+    """``tacit.tlog.client.LogState``: the last accepted tree, or the failure after which the log is not trusted."""
+    GATEWAY_KEYS = "gateway-keys"
+    """The gateway's keys as the log last named them."""
+    LOG_TROUBLE = "log-trouble"
+    """``Trouble``: why the log's last answer did not come or was refused; empty while it is accepted."""
+    SOURCE_TROUBLE = "source-trouble"
+    """``Trouble``: why the data source could not be read; empty while it can."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One recipe as this device met it. ``report`` is the finished report, kept until it is stored (P11);
+    ``deadline`` is the POSIX second after which it is not offered any more."""
+
+    recipe_hash: bytes
+    name: str
+    state: State
+    decided_at: float
+    detail: str = ""
+    charged_epsilon: str = ""
+    slot: Slot | None = None
+    send_at: float = 0.0
+    deadline: float = 0.0
+    attempts: int = 0
+    url: str = ""
+    report: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """The token of one slot: planned (``due_at``), asked for (``pending`` kept, so that a retry after a crash
+    sends the same blinded message), held (``token``), or ``spent`` (token and secrets then go with ``forget``).
+
+    ``key_id`` is the SHA-256 of the slot's key when it was planned; a token is never asked for under another one.
+    ``preimages`` is r_leader followed by r_helper (P10).
+    """
+
+    slot: Slot
+    due_at: float
+    key_id: bytes = b""
+    preimages: bytes = field(default=b"", repr=False)
+    pending: bytes = field(default=b"", repr=False)
+    token: bytes = field(default=b"", repr=False)
+    spent: bool = False
+    attempts: int = 0
+
+    @property
+    def usable(self) -> bool:
+        """A token is here and no report has used it."""
+        return bool(self.token) and not self.spent
+
+    @property
+    def settled(self) -> bool:
+        """There is nothing left to fetch."""
+        return bool(self.token) or self.spent
+
+    def emptied(self) -> Prefetch:
+        """The row without token and secrets: the report holds them sealed, and nothing else needs them."""
+        return Prefetch(self.slot, self.due_at, self.key_id, spent=True, attempts=self.attempts)
+
+
+class AgentStore(Protocol):
+    """The agent's only durable state. Every method is one transaction."""
+
+    async def fact(self, fact: Fact) -> bytes:
+        """What was kept last under this name, or nothing."""
+        ...
+
+    async def keep(self, facts: Mapping[Fact, bytes]) -> None:
+        """Replace these values, all together."""
+        ...
+
+    async def prefetches(self) -> list[Prefetch]:
+        """Every slot this device knows of."""
+        ...
+
+    async def put_prefetch(self, prefetch: Prefetch) -> None:
+        """Insert or update the row of the prefetch's slot."""
+        ...
+
+    async def forget(self, before: int) -> None:
+        """Drop the rows of epochs below ``before``, and of every spent token what could tie it to its report."""
+        ...
+
+    async def entries(self) -> list[Entry]:
+        """The whole journal, oldest first."""
+        ...
+
+    async def decide(self, entry: Entry, spend: Slot | None = None) -> bool:
+        """Write a recipe's first entry and, with ``spend``, mark that slot's token as spent, together.
+
+        Returns ``False`` and changes nothing if the recipe has an entry already. Raises ``Fatal`` if the token
+        is missing or was used before.
+        """
+        ...
+
+    async def update(self, entry: Entry) -> None:
+        """Move an entry along ``TRANSITIONS``. Raises ``Fatal`` on any other move."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that keeps this device from working, for its owner: since when (POSIX seconds), and what."""
+
+    since: float
+    what: str
+
+    def encode(self) -> bytes:
+        """Bytes for a ``Fact``."""
+        return json.dumps({"since": self.since, "what": self.what}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Trouble | None:
+        """Inverse of ``encode``; no bytes are no trouble."""
+        return cls(**json.loads(data)) if data else None
+
+
+def check_transition(old: Entry | None, new: Entry) -> None:
+    """Raise ``Fatal`` unless the journal may go from ``old`` to ``new``."""
+    if old is None or new.state not in TRANSITIONS[old.state]:
+        raise Fatal(f"the journal cannot go from {old.state if old else 'nothing'} to {new.state}")
+
+
+class MemoryAgentStore:
+    """Keeps everything in the process."""
+
+    def __init__(self) -> None:
+        self._facts: dict[Fact, bytes] = {}
+        self._prefetches: dict[Slot, Prefetch] = {}
+        self._entries: dict[bytes, Entry] = {}
+
+    async def fact(self, fact: Fact) -> bytes:
+        """See ``AgentStore``."""
+        return self._facts.get(fact, b"")
+
+    async def keep(self, facts: Mapping[Fact, bytes]) -> None:
+        """See ``AgentStore``."""
+        self._facts.update(facts)
+
+    async def prefetches(self) -> list[Prefetch]:
+        """See ``AgentStore``."""
+        return list(self._prefetches.values())
+
+    async def put_prefetch(self, prefetch: Prefetch) -> None:
+        """See ``AgentStore``."""
+        self._prefetches[prefetch.slot] = prefetch
+
+    async def forget(self, before: int) -> None:
+        """See ``AgentStore``."""
+        self._prefetches = {
+            slot: row.emptied() if row.spent else row for slot, row in self._prefetches.items() if slot.epoch >= before
+        }
+
+    async def entries(self) -> list[Entry]:
+        """See ``AgentStore``."""
+        return list(self._entries.values())
+
+    async def decide(self, entry: Entry, spend: Slot | None = None) -> bool:
+        """See ``AgentStore``."""
+        if entry.recipe_hash in self._entries:
+            return False
+        if spend is not None:
+            held = self._prefetches.get(spend)
+            if held is None or not held.usable:
+                raise Fatal("the token of the recipe's slot is missing or was used before")
+            self._prefetches[spend] = replace(held, spent=True)
+        self._entries[entry.recipe_hash] = entry
+        return True
+
+    async def update(self, entry: Entry) -> None:
+        """See ``AgentStore``."""
+        check_transition(self._entries.get(entry.recipe_hash), entry)
+        self._entries[entry.recipe_hash] = entry

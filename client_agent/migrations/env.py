@@ -1,0 +1,3 @@
+from tacit.adapters.migrate import run_environment
+
+run_environment()

@@ -1,0 +1,93 @@
+"""The agent's side of oblivious HTTP: every fetch and every upload goes through the relay.
+
+A fresh HPKE context for each request, padded to a size class, no cookie, no identifier; the ``date`` inside is
+rounded to the minute. Gateway keys come from the configuration first and from the log later (P3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from email.utils import formatdate
+from urllib.parse import urlsplit
+
+from client_agent.problem import problem_type
+from tacit import bhttp, ohttp
+from tacit.errors import CryptoError, DecodeError
+from tacit.media_types import OHTTP_REQ, OHTTP_RES
+from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
+
+DATE_ROUNDING_SECONDS = 60
+KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
+DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
+
+
+class ObliviousClient:
+    """Sends requests to origins behind the gateway, through one relay."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        relay_url: str,
+        configs: Sequence[ohttp.KeyConfig],
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._transport = transport
+        self._relay_url = relay_url
+        self._configs = tuple(configs)
+        self._clock = clock
+        self._entropy = entropy
+
+    def use(self, configs: Sequence[ohttp.KeyConfig]) -> None:
+        """Switch to the gateway keys that the log names, active first; an empty list changes nothing."""
+        if configs:
+            self._configs = tuple(configs)
+
+    async def request(
+        self, method: str, url: str, *, media_type: str | None = None, content: bytes = b""
+    ) -> bhttp.Response:
+        """One exchange with the origin of ``url``.
+
+        Where the gateway says that it does not know the active key (so that nothing happened), the previous one is
+        tried. Raises ``TransportError`` unless a response came out of the encapsulation, the request may have been
+        processed all the same; ``Refusal`` for content above the largest size class.
+        """
+        inner = self._inner(method, url, media_type, content)
+        outer = HttpResponse(0, {}, b"")
+        for config in self._configs:
+            message, context = ohttp.padded_request(config, inner, self._entropy)
+            outer = await self._transport.request(
+                "POST", self._relay_url, headers={"content-type": OHTTP_REQ}, body=message
+            )
+            if outer.status == 422 and problem_type(outer.body) == KEY_PROBLEM:
+                continue
+            if outer.status != 200 or outer.headers.get("content-type") != OHTTP_RES:
+                raise TransportError(f"the relay answered {outer.status}")
+            return _opened(context, outer.body)
+        raise TransportError("the gateway knows none of the keys that this device has for it")
+
+    def _inner(self, method: str, url: str, media_type: str | None, content: bytes) -> bhttp.Request:
+        target = urlsplit(url)
+        rounded = self._clock.now() // DATE_ROUNDING_SECONDS * DATE_ROUNDING_SECONDS
+        fields: list[tuple[str, str]] = [("date", formatdate(rounded, usegmt=True))]
+        if media_type is not None:
+            fields.append(("content-type", media_type))
+        path = target.path or "/"
+        return bhttp.Request(
+            method,
+            target.scheme,
+            target.netloc,
+            f"{path}?{target.query}" if target.query else path,
+            tuple(fields),
+            content,
+        )
+
+
+def _opened(context: ohttp.ClientContext, message: bytes) -> bhttp.Response:
+    try:
+        response = ohttp.open_response(context, message)
+    except (CryptoError, DecodeError) as error:
+        raise TransportError("the response does not open") from error
+    if response.status == 400 and problem_type(response.content) == DATE_PROBLEM:
+        raise TransportError("the gateway refuses the date: this device's clock is wrong")
+    return response

@@ -1,0 +1,179 @@
+"""Runs one agent for real: opens what its configuration names, and keeps it going until it is told to stop.
+
+Tokens are fetched in a loop of their own, so that a slow upload never delays a request that the attester sees: what
+the attester can observe does not depend on the coin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client_agent.agent import Agent, Deps
+from client_agent.config import AgentConfig
+from client_agent.journal import AgentStore, Entry, Fact, Trouble
+from client_agent.sources import open_source
+from client_agent.store import SqlAgentStore
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.origins import require_secure_url
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import DecodeError, UsageError
+from tacit.ports import Clock
+from tacit.recipe.policy import parse_policy
+from tacit.service.config import read_secret
+from tacit.tlog.client import LogState
+from tacit.tokens.attestation import SoftwareDevice
+
+DATABASE = "agent.sqlite3"
+LOCK = "agent.lock"
+GRACE_SECONDS = 5.0
+SHORTEST_PAUSE = 0.02
+
+Report = Callable[[str, dict[str, str | int | float]], None]
+"""Told about every event of a run: a word, and what belongs to it. Never data, tokens or addresses."""
+
+
+def database_of(config: AgentConfig) -> Path:
+    """The file with the agent's journal."""
+    return config.state_dir / DATABASE
+
+
+async def open_store(config: AgentConfig) -> SqlAgentStore:
+    """The agent's store, made on the first start."""
+    return await SqlAgentStore.open(f"sqlite+aiosqlite:///{database_of(config).absolute()}")
+
+
+@contextlib.asynccontextmanager
+async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> AsyncIterator[tuple[Agent, SqlAgentStore]]:
+    """The agent of ``config`` on the system's clock, randomness and network. Raises ``UsageError`` for files that
+    cannot be used, and where another process already runs this agent."""
+    for url in (config.relay_url, config.recipe_server_url, config.attester_url):
+        require_secure_url(url, insecure_http=config.insecure_http)
+    policy = parse_policy(_read(config.policy), config.policy.name)
+    try:
+        device = SoftwareDevice.from_pem(read_secret(config.attestation.identity))
+    except DecodeError as error:
+        raise UsageError(f"{config.attestation.identity}: {error}") from error
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_alone(config.state_dir))
+        tls = ClientTls(config.tls_ca)
+        transport = await stack.enter_async_context(AiohttpTransport(tls=tls, insecure_http=config.insecure_http))
+        store = await open_store(config)
+        stack.push_async_callback(store.close)
+        deps = Deps(clock or SystemClock(), OsEntropy(), transport)
+        try:
+            agent = Agent(config, policy, deps, store, open_source(config.source), device)
+        except DecodeError as error:
+            raise UsageError(f"a pinned key in the configuration is malformed: {error}") from error
+        yield agent, store
+
+
+async def keep_running(agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch) -> None:
+    """Run ``agent`` until ``stop`` is set; it sleeps to its next due time, at most ``limit`` seconds."""
+
+    async def follow() -> float:
+        return min(await agent.poll(), await agent.work())
+
+    loops = [asyncio.ensure_future(_loop(action, clock, limit, stop, seen)) for action in (follow, agent.prefetch)]
+    try:
+        waiting = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([*loops, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        stop.set()
+        await asyncio.wait(loops, timeout=GRACE_SECONDS)
+    finally:
+        for loop in loops:
+            loop.cancel()
+        ended = await asyncio.gather(*loops, return_exceptions=True)
+    for result in ended:
+        if isinstance(result, Exception):
+            raise result
+
+
+async def _loop(
+    action: Callable[[], Awaitable[float]], clock: Clock, limit: float, stop: asyncio.Event, seen: Watch
+) -> None:
+    while not stop.is_set():
+        due = await action()
+        await seen.look()
+        await _pause(min(max(due - clock.now(), SHORTEST_PAUSE), limit), clock, stop)
+
+
+async def _pause(seconds: float, clock: Clock, stop: asyncio.Event) -> None:
+    """Sleep, unless told to stop first."""
+    ends = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(stop.wait())]
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for end in ends:
+            end.cancel()
+
+
+@dataclass
+class Watch:
+    """Tells ``report`` what changed in the agent's store since the last look."""
+
+    store: AgentStore
+    report: Report
+    _entries: dict[bytes, Entry] = field(default_factory=dict)
+    _troubles: dict[Fact, str] = field(default_factory=dict)
+    _log_size: int = -1
+    _held: tuple[int, int] = (0, 0)
+
+    async def look(self) -> None:
+        """Report every change."""
+        for fact in (Fact.LOG_TROUBLE, Fact.SOURCE_TROUBLE):
+            trouble = Trouble.decode(await self.store.fact(fact))
+            what = trouble.what if trouble else ""
+            if what != self._troubles.get(fact, ""):
+                self._troubles[fact] = what
+                self.report(fact.value, {"detail": what or "over"})
+        state = await self.store.fact(Fact.LOG_STATE)
+        size = LogState.decode(state).size if state else -1
+        if size != self._log_size:
+            self._log_size = size
+            self.report("log-read", {"entries": size})
+        rows = await self.store.prefetches()
+        held = (sum(row.usable for row in rows), len(rows))
+        if held != self._held:
+            self._held = held
+            self.report("slots", {"held": held[0], "known": held[1]})
+        for entry in await self.store.entries():
+            self._entry(entry)
+
+    def _entry(self, entry: Entry) -> None:
+        before, self._entries[entry.recipe_hash] = self._entries.get(entry.recipe_hash), entry
+        if before is None or (before.state, before.attempts) != (entry.state, entry.attempts):
+            told: dict[str, str | int | float] = {"recipe": entry.name, "attempts": entry.attempts}
+            self.report(entry.state.value, told | ({"detail": entry.detail} if entry.detail else {}))
+
+
+@contextlib.contextmanager
+def _alone(state_dir: Path) -> Iterator[None]:
+    """Hold the lock of ``state_dir``: two processes on one journal would ask for one slot's token twice."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(state_dir / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"{state_dir}: {error.strerror or 'cannot be used'}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise UsageError(f"{state_dir}: another agent is at work here") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error

@@ -1,0 +1,95 @@
+"""Sends finished reports until they are durably stored (P11).
+
+Every try resends the identical report bytes in a fresh encapsulation. No error ever leads to a second
+randomisation: an error is retried later, is terminal, or the recipe ends first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from client_agent.config import Timing
+from client_agent.journal import AgentStore, Entry, State
+from client_agent.oblivious import ObliviousClient
+from client_agent.pace import backoff
+from client_agent.problem import problem_type
+from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, Refusal, ReportError
+from tacit.media_types import dap
+from tacit.messages import UploadErrors
+from tacit.ports import Clock, Entropy, TransportError
+
+RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
+"""Clocks that differ; every other verdict on a report is final, ``OUTDATED_CONFIG`` too (P11)."""
+TERMINAL = frozenset(
+    {
+        DapProblem.INVALID_MESSAGE,
+        DapProblem.UNSUPPORTED_EXTENSION,
+        DapProblem.INVALID_EXTENSION,
+        DapProblem.INVALID_TASK,
+    }
+)
+"""Refusals of the report itself. Any other (a task that the leader has not learnt of yet, say) may pass later."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    state: State
+    detail: str
+
+
+class Uploader:
+    """Uploads what the journal has scheduled."""
+
+    def __init__(
+        self, store: AgentStore, client: ObliviousClient, clock: Clock, entropy: Entropy, timing: Timing
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+        self._timing = timing
+
+    async def send(self, entry: Entry) -> Entry:
+        """Try once to upload a scheduled entry; returns and stores what became of it. Past its deadline nothing is
+        sent."""
+        if self._clock.now() >= entry.deadline:
+            answer = _Answer(State.EXPIRED, "the recipe ended before the report could be stored")
+        else:
+            answer = await self._try(entry)
+        done = answer.state is not State.SCHEDULED
+        pause = 0.0 if done else backoff(self._entropy, self._timing, entry.attempts)
+        after = replace(
+            entry,
+            state=answer.state,
+            detail=answer.detail,
+            attempts=entry.attempts + (answer.state is not State.EXPIRED),
+            send_at=entry.send_at if done else self._clock.now() + pause,
+            report=b"" if done else entry.report,
+        )
+        await self._store.update(after)
+        return after
+
+    async def _try(self, entry: Entry) -> _Answer:
+        try:
+            response = await self._client.request("POST", entry.url, media_type=dap("upload-req"), content=entry.report)
+        except TransportError as error:
+            return _Answer(State.SCHEDULED, str(error))
+        except Refusal as refusal:
+            return _Answer(State.FAILED, str(refusal))
+        if not 200 <= response.status < 300:
+            return _refused(response.status, problem_type(response.content))
+        try:
+            statuses = UploadErrors.decode(response.content).status
+        except DecodeError:
+            return _Answer(State.SCHEDULED, "the leader's answer cannot be read")
+        if not statuses:
+            return _Answer(State.SENT, "durably stored")
+        code = statuses[0].error
+        return _Answer(State.SCHEDULED if code in RETRIED else State.FAILED, code.name.lower())
+
+
+def _refused(status: int, problem: str) -> _Answer:
+    """What a problem document means. Its words are not kept, only which of the known types it is."""
+    known = next((one for one in DapProblem if problem == DAP_ERROR_PREFIX + one), None)
+    state = State.FAILED if known in TERMINAL else State.SCHEDULED
+    return _Answer(state, f"the leader answered {status}" + (f", {known}" if known else ""))

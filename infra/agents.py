@@ -1,0 +1,73 @@
+"""Ready-made devices for a local stack: identity, configuration and one row of data each.
+
+The data are drawn, not real: how often somebody saw a doctor last year, with the mean of the RAND Health Insurance
+Experiment, and whether an app crashed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+from client_agent.config import AgentConfig
+from infra.layout import Layout, provision_device
+from tacit.errors import DecodeError, UsageError
+from tacit.ports import Entropy
+from tacit.service.config import read_secret, write_secret
+from tacit.tokens.software_root import SoftwareRoot
+
+CONFIG_NAME = "agent.json"
+DATA_NAME = "data.csv"
+MEAN_VISITS = 2.86
+MOST_VISITS = 20
+CRASH_RATE = 0.1
+
+
+def provision_agents(layout: Layout, count: int, entropy: Entropy, now: float) -> list[Path]:
+    """Configuration files of ``count`` devices below ``{state_dir}/agents``; devices that exist already stay."""
+    folders = [layout.state_dir / "agents" / str(number) for number in range(count)]
+    missing = [folder for folder in folders if not (folder / CONFIG_NAME).exists()]
+    if missing:
+        authority = _authority(layout.device_authority)
+        for folder in missing:
+            _provision(layout, authority, folder, entropy, now)
+    return [folder / CONFIG_NAME for folder in folders]
+
+
+def _authority(path: Path) -> SoftwareRoot:
+    try:
+        return SoftwareRoot.from_pem(read_secret(path))
+    except DecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _provision(layout: Layout, authority: SoftwareRoot, folder: Path, entropy: Entropy, now: float) -> None:
+    device = provision_device(layout, authority, f"device-{folder.name}", entropy, now)
+    write_secret(folder / "identity.pem", device.to_pem())
+    visits, crashed = _visits(entropy), int(_fraction(entropy) < CRASH_RATE)
+    (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")
+    config = layout.agent_config(folder, {"kind": "csv", "path": folder / DATA_NAME})
+    write_secret(folder / CONFIG_NAME, json.dumps(_relative(config, folder), indent=1).encode())
+
+
+def _relative(config: AgentConfig, folder: Path) -> dict[str, object]:
+    """``config`` as JSON with its paths taken from ``folder``, so that a stack's folder can be moved."""
+    document: dict[str, object] = config.model_dump(mode="json", exclude_none=True)
+    document["state_dir"] = "."
+    document["attestation"] = {"identity": os.path.relpath(config.attestation.identity, folder)}
+    document["policy"] = os.path.relpath(config.policy, folder)
+    document["source"] = {**config.source.model_dump(mode="json", exclude_none=True), "path": DATA_NAME}
+    return document
+
+
+def _fraction(entropy: Entropy) -> float:
+    """Uniform in [0, 1)."""
+    return int.from_bytes(entropy(8), "big") / 2**64
+
+
+def _visits(entropy: Entropy) -> int:
+    """Geometric from 0 with mean ``MEAN_VISITS``, cut at ``MOST_VISITS``."""
+    stay = MEAN_VISITS / (1 + MEAN_VISITS)
+    return min(MOST_VISITS, int(math.log1p(-_fraction(entropy)) / math.log(stay)))

@@ -1,0 +1,122 @@
+"""The services' HTTP interfaces as the commands use them: JSON in, JSON out, problem documents as errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from infra.layout import Layout
+from tacit.codec import unb64url
+from tacit.errors import Abort, DecodeError, UsageError
+from tacit.media_types import JSON, PROBLEM_JSON
+from tacit.ports import HttpResponse, Transport, TransportError
+from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.tlog.canonical import parse_json
+from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.client import Bundle, LogView
+from tacit.tlog.leaves import SignedLeaf
+
+REFUSAL_PREFIX = "urn:tacit:refusal:"
+SHORTEST_PREFIX = 6
+
+
+async def call(transport: Transport, method: str, url: str, *, body: bytes = b"", bearer: str | None = None) -> Any:
+    """One exchange with a service; the JSON of a successful answer. Raises ``Abort`` for a problem document (its
+    title names the rule of a refusal) and ``TransportError`` where nobody answers."""
+    headers = {"Content-Type": JSON} if body else {}
+    if bearer is not None:
+        headers["Authorization"] = f"Bearer {bearer}"
+    try:
+        answer = await transport.request(method, url, headers=headers, body=body)
+    except TransportError as error:
+        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
+    if answer.status >= 400:
+        raise problem_of(answer)
+    return _json(answer, url)
+
+
+def problem_of(answer: HttpResponse) -> Abort:
+    """A problem document as an error for a person."""
+    document: dict[str, Any] = {}
+    if answer.headers.get("content-type", "").startswith(PROBLEM_JSON):
+        try:
+            found = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            found = {}
+        document = found if isinstance(found, dict) else {}
+    kind, title, detail = (str(document.get(name, "")) for name in ("type", "title", "detail"))
+    if kind.startswith(REFUSAL_PREFIX):
+        title = f"refused by rule {kind.removeprefix(REFUSAL_PREFIX)}:"
+    return Abort(kind, detail, status=answer.status, title=title or f"the service answered {answer.status}")
+
+
+def _json(answer: HttpResponse, url: str) -> Any:
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"{url}: the answer is not JSON") from error
+
+
+async def verified_log(transport: Transport, layout: Layout, policy: Policy) -> LiveLog:
+    """The stack's log as of now: checkpoint, inclusion and signatures checked. Raises ``Refusal``."""
+    url = f"{layout.urls['recipe_server']}/v1/bundle?since=0"
+    try:
+        answer = await transport.request("GET", url)
+    except TransportError as error:
+        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
+    if answer.status != 200:
+        raise problem_of(answer)
+    view = LogView(LogPolicy(NoteKey.decode(layout.log_key)))
+    return LiveLog.from_entries(view.accept(Bundle.decode(answer.body), LeafSigners(policy)))
+
+
+async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:
+    """Every recipe's summary, in the order of the log."""
+    found: list[dict[str, Any]] = []
+    after: int | None = -1
+    while after is not None:
+        page = await call(transport, "GET", f"{server}/v1/recipes" + (f"?after={after}" if after >= 0 else ""))
+        found += page["recipes"]
+        after = page["next"]
+    return found
+
+
+async def hash_of(transport: Transport, server: str, name: str) -> str:
+    """The hash of the recipe that ``name`` means: a hash, the beginning of one, or the name of the newest recipe that
+    is called so. Raises ``UsageError``."""
+    recipes = await recipes_of(transport, server)
+    named = [one["hash"] for one in recipes if one["name"] == name]
+    if named:
+        return str(named[-1])
+    meant = [one["hash"] for one in recipes if len(name) >= SHORTEST_PREFIX and one["hash"].startswith(name)]
+    if len(meant) == 1:
+        return str(meant[0])
+    if meant:
+        raise UsageError(f"{len(meant)} recipes begin with {name}; give more of the hash")
+    raise UsageError(f"the log shows no recipe called {name}; see: tacit recipe list")
+
+
+async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
+    """What the recipe server says of a recipe, and the recipe itself: its hash and its analyst's signature are
+    checked. Raises ``CryptoError`` or ``DecodeError``."""
+    document = await call(transport, "GET", f"{server}/v1/recipes/{recipe_hash}")
+    leaf = SignedLeaf.decode(unb64url(document["leaf"]))
+    recipe = Recipe.from_body(leaf.body)
+    leaf.verify(unb64url(recipe.parties.analyst.signing_key))
+    if recipe.hash_text != recipe_hash:
+        raise DecodeError("the recipe server answered with another recipe")
+    return document, recipe
+
+
+def read_recipe(data: bytes, name: str) -> Recipe:
+    """The recipe in a file, canonical or not. Raises ``UsageError``."""
+    try:
+        body = parse_json(data, name)
+        if not isinstance(body, dict):
+            raise UsageError(f"{name}: not a JSON object")
+        return Recipe.from_body(body)
+    except DecodeError as error:
+        text = str(error)
+        raise UsageError(text if text.startswith(name) else f"{name}: {text}") from error

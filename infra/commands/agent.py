@@ -1,0 +1,152 @@
+"""``tacit agent``: one device for real, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.panel import Panel
+from rich.text import Text
+
+from client_agent.agent import journal_table
+from client_agent.config import AgentConfig
+from client_agent.device_rules import charged
+from client_agent.journal import Entry, Fact, Trouble
+from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
+from infra.terminal import answers, plain_table, print_json, styled, when
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+from tacit.service.config import load_config
+from tacit.service.log import get_logger
+from tacit.tlog.client import LogState
+
+app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's configuration, JSON or TOML.")]
+
+
+@app.command("run")
+def run(
+    config: ConfigOption,
+    once: Annotated[bool, typer.Option("--once", help="Do what is due now, then end; 1 if the log failed.")] = False,
+    until: Annotated[
+        float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
+    ] = None,
+) -> None:
+    """Run one agent until Ctrl-C: follow the log, fetch tokens, decide about recipes, send.
+
+    Writes one JSON line to stderr for everything that changes. Example:
+    tacit agent run --config .tacit/agents/0/agent.json
+    """
+    failed = asyncio.run(_run(load_config(config, AgentConfig), once=once, until=until))
+    if failed:
+        raise typer.Exit(1)
+
+
+async def _run(config: AgentConfig, *, once: bool, until: float | None) -> bool:
+    """Whether a single step could not read the log."""
+    log, clock, stop = get_logger("agent"), SystemClock(), asyncio.Event()
+    async with opened_agent(config, clock) as (agent, store):
+        watch = Watch(store, lambda event, told: log.info(event, **told))
+        if once:
+            await agent.step()
+            await watch.look()
+            return bool(await store.fact(Fact.LOG_TROUBLE))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        timer = None if until is None else loop.call_later(until, stop.set)
+        log.info("started")
+        try:
+            await keep_running(agent, clock, config.timing.poll_seconds, stop, watch)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            log.info("stopped")
+    return False
+
+
+@app.command("journal")
+def journal(
+    config: ConfigOption,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Show what this device was asked, refused and sent, and what it was charged.
+
+    Example: tacit agent journal --config .tacit/agents/0/agent.json
+    """
+    settings = load_config(config, AgentConfig)
+    if not database_of(settings).exists():
+        raise UsageError(f"{database_of(settings)}: no journal here yet; run the agent first")
+    document, entries = asyncio.run(_read(settings))
+    if as_json:
+        print_json(document)
+    else:
+        _show(document, entries)
+
+
+async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
+    store = await open_store(config)
+    try:
+        entries = await store.entries()
+        state = await store.fact(Fact.LOG_STATE)
+        troubles = {fact: Trouble.decode(await store.fact(fact)) for fact in (Fact.LOG_TROUBLE, Fact.SOURCE_TROUBLE)}
+        rows = await store.prefetches()
+    finally:
+        await store.close()
+    log = LogState.decode(state) if state else LogState()
+    document: dict[str, Any] = {
+        "log": {"entries": log.size, "failure": log.failure},
+        "troubles": {
+            fact.value: {"since": trouble.since, "detail": trouble.what}
+            for fact, trouble in troubles.items()
+            if trouble is not None
+        },
+        "slots": {"known": len(rows), "held": sum(row.usable for row in rows)},
+        "budget": {
+            "epsilon": config.budget.epsilon,
+            "days": config.budget.days,
+            "charged": str(charged(entries, SystemClock().now() - config.budget.seconds)),
+        },
+        "recipes": journal_table(entries),
+    }
+    return document, entries
+
+
+def _show(document: dict[str, Any], entries: list[Entry]) -> None:
+    console = answers()
+    table = plain_table("recipe", "decided", "decision", "ε charged", "tries", "detail")
+    for entry in entries:
+        table.add_row(
+            Text(entry.name, style="bold"),
+            when(entry.decided_at),
+            styled(entry.state.value),
+            entry.charged_epsilon or "0",
+            str(entry.attempts),
+            Text(_detail(entry)),
+        )
+    budget, slots = document["budget"], document["slots"]
+    caption = Text(
+        f"ε {budget['charged']} of {budget['epsilon']} charged in {budget['days']} days · "
+        f"tokens held for {slots['held']} of {slots['known']} slots · log of {document['log']['entries']} entries",
+        style="dim",
+    )
+    body = table if entries else Text("nothing was decided yet")
+    console.print(Panel(Group(body, caption), title="[bold]This device's journal", title_align="left"))
+    if document["log"]["failure"]:
+        said = f"{document['log']['failure']}\nThis device does not trust the log any more and does nothing."
+        console.print(Panel(Text(said), title="[bold red]The log failed", title_align="left"))
+    for name, trouble in document["troubles"].items():
+        if name == Fact.LOG_TROUBLE.value and document["log"]["failure"]:
+            continue
+        console.print(Text(f"{name} since {when(trouble['since'])}: {trouble['detail']}", style="yellow"))
+
+
+def _detail(entry: Entry) -> str:
+    if entry.state.value == "scheduled" and not entry.attempts:
+        return f"will be sent at {when(entry.send_at)}"
+    return entry.detail

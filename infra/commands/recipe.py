@@ -1,0 +1,285 @@
+"""``tacit recipe``: write, check, publish and read recipes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from infra.api import call, hash_of, logged_recipe, read_recipe, recipes_of, verified_log
+from infra.layout import Layout
+from infra.places import (
+    HASH_ARGUMENT,
+    AsJson,
+    Server,
+    StateDir,
+    checked_name,
+    layout_of,
+    policy_of,
+    read_file,
+    server_of,
+    write_file,
+)
+from infra.recipe_form import Form, completed, place_by_hand, place_in_stack, recipe_of
+from infra.recipe_view import show_check, show_recipe
+from infra.terminal import answers, notes, plain_table, print_json, span, styled
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import SystemClock
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe import rules
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.live import LiveLog
+from tacit.recipe.model import Parties, Recipe
+from tacit.recipe.policy import Policy
+from tacit.service.keys import read_signing_key
+from tacit.tlog.canonical import parse_json, validated
+from tacit.tlog.leaves import LeafType, sign_leaf
+
+app = typer.Typer(help="Write, check, publish and read recipes.", no_args_is_help=True)
+
+RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe as JSON.", show_default=False)]
+
+
+@app.command("new")
+def new(
+    name: Annotated[str | None, typer.Option("--name", help="Short name: a-z, 0-9 and -.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="The question, as a person reads it.")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="Field of the device's data.")] = None,
+    buckets: Annotated[
+        str | None, typer.Option("--buckets", help="Lower bucket edges, the last one open: 0,1,2,4")
+    ] = None,
+    categories: Annotated[str | None, typer.Option("--categories", help="Exact texts: red,green,blue")] = None,
+    boolean: Annotated[bool, typer.Option("--boolean", help="A yes or no question.")] = False,
+    population: Annotated[int | None, typer.Option("--population", min=1, help="How many devices are asked.")] = None,
+    rate: Annotated[str, typer.Option("--rate", help="Probability with which a device takes part.")] = "0.5",
+    epsilon: Annotated[str, typer.Option("--epsilon", help="Most epsilon against an aggregator with the relay.")] = "1",
+    delta: Annotated[str, typer.Option("--delta", help="Delta of the claim.")] = "0.000001",
+    min_batch_size: Annotated[
+        int | None, typer.Option("--min-batch-size", min=1, help="B (default: 0.8 x rate x population).")
+    ] = None,
+    randomizer: Annotated[
+        str | None, typer.Option("--randomizer", help="krr, rappor or rr (default: krr, rr).")
+    ] = None,
+    start: Annotated[int | None, typer.Option("--start", min=0, help="POSIX second in which reports begin.")] = None,
+    duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
+    epoch: Annotated[int | None, typer.Option("--epoch", min=0, help="Token epoch (default: the next one).")] = None,
+    slot: Annotated[int | None, typer.Option("--slot", min=0, help="Token slot (default: the first free one).")] = None,
+    close: Annotated[str, typer.Option("--close", help="interval_end or at_B.")] = "interval_end",
+    parties: Annotated[
+        Path | None, typer.Option("--parties", help="JSON file with the recipe's parties, instead of a local stack.")
+    ] = None,
+    state_dir: StateDir = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the recipe here (default: stdout).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a recipe with the largest local epsilon that the privacy target allows; asks for what is missing.
+
+    With a local stack the parties, the next epoch and a free slot come from it. Example:
+    tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
+    """
+    form = completed(
+        Form(
+            name, text, metric, buckets, categories, boolean, population, rate, epsilon, delta,
+            min_batch_size, randomizer, start, duration, epoch, slot, close,
+        )
+    )  # fmt: skip
+    if parties is not None:
+        if state_dir is not None:
+            raise typer.BadParameter("give either --parties or --state-dir")
+        recipe = recipe_of(form, _parties(parties), place_by_hand(form))
+    else:
+        recipe = asyncio.run(_new_in_stack(form, layout_of(state_dir)))
+    _deliver(recipe, out, "" if state_dir is None else f" --state-dir {state_dir}", as_json=as_json)
+
+
+async def _new_in_stack(form: Form, layout: Layout) -> Recipe:
+    policy, now = policy_of(layout.policy_path), SystemClock().now()
+    async with AiohttpTransport() as transport:
+        live = await verified_log(transport, layout, policy)
+    issuer = layout.parties.issuer.name
+    recipe = recipe_of(form, layout.parties, place_in_stack(form, live, issuer, layout.options.epoch_seconds, now))
+    for refusal in rules.check(recipe, policy, _draft(recipe, live, now)):
+        notes().print(f"the stack's policy will refuse this: {refusal.rule}: {refusal.detail}", style="yellow")
+    return recipe
+
+
+def _draft(recipe: Recipe, live: LiveLog, now: float) -> Context:
+    return Context(Stage.DRAFT, now, directory=live.directory(recipe.token.issuer, recipe.token.epoch))
+
+
+def _parties(path: Path) -> Parties:
+    try:
+        body = parse_json(read_file(path), str(path))
+        return validated(Parties, body, str(path))
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+
+
+def _deliver(recipe: Recipe, out: Path | None, stack: str, *, as_json: bool) -> None:
+    body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
+    if out is not None:
+        write_file(out, body.encode())
+    if as_json:
+        print_json({"hash": recipe.hash_text, "file": None if out is None else str(out), "recipe": recipe.body()})
+    elif out is None:
+        print(body, end="")
+    interval = span(recipe.interval.start, recipe.interval.end)
+    notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
+    if out is not None:
+        notes().print(f"next: tacit recipe check {out}{stack}; tacit recipe publish {out}{stack}", style="dim")
+
+
+@app.command("check")
+def check(
+    file: RecipeFile,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file (default: the stack's).")] = None,
+    stage: Annotated[str, typer.Option("--stage", help="draft, publish, logged or active.")] = "draft",
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a recipe by every rule that the parties apply; exit code 1 if one refuses it.
+
+    Beyond the draft the rules need a stack's log. Example: tacit recipe check visits.json --stage draft
+    """
+    wanted = _stage(stage)
+    recipe = read_recipe(read_file(file), str(file))
+    asks_stack = wanted is not Stage.DRAFT or state_dir is not None
+    applied = policy_of(policy) if policy else _stack_policy(state_dir, needed=asks_stack)
+    context = asyncio.run(_context(recipe, layout_of(state_dir), applied, wanted)) if asks_stack else None
+    context = context or Context(Stage.DRAFT, SystemClock().now())
+    verdicts = [
+        (rule.name, rule.check(recipe, applied, context)) for rule in rules.RULES if context.stage >= rule.stage
+    ]
+    refused = [(rule, detail) for rule, detail in verdicts if detail is not None]
+    if as_json:
+        print_json(
+            {
+                "hash": recipe.hash_text,
+                "stage": wanted.name.lower(),
+                "accepted": not refused,
+                "rules": [
+                    {"rule": rule, "passed": detail is None, "detail": detail or ""} for rule, detail in verdicts
+                ],
+            }
+        )
+    else:
+        show_check(recipe, applied, verdicts, answers())
+    if refused:
+        raise typer.Exit(1)
+
+
+def _stage(text: str) -> Stage:
+    try:
+        return Stage[text.upper()]
+    except KeyError as error:
+        raise typer.BadParameter("--stage is draft, publish, logged or active") from error
+
+
+def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
+    """The local stack's policy; where there is no stack and none is needed, the default one."""
+    try:
+        return policy_of(layout_of(state_dir).policy_path)
+    except UsageError:
+        if needed:
+            raise
+        return Policy()
+
+
+async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage) -> Context:
+    now = SystemClock().now()
+    async with AiohttpTransport() as transport:
+        live = await verified_log(transport, layout, policy)
+    logged = live.recipe(recipe.hash)
+    if logged is not None:
+        return live.context(logged, now, stage)
+    return Context(stage, now, directory=live.directory(recipe.token.issuer, recipe.token.epoch))
+
+
+@app.command("publish")
+def publish(
+    file: RecipeFile,
+    state_dir: StateDir = None,
+    server: Server = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The analyst's signing key (with --server).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse.
+
+    Example: tacit recipe publish visits.json --state-dir .tacit
+    """
+    if (server is None) != (key is None):
+        raise typer.BadParameter("--server and --key go together")
+    url = server_of(state_dir, server)
+    recipe = read_recipe(read_file(file), str(file))
+    signing_key = read_signing_key(layout_of(state_dir).analyst_key if key is None else key)
+    leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key)
+    answer = asyncio.run(_once("POST", f"{url}/v1/leaves", leaf.encode()))
+    where = f"{url}/v1/recipes/{recipe.hash_text}"
+    if as_json:
+        print_json({"hash": recipe.hash_text, "name": recipe.name, "index": answer["index"], "url": where})
+        return
+    console = answers()
+    console.print(f"published {recipe.name} as entry {answer['index']} of the log", soft_wrap=True)
+    console.print(f"hash  {recipe.hash_text}\nwhere {where}", soft_wrap=True)
+
+
+async def _once(method: str, url: str, body: bytes = b"") -> Any:
+    async with AiohttpTransport() as transport:
+        return await call(transport, method, url, body=body)
+
+
+@app.command("list")
+def list_recipes(state_dir: StateDir = None, server: Server = None, as_json: AsJson = False) -> None:
+    """List every recipe in the log. Example: tacit recipe list --state-dir .tacit"""
+    found = asyncio.run(_list(server_of(state_dir, server)))
+    if as_json:
+        print_json({"recipes": found})
+        return
+    table = plain_table("recipe", "state", "B", "ε", "interval", "hash")
+    for one in found:
+        interval = one["interval"]
+        table.add_row(
+            Text(one["name"], style="bold"),
+            styled(one["state"]),
+            str(one["min_batch_size"]),
+            one["epsilon"],
+            span(interval["start"], interval["start"] + interval["duration"]),
+            Text(one["hash"][:12], style="dim"),
+        )
+    answers().print(table if found else "the log holds no recipe yet; write one with: tacit recipe new")
+
+
+async def _list(server: str) -> list[dict[str, Any]]:
+    async with AiohttpTransport() as transport:
+        return await recipes_of(transport, server)
+
+
+@app.command("show", context_settings=HASH_ARGUMENT)
+def show(
+    recipe: Annotated[str, typer.Argument(metavar="HASH|NAME|FILE", help="A logged recipe, or a recipe in a file.")],
+    state_dir: StateDir = None,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a recipe: question, batch, who takes part, what it costs against whom, and how far it is.
+
+    Example: tacit recipe show visits.json
+    """
+    path = Path(checked_name(recipe))
+    if path.is_file():
+        found, document = read_recipe(read_file(path), str(path)), {"state": "file"}
+    else:
+        document, found = asyncio.run(_logged(server_of(state_dir, server), recipe))
+    if as_json:
+        print_json({**document, "hash": found.hash_text, "recipe": found.body()})
+    else:
+        show_recipe(found, document, answers())
+
+
+async def _logged(server: str, name: str) -> tuple[dict[str, Any], Recipe]:
+    async with AiohttpTransport() as transport:
+        return await logged_recipe(transport, server, await hash_of(transport, server, name))

@@ -1,0 +1,160 @@
+"""``tacit up``: a whole stack on this machine, one process per service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from infra.agents import provision_agents
+from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
+from infra.processes import ServiceProcess, running, watch
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import UsageError
+
+DEFAULT_EPOCH_SECONDS = 60
+DEFAULT_STATE_DIR = Path(".tacit")
+SERVICE_NAMES = ("relay", "gateway", "attester", "issuer", "recipe_server", "leader", "helper", "collector")
+
+
+def up(
+    state_dir: Annotated[
+        Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")
+    ] = DEFAULT_STATE_DIR,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout once all are ready.")] = False,
+    epoch_seconds: Annotated[
+        int | None,
+        typer.Option(
+            "--epoch-seconds", min=5, max=366 * 86400, help="Length of a token epoch of a new stack (default 60)."
+        ),
+    ] = None,
+    agents: Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")] = 4,
+    batch_floor: Annotated[
+        int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")
+    ] = 100,
+) -> None:
+    """Run every service as a process of its own until Ctrl-C; a new state folder gets fresh keys.
+
+    Example: tacit up --agents 60 --batch-floor 20
+    """
+    try:
+        layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor)
+        paths = provision_agents(layout, agents, OsEntropy(), SystemClock().now())
+    except OSError as error:
+        raise UsageError(f"{error.filename or state_dir}: {error.strerror or 'cannot be used'}") from error
+    asyncio.run(_up(layout, paths, as_json=as_json))
+
+
+def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = 100) -> Layout:
+    """The stack in ``state_dir``, made there if there is none. Raises ``UsageError`` if it has other epochs."""
+    if not (state_dir / INDEX).exists():
+        options = StackOptions(epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS, batch_floor=batch_floor)
+        return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
+    layout = load_layout(state_dir)
+    found = layout.options.epoch_seconds
+    if epoch_seconds not in {None, found}:
+        raise UsageError(f"{state_dir}: this stack has epochs of {found} s; choose another --state-dir for others")
+    return layout
+
+
+def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
+    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, and ``{url, pid, config}`` by service."""
+    by_name = {service.name: service for service in services}
+    return {
+        "state_dir": str(layout.state_dir),
+        "credentials": {name: str(path) for name, path in sorted(layout.credentials.items())},
+        **{
+            name: {"url": by_name[name].url, "pid": by_name[name].pid, "config": str(by_name[name].config)}
+            for name in SERVICE_NAMES
+        },
+    }
+
+
+async def _up(layout: Layout, agents: list[Path], *, as_json: bool) -> None:
+    notes = Console(stderr=True, highlight=False, soft_wrap=True)
+    stopping = asyncio.Event()
+    with _stop_signals(stopping):
+        starting = asyncio.ensure_future(_run(layout, agents, notes, stopping, as_json=as_json))
+        told = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not starting.done():
+            notes.print("stopping the services")
+            starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+
+
+async def _run(layout: Layout, agents: list[Path], notes: Console, stopping: asyncio.Event, *, as_json: bool) -> None:
+    notes.print(f"starting {len(layout.configs)} services in {escape(str(layout.state_dir))}")
+    async with running(layout) as services:
+        if as_json:
+            print(json.dumps(describe(layout, services)), flush=True)
+        else:
+            show(layout, services, agents, Console(highlight=False))
+        await watch(services, lambda service, status: _report(notes, service, status))
+        notes.print("no service is left; Ctrl-C ends this command")
+        await stopping.wait()
+
+
+def _report(notes: Console, service: ServiceProcess, status: int) -> None:
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+    notes.print(
+        f"{service.name} (pid {service.pid}) {how}; start it again with:\n"
+        f"  {escape(service.restart_command)}\n  its log: {escape(str(service.log))}"
+    )
+
+
+def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], console: Console) -> None:
+    """Print a table of the services, and what can be done next."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for heading in ("service", "operator", "url", "pid"):
+        table.add_column(heading, no_wrap=True)
+    for service in services:
+        table.add_row(service.name, OPERATORS[service.name], service.url, str(service.pid))
+    console.print(table)
+    folder = escape(str(layout.state_dir))
+    console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)
+    console.print(
+        "Next, in a second terminal:",
+        *(f"  {line}" for line in _next(layout, agents)),
+        sep="\n",
+        soft_wrap=True,
+        markup=False,
+    )
+    console.print("Ctrl-C stops everything.")
+
+
+def _next(layout: Layout, agents: list[Path]) -> list[str]:
+    """Commands that go on from here, ready to be pasted."""
+    elsewhere = layout.state_dir != DEFAULT_STATE_DIR.absolute()
+    where = f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""
+    question = "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4 --population 400"
+    lines = [f"tacit recipe new {question} --out visits.json{where}", f"tacit recipe publish visits.json{where}"]
+    if agents:
+        lines.append(f"tacit agent run --config {shlex.quote(str(agents[0]))}")
+    return lines
+
+
+@contextlib.contextmanager
+def _stop_signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,1 @@
+"""``tacit demo``: the main job on real data, every party in one process over real loopback HTTP."""

@@ -1,0 +1,132 @@
+"""The demo's devices: one real agent per row of the data, all in this process.
+
+Each has its own attestation identity, its own datum, its own coin and its own journal in memory; they share only
+the HTTP connection pool. Nothing about a device is decided here: the agents do that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_agent.agent import Agent
+from client_agent.agent import Deps as AgentDeps
+from client_agent.journal import Entry, MemoryAgentStore, State
+from client_agent.sources import CallableSource
+from infra.layout import Layout
+from tacit.ports import Clock
+from tacit.recipe.policy import Policy
+from tacit.tokens.software_root import SoftwareRoot
+
+CONCURRENCY = 32
+
+
+@dataclass(frozen=True)
+class Device:
+    """One simulated device."""
+
+    agent: Agent
+    store: MemoryAgentStore
+
+    async def entry(self, recipe_hash: bytes) -> Entry | None:
+        """What the device's journal says about a recipe."""
+        return next((entry for entry in await self.store.entries() if entry.recipe_hash == recipe_hash), None)
+
+
+class Fleet:
+    """All devices of the demo."""
+
+    def __init__(self, devices: Sequence[Device], clock: Clock) -> None:
+        self.devices = tuple(devices)
+        self._clock = clock
+        self._due = [0.0] * len(devices)
+
+    @classmethod
+    def make(
+        cls,
+        layout: Layout,
+        policy: Policy,
+        data: Sequence[dict[str, str]],
+        world: AgentDeps,
+        tick: Callable[[], None],
+    ) -> Fleet:
+        """One device per member of ``data`` (metric -> value)."""
+        authority = SoftwareRoot.from_pem(layout.device_authority.read_bytes())
+        unused = {"kind": "csv", "path": Path("unused.csv")}
+        config = layout.agent_config(layout.state_dir / "fleet", unused, join_late=False)
+        devices = []
+        for number, row in enumerate(data):
+            store = MemoryAgentStore()
+            identity = authority.issue(f"device-{number}", world.entropy, world.clock.now())
+            devices.append(Device(Agent(config, policy, world, store, CallableSource(row.get), identity), store))
+            tick()
+        return cls(devices, world.clock)
+
+    async def sync(self, tick: Callable[[], None]) -> None:
+        """Every device fetches and verifies the log through the relay."""
+
+        async def one(device: Device) -> None:
+            await device.agent.sync()
+            tick()
+
+        await _all(one(device) for device in self.devices)
+
+    async def prefetch_due(self, tick: Callable[[int], None], only: int | None = None) -> None:
+        """Every device (or only one) fetches the tokens whose random time has come."""
+
+        async def one(number: int) -> None:
+            before = await self._tokens(number)
+            self._due[number] = await self.devices[number].agent.prefetch()
+            tick(await self._tokens(number) - before)
+
+        await _all(one(number) for number in self._due_now(only))
+
+    async def consider(self, tick: Callable[[], None]) -> None:
+        """Every device verifies, tosses its coin, randomises and shards."""
+        for number, device in enumerate(self.devices):
+            await device.agent.consider()
+            self._due[number] = 0.0
+            tick()
+            if number % CONCURRENCY == 0:
+                await asyncio.sleep(0)
+
+    async def send_due(self, tick: Callable[[int], None], only: int | None = None) -> None:
+        """Every device (or only one) uploads the reports whose random delay is over."""
+
+        async def one(number: int) -> None:
+            before = await self._stored(number)
+            self._due[number] = await self.devices[number].agent.send_due()
+            tick(await self._stored(number) - before)
+
+        await _all(one(number) for number in self._due_now(only))
+
+    async def count(self, recipe_hash: bytes, *states: State) -> int:
+        """How many journals hold ``recipe_hash`` in one of ``states``."""
+        entries = [await device.entry(recipe_hash) for device in self.devices]
+        return sum(entry is not None and entry.state in states for entry in entries)
+
+    def _due_now(self, only: int | None) -> list[int]:
+        now = self._clock.now()
+        numbers = range(len(self.devices)) if only is None else [only]
+        return [number for number in numbers if self._due[number] <= now]
+
+    async def _tokens(self, number: int) -> int:
+        return sum(bool(prefetch.token) for prefetch in await self.devices[number].store.prefetches())
+
+    async def _stored(self, number: int) -> int:
+        return sum(entry.state is State.SENT for entry in await self.devices[number].store.entries())
+
+
+async def _all(jobs: Iterable[Coroutine[None, None, None]]) -> None:
+    """Run coroutines, at most ``CONCURRENCY`` at a time; the first error stops the rest."""
+    waiting = iter(jobs)
+
+    async def worker() -> None:
+        for job in waiting:
+            await job
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CONCURRENCY):
+            group.create_task(worker())

@@ -1,0 +1,99 @@
+"""What a demo run produced, as the terminal, the JSON document and the report show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SHOWN = 40
+
+
+def _short(value: str | int) -> str:
+    text = str(value)
+    if len(text) <= SHOWN and not (len(text) >= 24 and text.isalnum()):
+        return text
+    return f"{text[:12]}…" if text.isalnum() else f"{text[: SHOWN - 9]}…{text[-8:]}"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One answer category at whole-population scale."""
+
+    label: str
+    truth: int
+    estimate: float
+    stderr: float
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What one party could read of the one contribution that was followed."""
+
+    party: str
+    operator: str
+    read: Mapping[str, str | int]
+    never: str
+
+    def text(self) -> str:
+        """What could be read, on one line; long values shortened."""
+        return ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in self.read.items())
+
+
+@dataclass(frozen=True)
+class StagedRefusal:
+    """An attack that the demo really tried, and what stopped it."""
+
+    attempt: str
+    refused_by: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The whole run."""
+
+    source: str
+    question: str
+    recipe: Mapping[str, Any]
+    devices: int
+    sampled: int
+    accepted: int
+    rejected: int
+    rejected_by_cause: Mapping[str, int]
+    privacy: Mapping[str, Any]
+    buckets: tuple[Bucket, ...]
+    sightings: tuple[Sighting, ...]
+    refusals: tuple[StagedRefusal, ...]
+    seconds: float
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document of ``tacit demo --json``."""
+        return {
+            "source": self.source,
+            "question": self.question,
+            "recipe": dict(self.recipe),
+            "devices": self.devices,
+            "sampled": self.sampled,
+            "accepted": self.accepted,
+            "rejected": self.rejected,
+            "rejected_by_cause": dict(self.rejected_by_cause),
+            "privacy": dict(self.privacy),
+            "buckets": [
+                {
+                    "label": bucket.label,
+                    "truth": bucket.truth,
+                    "estimate": round(bucket.estimate, 3),
+                    "stderr": round(bucket.stderr, 3),
+                }
+                for bucket in self.buckets
+            ],
+            "observed": [
+                {"party": s.party, "operator": s.operator, "read": dict(s.read), "never": s.never}
+                for s in self.sightings
+            ],
+            "refused": [{"attempt": r.attempt, "refused_by": r.refused_by, "reason": r.reason} for r in self.refusals],
+            "seconds": round(self.seconds, 2),
+            "stages": {name: round(value, 3) for name, value in self.stages.items()},
+        }

@@ -1,0 +1,180 @@
+"""The demo in the terminal: progress per stage, then the answer, its price, who saw what, what was refused.
+
+Progress goes to stderr, the answer to stdout, so that a pipe gets the answer alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from infra.demo.result import Bucket, DemoResult
+
+ADVERSARIES = {
+    "aggregator": "one aggregator, or the analyst",
+    "aggregator_with_relay": "... together with the relay",
+    "both_aggregators": "both aggregators, relay honest",
+    "both_aggregators_with_relay": "both aggregators and the relay",
+}
+BAR_WIDTH = 34
+
+
+class Stages:
+    """One progress bar per stage of the run."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description:<44}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=False,
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[Stages]:
+        """Show the bars while the block runs."""
+        with self._progress:
+            yield self
+
+    @contextmanager
+    def stage(self, name: str, total: int) -> Iterator[Tick]:
+        """A bar of ``total`` steps; full when the block ends without an error."""
+        task = self._progress.add_task(name, total=max(total, 1))
+        yield Tick(self._progress, task)
+        self._progress.update(task, completed=max(total, 1))
+
+
+class Tick:
+    """Advances one bar."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def __call__(self, steps: int = 1) -> None:
+        self._progress.advance(self._task, steps)
+
+
+def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
+    """Print the whole result."""
+    console.print()
+    console.print(_chart(result))
+    console.print(_price(result))
+    console.print(_sightings(result))
+    console.print(_refusals(result))
+    console.print(_next_steps(outputs))
+
+
+def _chart(result: DemoResult) -> Panel:
+    top = max((max(b.estimate + 2 * b.stderr, b.truth) for b in result.buckets), default=1.0)
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("answer", justify="right", style="bold")
+    table.add_column("━ estimate  ╌ 95 % interval  ┃ truth", min_width=BAR_WIDTH)
+    table.add_column("estimate", justify="right")
+    table.add_column("± 1.96 s.e.", justify="right", style="dim")
+    table.add_column("truth", justify="right", style="green")
+    for bucket in result.buckets:
+        table.add_row(
+            bucket.label,
+            bar(bucket, top),
+            f"{bucket.estimate:,.0f}",
+            f"{1.96 * bucket.stderr:,.0f}",
+            f"{bucket.truth:,}",
+        )
+    caption = Text(
+        f"{result.devices:,} devices asked · {result.sampled:,} chose to answer · "
+        f"{result.accepted:,} contributions counted · {result.rejected:,} rejected",
+        style="dim",
+    )
+    return Panel(Group(table, caption), title=f"[bold]{result.question}", subtitle=result.source)
+
+
+def bar(bucket: Bucket, top: float, width: int = BAR_WIDTH) -> Text:
+    """Estimate, 95 % interval and truth of one bucket on a line of ``width`` cells; ``top`` is the right end."""
+
+    def cell(value: float) -> int:
+        return min(width - 1, max(0, math.floor(value / top * (width - 1)))) if top > 0 else 0
+
+    estimate, truth = cell(bucket.estimate), cell(bucket.truth)
+    low, high = cell(bucket.estimate - 1.96 * bucket.stderr), cell(bucket.estimate + 1.96 * bucket.stderr)
+    text = Text()
+    for column in range(width):
+        if column == truth:
+            text.append("┃", style="bold green")
+        elif column <= estimate and bucket.estimate > 0:
+            text.append("━", style="cyan")
+        elif low <= column <= high:
+            text.append("╌", style="yellow")
+        else:
+            text.append(" ")
+    return text
+
+
+def _price(result: DemoResult) -> Panel:
+    privacy = result.privacy
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("who might look at your contribution", style="bold")
+    table.add_column("ε", justify="right")
+    table.add_column("δ", justify="right", style="dim")
+    for key, value in privacy["by_adversary"].items():
+        local = key == "both_aggregators_with_relay"
+        table.add_row(
+            ADVERSARIES.get(key, key), f"{float(value):.4f}", "0" if local else f"{float(privacy['delta']):g}"
+        )
+    caption = Text(
+        f"{privacy['mechanism']}, {privacy['relation']} neighbours, at n = {privacy['n']:,} contributions; "
+        f"each device adds ε₀ = {float(privacy['epsilon0']):.3f} itself",
+        style="dim",
+    )
+    return Panel(Group(table, caption), title="[bold]What it costs in privacy")
+
+
+def _sightings(result: DemoResult) -> Panel:
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("party", style="bold")
+    table.add_column("operator", style="dim")
+    table.add_column("could read")
+    table.add_column("never", style="dim")
+    for sighting in result.sightings:
+        table.add_row(sighting.party, sighting.operator, sighting.text(), sighting.never)
+    return Panel(table, title="[bold]What each party saw of one contribution")
+
+
+def _refusals(result: DemoResult) -> Panel:
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("tried", style="bold")
+    table.add_column("refused by", style="red")
+    table.add_column("because")
+    for refusal in result.refusals:
+        table.add_row(refusal.attempt, refusal.refused_by, refusal.reason)
+    return Panel(table, title="[bold]What was tried and refused")
+
+
+def _next_steps(outputs: list[str]) -> Panel:
+    lines = [
+        "[bold].venv/bin/tacit demo --input FILE.csv --column NAME[/]   your own data, one row a device",
+        "[bold].venv/bin/tacit up[/]   the parties as processes; then, in a second terminal, "
+        "[bold].venv/bin/tacit agent run --config .tacit/agents/0/agent.json[/]",
+        "[bold].venv/bin/tacit recipe new[/]   ask a question of your own",
+    ]
+    if outputs:
+        lines.append(f"[dim]written: {', '.join(outputs)}[/]")
+    return Panel("\n".join(lines), title="[bold]Next")

@@ -1,0 +1,69 @@
+"""The services by name, and one of them as a process of its own.
+
+A service's modules are imported when it is first asked for, so that a process that runs one holds no other's code.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import UsageError
+from tacit.service.app import Deps
+from tacit.service.config import ServiceConfig, load_config
+from tacit.service.run import serve
+
+_MODULES = {
+    "recipe_server": ("recipe_server", "RecipeServerConfig"),
+    "issuer": ("services.issuer", "IssuerConfig"),
+    "attester": ("attester", "AttesterConfig"),
+    "gateway": ("services.gateway", "GatewayConfig"),
+    "relay": ("relay", "RelayConfig"),
+    "leader": ("services.leader", "LeaderConfig"),
+    "helper": ("services.helper", "HelperConfig"),
+    "collector": ("services.collector", "CollectorConfig"),
+}
+SERVICES = tuple(_MODULES)
+"""In the order in which they are started: nobody needs one that comes later to get ready."""
+
+
+@dataclass(frozen=True)
+class Deployable:
+    """One service's entry points, imported when it is first needed."""
+
+    name: str
+    load: Callable[[Path], ServiceConfig]
+    create_app: Callable[[Any, Deps], web.Application]
+    make_transport: Callable[[Any], AiohttpTransport]
+
+
+def deployable(name: str) -> Deployable:
+    """The service called ``name``. Raises ``UsageError`` with the list of names."""
+    if name not in _MODULES:
+        raise UsageError(f"no service is called {name}; choose one of {', '.join(SERVICES)}")
+    package, model = _MODULES[name]
+    config_model = getattr(importlib.import_module(f"{package}.config"), model)
+    app_module = importlib.import_module(f"{package}.app")
+    return Deployable(
+        name,
+        lambda path: load_config(path, config_model),
+        app_module.create_app,
+        app_module.make_transport,
+    )
+
+
+async def run_service(name: str, config_path: Path) -> None:
+    """Serve one service until it is told to stop. Raises ``UsageError``."""
+    service = deployable(name)
+    config = service.load(config_path)
+    async with service.make_transport(config) as transport:
+        deps = Deps(SystemClock(), OsEntropy(), transport)
+        app = service.create_app(config, deps)
+        await serve(app, config.listen, insecure_http=config.insecure_http)

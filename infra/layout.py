@@ -1,0 +1,375 @@
+"""Lays out a local stack: one folder per trust domain, each with its own keys, credentials and configuration.
+
+Everything that real organisations would exchange once (peer file, bearer tokens, pinned keys) is made here; the
+services themselves only ever see their own folder. A layout is made once and loaded afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from client_agent.config import AgentConfig
+from infra.deployables import SERVICES
+from services.gateway.keys import KeyRing
+from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
+from tacit.codec import b64url
+from tacit.errors import UsageError
+from tacit.ports import Entropy
+from tacit.recipe.model import Parties
+from tacit.service.config import write_secret
+from tacit.service.keys import write_signing_key
+from tacit.signing import SigningKey, generate_signing_key
+from tacit.tlog.checkpoint import NoteKey
+from tacit.tokens.attestation import SoftwareDevice
+from tacit.tokens.software_root import SoftwareRoot
+
+OPERATORS = {
+    "recipe_server": "analyst.example",
+    "issuer": "issuer.example",
+    "attester": "attester.example",
+    "gateway": "analyst.example",
+    "relay": "relay.example",
+    "leader": "leader.example",
+    "helper": "helper.example",
+    "collector": "analyst.example",
+}
+KEY_LIFETIME = 30 * 86400
+INDEX = "stack.json"
+BEARER_PREFIX = b"tacit-"
+"""Of every bearer token, so that a person or a scanner can tell one from a key."""
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B."""
+
+    epoch_seconds: int = 86400
+    slots_per_epoch: int = 2
+    batch_floor: int = 100
+    poll_seconds: float = 1.0
+    idle_seconds: float = 0.5
+    job_size: int = 256
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A stack on disk. ``urls`` and ``configs`` by service name; ``credentials`` by name."""
+
+    state_dir: Path
+    options: StackOptions
+    urls: dict[str, str]
+    configs: dict[str, Path]
+    credentials: dict[str, Path]
+    parties: Parties
+    log_key: str
+    gateway_key_config: str
+    policy_path: Path = field(default=Path())
+
+    @property
+    def analyst_key(self) -> Path:
+        """The analyst's signing key."""
+        return self.state_dir / "analyst" / "signing.key"
+
+    @property
+    def device_authority(self) -> Path:
+        """The authority that provisions software-root devices."""
+        return self.state_dir / "vendor" / "authority.pem"
+
+    def agent_config(self, state_dir: Path, source: dict[str, Any], *, join_late: bool = True) -> AgentConfig:
+        """The configuration of one device of this stack, its files below ``state_dir``."""
+        issuer, gateway = self.parties.issuer, self.parties.gateway
+        return AgentConfig.model_validate(
+            {
+                "state_dir": state_dir,
+                "log_key": self.log_key,
+                "issuer": {
+                    "name": issuer.name,
+                    "signing_key": issuer.signing_key,
+                    "epoch_seconds": self.options.epoch_seconds,
+                },
+                "gateway": {
+                    "name": gateway.operator,
+                    "signing_key": gateway.signing_key,
+                    "key_config": self.gateway_key_config,
+                },
+                "relay_url": self.urls["relay"],
+                "recipe_server_url": self.urls["recipe_server"],
+                "attester_url": self.urls["attester"],
+                "attestation": {"identity": state_dir / "identity.pem"},
+                "policy": self.policy_path,
+                "source": source,
+                "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late},
+            }
+        )
+
+
+def load_layout(state_dir: Path) -> Layout:
+    """The layout in ``state_dir``. Raises ``UsageError`` where there is none."""
+    try:
+        index = json.loads((state_dir / INDEX).read_text())
+        return Layout(
+            state_dir=state_dir,
+            options=StackOptions(**index["options"]),
+            urls=index["urls"],
+            configs={name: state_dir / path for name, path in index["configs"].items()},
+            credentials={name: state_dir / path for name, path in index["credentials"].items()},
+            parties=Parties.model_validate(index["parties"]),
+            log_key=index["log_key"],
+            gateway_key_config=index["gateway_key_config"],
+            policy_path=state_dir / "policy.json",
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{state_dir}: no stack here; start one with: tacit up --state-dir {state_dir}") from error
+
+
+def create_layout(state_dir: Path, options: StackOptions, entropy: Entropy, now: float) -> Layout:
+    """Make all keys, credentials and configurations of a new stack below ``state_dir``."""
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _Builder(state_dir.absolute(), options, entropy, now).build()
+
+
+def provision_device(
+    layout: Layout, authority: SoftwareRoot, name: str, entropy: Entropy, now: float
+) -> SoftwareDevice:
+    """A fresh attestation identity from the stack's device authority."""
+    return authority.issue(name, entropy, now)
+
+
+class _Builder:
+    def __init__(self, state_dir: Path, options: StackOptions, entropy: Entropy, now: float) -> None:
+        self._dir = state_dir
+        self._options = options
+        self._entropy = entropy
+        self._now = now
+        self._ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+        self._urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
+        self._keys = {
+            name: generate_signing_key(entropy) for name in ("analyst", "log", "issuer", "gateway", "leader", "helper")
+        }
+        self._credentials: dict[str, Path] = {}
+
+    def build(self) -> Layout:
+        parties = self._parties()
+        policy = self._policy()
+        policy_path = self._dir / "policy.json"
+        policy_path.write_text(json.dumps(policy, indent=1))
+        self._credentials_for_all()
+        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_LIFETIME, self._entropy, self._now)
+        authority = SoftwareRoot.create(self._entropy, self._now)
+        write_secret(self._dir / "vendor" / "authority.pem", authority.to_pem())
+        (self._dir / "attester").mkdir(mode=0o700, exist_ok=True)
+        (self._dir / "attester" / "device-root.pem").write_bytes(authority.root_pem)
+        log_key = NoteKey("tacit.example/log", self._keys["log"].public).encode()
+        configs = {name: self._write_config(name, log_key, policy) for name in SERVICES}
+        layout = Layout(
+            state_dir=self._dir,
+            options=self._options,
+            urls=self._urls,
+            configs=configs,
+            credentials=self._credentials,
+            parties=parties,
+            log_key=log_key,
+            gateway_key_config=b64url(ring.active.config.encode()),
+            policy_path=policy_path,
+        )
+        self._write_index(layout)
+        return layout
+
+    def _parties(self) -> Parties:
+        for name, key in self._keys.items():
+            folder = "recipe_server" if name == "log" else name
+            write_signing_key(self._dir / folder / "signing.key", key)
+        hpke: dict[str, str] = {}
+        for number, name in enumerate(("leader", "helper", "collector"), start=1):
+            made = generate_hpke_key(number, self._entropy)
+            write_hpke_key(self._dir / name / "hpke.key", made)
+            hpke[name] = b64url(made.config.encode())
+        peers = generate_peer_secrets("seed-1", self._entropy)
+        for name in ("leader", "helper"):
+            write_peer_file(self._dir / name / "peer.json", peers)
+
+        def public(name: str) -> str:
+            return b64url(self._keys[name].public)
+
+        def operator(name: str) -> dict[str, str]:
+            return {"operator": OPERATORS[name]}
+
+        aggregators = {
+            name: {
+                **operator(name),
+                "url": self._urls[name],
+                "hpke_config": hpke[name],
+                "signing_key": public(name),
+            }
+            for name in ("leader", "helper")
+        }
+        return Parties.model_validate(
+            {
+                "analyst": {"operator": OPERATORS["recipe_server"], "signing_key": public("analyst")},
+                **aggregators,
+                "collector": {**operator("collector"), "hpke_config": hpke["collector"]},
+                "relay": {**operator("relay"), "url": self._urls["relay"]},
+                "gateway": {**operator("gateway"), "signing_key": public("gateway")},
+                "attester": operator("attester"),
+                "issuer": {**operator("issuer"), "name": OPERATORS["issuer"], "signing_key": public("issuer")},
+            }
+        )
+
+    def _policy(self) -> dict[str, Any]:
+        return {
+            "min_batch_size": self._options.batch_floor,
+            "analysts": {OPERATORS["recipe_server"]: b64url(self._keys["analyst"].public)},
+            "issuers": {OPERATORS["issuer"]: b64url(self._keys["issuer"].public)},
+            "gateways": {OPERATORS["gateway"]: b64url(self._keys["gateway"].public)},
+        }
+
+    def _credentials_for_all(self) -> None:
+        """Bearer tokens of the loopback legs, one copy in each of the two folders that need it."""
+        for name, holders in {
+            "issuer_client": ("attester", "issuer"),
+            "gateway_client": ("relay", "gateway"),
+            "collector": ("collector", "leader", "helper"),
+            "results": ("collector", "recipe_server"),
+            "operator": ("analyst", "collector", "leader", "helper"),
+        }.items():
+            token = bearer_token(self._entropy)
+            for holder in holders:
+                write_secret(self._dir / holder / f"{name}.token", token)
+            self._credentials[name] = self._dir / holders[0] / f"{name}.token"
+
+    def _write_config(self, name: str, log_key: str, policy: dict[str, Any]) -> Path:
+        body: dict[str, Any] = {
+            "state_dir": ".",
+            "listen": {"host": "127.0.0.1", "port": self._ports[name]},
+            **getattr(self, f"_{name}_config")(log_key, policy),
+        }
+        path = self._dir / name / "config.json"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.write_text(json.dumps(body, indent=1))
+        return path
+
+    def _recipe_server_config(self, _log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "log_name": "tacit.example/log",
+            "log_key": "signing.key",
+            "policy": policy,
+            "accept_late_directories": True,
+            "collector_token": "results.token",
+        }
+
+    def _issuer_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "name": OPERATORS["issuer"],
+            "signing_key": "signing.key",
+            "attester_credential": "issuer_client.token",
+            "recipe_server_url": self._urls["recipe_server"],
+            "request_uri": f"{self._urls['issuer']}/token-request",
+            "epoch_seconds": self._options.epoch_seconds,
+            "slots_per_epoch": self._options.slots_per_epoch,
+            "directory_max_age": min(3600, self._options.epoch_seconds // 4),
+            "idle_seconds": self._options.idle_seconds,
+        }
+
+    def _attester_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "issuer_url": self._urls["issuer"],
+            "issuer_credential": "issuer_client.token",
+            "software_roots": ["device-root.pem"],
+        }
+
+    def _gateway_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "operator": OPERATORS["gateway"],
+            "signing_key": "signing.key",
+            "relay_bearer": "gateway_client.token",
+            "key_lifetime": KEY_LIFETIME,
+            "recipe_server_url": self._urls["recipe_server"],
+            "targets": [
+                {"origin": self._urls["leader"], "path_prefix": "/tasks/", "methods": ["POST"]},
+                {"origin": self._urls["recipe_server"], "path_prefix": "/v1/", "methods": ["GET"]},
+            ],
+        }
+
+    def _relay_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
+        return {"gateway_url": self._urls["gateway"], "gateway_bearer": "gateway_client.token"}
+
+    def _aggregator(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "operator": OPERATORS[name],
+            "signing_key": "signing.key",
+            "hpke_keys": ["hpke.key"],
+            "peer_file": "peer.json",
+            "collector_token": "collector.token",
+            "operator_token": "operator.token",
+            "log": {
+                "url": self._urls["recipe_server"],
+                "key": log_key,
+                "poll_seconds": self._options.poll_seconds,
+            },
+            "policy": policy,
+        }
+
+    def _leader_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
+        limits = {"job_size": self._options.job_size, "idle_seconds": self._options.idle_seconds}
+        return {**self._aggregator("leader", log_key, policy), "limits": limits}
+
+    def _helper_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
+        return self._aggregator("helper", log_key, policy)
+
+    def _collector_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "hpke_keys": ["hpke.key"],
+            "leader_token": "collector.token",
+            "operator_token": "operator.token",
+            "publish": {"url": self._urls["recipe_server"], "token": "results.token"},
+            "idle_seconds": self._options.idle_seconds,
+            "log": {
+                "url": self._urls["recipe_server"],
+                "key": log_key,
+                "poll_seconds": self._options.poll_seconds,
+            },
+            "policy": policy,
+        }
+
+    def _write_index(self, layout: Layout) -> None:
+        def relative(paths: dict[str, Path]) -> dict[str, str]:
+            return {name: str(path.relative_to(self._dir)) for name, path in paths.items()}
+
+        index = {
+            "options": vars(layout.options),
+            "urls": layout.urls,
+            "configs": relative(layout.configs),
+            "credentials": relative(layout.credentials),
+            "parties": layout.parties.model_dump(mode="json"),
+            "log_key": layout.log_key,
+            "gateway_key_config": layout.gateway_key_config,
+        }
+        (self._dir / INDEX).write_text(json.dumps(index, indent=1))
+
+
+def bearer_token(entropy: Entropy) -> bytes:
+    """A fresh bearer token of 256 bits, as its file holds it."""
+    return BEARER_PREFIX + b64url(entropy(32)).encode()
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` distinct TCP ports that nothing listens on at this moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def signing_key_of(layout: Layout) -> SigningKey:
+    """The analyst's key."""
+    from tacit.service.keys import read_signing_key
+
+    return read_signing_key(layout.analyst_key)

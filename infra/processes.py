@@ -1,0 +1,166 @@
+"""Each service of a layout as a process of its own, watched until this one ends.
+
+A child is ``tacit serve`` on the service's own configuration. Its standard input is a pipe from here: when this
+process ends, however it ends, the pipe closes and the child stops. Nothing is restarted: a service that dies is
+reported, and whoever wants it back starts it with ``tacit serve``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from infra.deployables import SERVICES
+from infra.layout import Layout
+from tacit.adapters.http import AiohttpTransport
+from tacit.errors import UsageError
+from tacit.ports import TransportError
+
+READY_SECONDS = 120.0
+STOP_SECONDS = 10.0
+HEALTH_PAUSE_SECONDS = 0.1
+LOG_NAME = "service.log"
+LOG_TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class ServiceProcess:
+    """One running service."""
+
+    name: str
+    url: str
+    config: Path
+    log: Path
+    process: asyncio.subprocess.Process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended. (``Process.send_signal`` would race with the loop's own wait.)"""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    @property
+    def restart_command(self) -> str:
+        """What brings the service back on the same address."""
+        return shlex.join(["tacit", "serve", self.name, "--config", str(self.config)])
+
+    def last_words(self) -> str:
+        """The last line of its log, or an empty text."""
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+
+def serve_command(name: str, config: Path) -> list[str]:
+    """The command line of one service, run by this interpreter whatever the folder holds that it runs in."""
+    return [sys.executable, "-P", "-m", "infra.cli", "serve", name, "--config", str(config)]
+
+
+@contextlib.asynccontextmanager
+async def running(layout: Layout) -> AsyncIterator[list[ServiceProcess]]:
+    """Every service of ``layout``, all ready, while the block runs; afterwards all of them have ended.
+
+    Raises ``UsageError`` with the last line of its log if one of them ends before it is ready.
+    """
+    services: list[ServiceProcess] = []
+    try:
+        for name in SERVICES:
+            services.append(await _start(layout, name))
+        await asyncio.gather(*(_until_ready(service) for service in services))
+        yield services
+    finally:
+        await stop_all(services)
+
+
+async def watch(services: list[ServiceProcess], report: Callable[[ServiceProcess, int], None]) -> None:
+    """Call ``report`` with each service that ends and its exit status (negative: the signal); returns after the
+    last one.
+    """
+
+    async def one(service: ServiceProcess) -> None:
+        report(service, await service.process.wait())
+
+    await asyncio.gather(*map(one, services))
+
+
+async def stop_all(services: list[ServiceProcess], patience: float = STOP_SECONDS) -> None:
+    """Ask every service to stop (SIGTERM); kill those that have not after ``patience`` seconds."""
+    for service in reversed(services):
+        service.signal(signal.SIGTERM)
+    waiting = [asyncio.ensure_future(service.process.wait()) for service in services]
+    if not waiting:
+        return
+    _, late = await asyncio.wait(waiting, timeout=patience)
+    if late:
+        for service in services:
+            service.signal(signal.SIGKILL)
+        await asyncio.wait(late)
+
+
+async def _start(layout: Layout, name: str) -> ServiceProcess:
+    config = layout.configs[name]
+    log = config.parent / LOG_NAME
+    with _open_log(log) as sink:
+        process = await asyncio.create_subprocess_exec(
+            *serve_command(name, config),
+            "--stop-with-stdin",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=sink,
+            start_new_session=True,
+        )
+    return ServiceProcess(name, layout.urls[name], config, log, process)
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    """Appends; readable by its owner only."""
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be written'}") from error
+
+
+async def _until_ready(service: ServiceProcess) -> None:
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await _ready_line(service)
+            await _healthy(service.url)
+    except TimeoutError as error:
+        raise UsageError(f"{service.name} is not ready after {READY_SECONDS:.0f} s; see {service.log}") from error
+
+
+async def _ready_line(service: ServiceProcess) -> None:
+    output = service.process.stdout
+    line = b"" if output is None else await output.readline()
+    try:
+        announced = json.loads(line)["url"]
+    except (ValueError, KeyError, TypeError) as error:
+        words = service.last_words().removeprefix("tacit: ")
+        raise UsageError(f"{service.name} did not start: {words or f'see {service.log}'}") from error
+    if announced != service.url:
+        raise UsageError(f"{service.name} listens on {announced}, not on {service.url}; see {service.config}")
+
+
+async def _healthy(url: str) -> None:
+    async with AiohttpTransport(timeout=5.0) as transport:
+        while True:
+            with contextlib.suppress(TransportError):
+                if (await transport.request("GET", f"{url}/healthz")).status == 200:
+                    return
+            await asyncio.sleep(HEALTH_PAUSE_SECONDS)

@@ -1,0 +1,207 @@
+"""From what a person says on the command line, or is asked for, to a recipe."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, cast
+
+import typer
+
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe.builder import propose
+from tacit.recipe.live import LiveLog
+from tacit.recipe.model import Parties, Question, Recipe, TokenSlot
+from tacit.tlog.canonical import validated
+from tacit.tlog.leaves import IssuerDirectory
+
+PRECISION_SECONDS = 60
+NAME = "[a-z0-9][a-z0-9-]{0,62}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The flags of ``tacit recipe new``; ``None`` where nothing was said."""
+
+    name: str | None = None
+    text: str | None = None
+    metric: str | None = None
+    buckets: str | None = None
+    categories: str | None = None
+    boolean: bool = False
+    population: int | None = None
+    rate: str = "0.5"
+    epsilon: str = "1"
+    delta: str = "0.000001"
+    min_batch_size: int | None = None
+    randomizer: str | None = None
+    start: int | None = None
+    duration: int | None = None
+    epoch: int | None = None
+    slot: int | None = None
+    close: str = "interval_end"
+
+
+@dataclass(frozen=True)
+class Place:
+    """When a recipe asks, and which tokens it spends. ``precision`` in seconds."""
+
+    start: int
+    duration: int
+    epoch: int
+    slot: int
+    precision: int
+
+
+def completed(form: Form) -> Form:
+    """``form`` with what is missing asked for, where a person is there to answer; otherwise a usage error."""
+    encoders = [form.buckets is not None, form.categories is not None, form.boolean]
+    if sum(encoders) > 1:
+        raise typer.BadParameter("give one of --buckets, --categories and --boolean")
+    missing = [f"--{name}" for name in ("name", "metric", "population") if getattr(form, name) is None]
+    missing += [] if any(encoders) else ["--buckets, --categories or --boolean"]
+    if missing and not sys.stdin.isatty():
+        raise typer.BadParameter(f"missing {', '.join(missing)}")
+    if form.metric is None:
+        form = replace(form, metric=_ask("Which metric of the device's data is asked for (for example mdvis)?"))
+    if form.text is None and missing:
+        form = replace(form, text=_ask("The question, as a person reads it?"))
+    if form.name is None:
+        form = replace(form, name=_ask("A short name for the recipe (a-z, 0-9 and -)?"))
+    if not any(encoders):
+        form = _asked_encoder(form)
+    if form.population is None:
+        form = replace(form, population=typer.prompt("How many devices will be asked?", type=int, err=True))
+    _check(form)
+    return form
+
+
+def _check(form: Form) -> None:
+    """Everything that can be said of the flags before anybody is asked. Raises ``BadParameter``."""
+    if not re.fullmatch(NAME, form.name or ""):
+        raise typer.BadParameter("--name: a-z, 0-9 and -, at most 63, such as doctor-visits")
+    if form.close not in {"interval_end", "at_B"}:
+        raise typer.BadParameter("--close is interval_end or at_B")
+    if _decimal(form.rate, "--rate") > 1:
+        raise typer.BadParameter("--rate is above 0 and at most 1")
+    if _decimal(form.delta, "--delta") >= 1:
+        raise typer.BadParameter("--delta is above 0 and below 1")
+    _decimal(form.epsilon, "--epsilon")
+    try:
+        _question(form)
+    except DecodeError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _ask(question: str) -> str:
+    return str(typer.prompt(question, err=True)).strip()
+
+
+def _asked_encoder(form: Form) -> Form:
+    said = _ask("Possible answers: bucket edges (0,1,2,4), categories (red,green,blue) or yes/no?")
+    if said.lower() in {"yes/no", "yes,no", "boolean"}:
+        return replace(form, boolean=True)
+    try:
+        _edges(said)
+    except typer.BadParameter:
+        return replace(form, categories=said)
+    return replace(form, buckets=said)
+
+
+def place_by_hand(form: Form) -> Place:
+    """Interval and slot from the flags alone."""
+    if form.start is None or form.duration is None or form.epoch is None or form.slot is None:
+        raise typer.BadParameter("with --parties also give --start, --duration, --epoch and --slot")
+    return Place(
+        form.start, form.duration, form.epoch, form.slot, math.gcd(PRECISION_SECONDS, form.start, form.duration)
+    )
+
+
+def place_in_stack(form: Form, live: LiveLog, issuer: str, epoch_seconds: int, now: float) -> Place:
+    """The next epoch (whose tokens devices fetch now) and its first free slot, where the flags say nothing else.
+
+    Raises ``UsageError`` where the log has no directory of the epoch, or every slot is taken.
+    """
+    epoch = form.epoch
+    if epoch is None:
+        epoch = int(now // epoch_seconds) + 1 if form.start is None else form.start // epoch_seconds
+    start = epoch * epoch_seconds if form.start is None else form.start
+    duration = (epoch + 1) * epoch_seconds - start if form.duration is None else form.duration
+    directory = live.directory(issuer, epoch)
+    if directory is None:
+        raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment, or choose another --epoch")
+    slot = _free_slot(directory, live) if form.slot is None else form.slot
+    return Place(start, duration, epoch, slot, math.gcd(PRECISION_SECONDS, start, duration))
+
+
+def _free_slot(directory: IssuerDirectory, live: LiveLog) -> int:
+    taken = {
+        item.recipe.token.slot
+        for item in live.recipes
+        if (item.recipe.token.issuer, item.recipe.token.epoch) == (directory.issuer, directory.epoch)
+    }
+    free = [key.slot for key in directory.keys if key.slot not in taken]
+    if not free:
+        raise UsageError(f"all {len(directory.keys)} slots of epoch {directory.epoch} are taken; wait for the next one")
+    return free[0]
+
+
+def recipe_of(form: Form, parties: Parties, place: Place) -> Recipe:
+    """The recipe with the largest local epsilon that fits. Raises ``UsageError``."""
+    try:
+        return propose(
+            name=form.name or "",
+            question=_question(form),
+            population=form.population or 0,
+            parties=parties,
+            token=TokenSlot(issuer=parties.issuer.name, epoch=place.epoch, slot=place.slot),
+            start=place.start,
+            duration=place.duration,
+            rate=_decimal(form.rate, "--rate"),
+            min_batch_size=form.min_batch_size,
+            epsilon=_decimal(form.epsilon, "--epsilon"),
+            delta=_decimal(form.delta, "--delta"),
+            randomizer=form.randomizer,
+            close=cast(Literal["interval_end", "at_B"], form.close),
+            time_precision=place.precision,
+        )
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+
+
+def _question(form: Form) -> Question:
+    body: dict[str, Any] = {
+        "text": form.text or f"What is {form.metric}?",
+        "metric": form.metric,
+        "encoder": _encoder(form),
+        "statistic": "count" if form.boolean else "histogram",
+    }
+    return validated(Question, body, "question")
+
+
+def _encoder(form: Form) -> dict[str, Any]:
+    if form.boolean:
+        return {"kind": "boolean"}
+    if form.buckets is not None:
+        return {"kind": "buckets", "edges": _edges(form.buckets)}
+    return {"kind": "categories", "categories": [part.strip() for part in (form.categories or "").split(",")]}
+
+
+def _edges(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter("--buckets takes integers with commas between, such as 0,1,2,4") from error
+
+
+def _decimal(text: str, flag: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise typer.BadParameter(f"{flag} takes a number, not {text}") from error
+    if not number.is_finite() or number <= 0:
+        raise typer.BadParameter(f"{flag} takes a number above 0")
+    return number

@@ -1,0 +1,104 @@
+"""A recipe, and what the rules say of it, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from infra.terminal import ADVERSARIES, plain_table, span, styled
+from tacit.errors import Refusal
+from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import labels
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+
+PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
+STATES = {
+    "file": "a file; not published",
+    "pending": "in the log; leader or helper has not opted in",
+    "active": "active: leader and helper have opted in",
+    "over": "over: its interval has ended",
+}
+MOST_LABELS = 24
+
+
+def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -> None:
+    """Print everything that matters about a recipe; ``document`` is the recipe server's answer."""
+    facts = plain_table("", "")
+    facts.show_header = False
+    names = labels(recipe)
+    shown = ", ".join(names[:MOST_LABELS]) + (", ..." if len(names) > MOST_LABELS else "")
+    batch, randomizer = recipe.batch, recipe.randomizer
+    for name, value in (
+        ("state", STATES.get(str(document.get("state")), str(document.get("state")))),
+        ("hash", recipe.hash_text),
+        ("metric", recipe.question.metric),
+        ("answers", shown),
+        ("randomizer", f"{randomizer.name}, ε₀ = {randomizer.epsilon0}, {randomizer.categories} categories"),
+        ("proof", f"{recipe.vdaf.name}, length {recipe.vdaf.length}, chunks of {recipe.vdaf.chunk_length}"),
+        ("sampling", f"q = {recipe.sampling.rate}"),
+        ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
+        ("interval", span(recipe.interval.start, recipe.interval.end)),
+        ("token", f"{recipe.token.issuer}, epoch {recipe.token.epoch}, slot {recipe.token.slot}"),
+    ):
+        facts.add_row(Text(name, style="dim"), Text(value))
+    title = Text(f"{recipe.name}: {recipe.question.text}", style="bold")
+    console.print(Panel(facts, title=title, title_align="left"))
+    console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
+    console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))
+
+
+def _price(recipe: Recipe) -> Group:
+    table = plain_table("who might look at your contribution", "ε", "δ")
+    for name, words in ADVERSARIES.items():
+        local = name == "both_aggregators_with_relay"
+        table.add_row(words, getattr(recipe.privacy.epsilon, name), "0" if local else recipe.privacy.delta)
+    privacy = recipe.privacy
+    caption = f"{privacy.mechanism}, {privacy.relation} neighbours, at n = {privacy.n} contributions"
+    return Group(table, Text(caption, style="dim"))
+
+
+def _parties(recipe: Recipe) -> Table:
+    table = plain_table("party", "operator", "address")
+    for name in PARTIES:
+        party = getattr(recipe.parties, name)
+        table.add_row(Text(name, style="bold"), party.operator, Text(getattr(party, "url", ""), style="dim"))
+    return table
+
+
+def show_check(recipe: Recipe, policy: Policy, verdicts: Sequence[tuple[str, str | None]], console: Console) -> None:
+    """Print every rule's verdict, and the claim beside what the parameters really give."""
+    table = plain_table("rule", "verdict", "why")
+    for rule, detail in verdicts:
+        table.add_row(rule, styled("pass" if detail is None else "refused"), Text(detail or ""))
+    console.print(table)
+    console.print(_claim(recipe, policy))
+    refused = sum(detail is not None for _, detail in verdicts)
+    verdict = f"refused by {refused} of {len(verdicts)} rules" if refused else f"accepted by all {len(verdicts)} rules"
+    console.print(Text(f"{recipe.name}: {verdict}", style="bold red" if refused else "bold green"))
+
+
+def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
+    caps = {
+        "aggregator": policy.max_epsilon_aggregator,
+        "aggregator_with_relay": policy.max_epsilon_aggregator_with_relay,
+        "both_aggregators_with_relay": policy.max_epsilon_local,
+    }
+    try:
+        computed = claim_of(recipe)
+        half = claim_of(recipe, recipe.batch.min_batch_size // 2)
+    except (Refusal, ValueError) as error:
+        return Text(f"the claim cannot be recomputed: {error}", style="red")
+    table = plain_table(
+        f"ε at δ = {recipe.privacy.delta}, n = B = {recipe.batch.min_batch_size}", "stated", "recomputed", "cap"
+    )
+    for name, words in ADVERSARIES.items():
+        stated, true = getattr(recipe.privacy.epsilon, name), getattr(computed, name)
+        table.add_row(words, stated, f"{true:.6f}", caps.get(name) or "none")
+    table.add_row("one aggregator, at B/2", "", f"{half.aggregator:.6f}", policy.max_epsilon_half_batch)
+    return table

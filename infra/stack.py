@@ -1,0 +1,71 @@
+"""The composition root: from a layout on disk to running services.
+
+``LocalStack`` runs every service in this process over real loopback HTTP (the demo); ``infra.deployables`` runs one of
+them as a process of its own (``tacit serve``). Both build exactly the same applications.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from infra.deployables import SERVICES, deployable
+from infra.layout import Layout
+from tacit.ports import Clock, Entropy, Observer, Transport
+from tacit.service.app import DRIVERS, Deps
+from tacit.service.run import started
+
+
+class LocalStack:
+    """All services of a layout in one process. ``step`` runs their background work; nothing runs by itself."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        clock: Clock,
+        entropy: Entropy,
+        observer: Observer | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.layout = layout
+        self.apps: dict[str, web.Application] = {}
+        self._clock = clock
+        self._entropy = entropy
+        self._observer = observer
+        self._transport = transport
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[LocalStack]:
+        """Listen on the layout's ports while the block runs."""
+        async with contextlib.AsyncExitStack() as stack:
+            for name in SERVICES:
+                service = deployable(name)
+                config = service.load(self.layout.configs[name])
+                transport = self._transport
+                if transport is None:
+                    transport = await stack.enter_async_context(service.make_transport(config))
+                deps = Deps(self._clock, self._entropy, transport, self._observer, background=False)
+                self.apps[name] = service.create_app(config, deps)
+                await stack.enter_async_context(started(self.apps[name], config.listen))
+            yield self
+
+    async def step(self, *names: str) -> int:
+        """One step of every driver of the named services (default: all); returns how much moved."""
+        moved = 0
+        for name in names or SERVICES:
+            for driver in self.apps[name][DRIVERS]:
+                moved += await driver.step()
+        return moved
+
+    async def settle(self, *names: str, rounds: int = 200) -> None:
+        """Step until nothing moves any more."""
+        for _ in range(rounds):
+            if await self.step(*names) == 0:
+                return
+
+    def drivers(self, names: Iterable[str]) -> list[Any]:
+        """The drivers of the named services."""
+        return [driver for name in names for driver in self.apps[name][DRIVERS]]

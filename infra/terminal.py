@@ -1,0 +1,85 @@
+"""What the commands share in the terminal: times, bars, JSON, notes."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+ADVERSARIES = {
+    "aggregator": "one aggregator, or the analyst",
+    "aggregator_with_relay": "... together with the relay",
+    "both_aggregators": "both aggregators, relay honest",
+    "both_aggregators_with_relay": "both aggregators and the relay",
+}
+BAR_WIDTH = 34
+STYLES = {
+    "active": "green",
+    "released": "green",
+    "sent": "green",
+    "pass": "green",
+    "scheduled": "cyan",
+    "pending": "yellow",
+    "refused": "red",
+    "failed": "red",
+    "expired": "red",
+}
+
+
+def answers() -> Console:
+    """Where answers go: stdout."""
+    return Console(highlight=False)
+
+
+def notes() -> Console:
+    """Where progress and remarks go: stderr."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def when(seconds: float) -> str:
+    """A POSIX time as a person reads it, in UTC."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def span(start: float, end: float) -> str:
+    """An interval of POSIX times."""
+    return f"{when(start)} to {when(end)}"
+
+
+def styled(word: str) -> Text:
+    """A state's or verdict's word in its colour."""
+    return Text(word, style=STYLES.get(word, ""))
+
+
+def plain_table(*columns: str, title: str | None = None) -> Table:
+    """A table without borders."""
+    return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
+
+
+def estimate_bar(estimate: float, stderr: float, top: float, width: int = BAR_WIDTH) -> Text:
+    """An estimate with its 95 % interval on a line of ``width`` cells; ``top`` is the right end."""
+
+    def cell(value: float) -> int:
+        return min(width - 1, max(0, math.floor(value / top * (width - 1)))) if top > 0 else 0
+
+    end, low, high = cell(estimate), cell(estimate - 1.96 * stderr), cell(estimate + 1.96 * stderr)
+    text = Text()
+    for column in range(width):
+        if column <= end and estimate > 0:
+            text.append("━", style="cyan")
+        elif low <= column <= high:
+            text.append("╌", style="yellow")
+        else:
+            text.append(" ")
+    return text

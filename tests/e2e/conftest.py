@@ -1,0 +1,38 @@
+"""Real processes on loopback: a stack run by ``tacit up``, and single services run by ``tacit serve``."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.layout import Layout, StackOptions, create_layout
+from infra.processes import serve_command
+from tacit.adapters.system import OsEntropy
+from tacit.testing.processes import ReadyProcess
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """A stack that has not been started, in the midst of a token epoch, with a low floor of B."""
+    now = time.time()
+    epoch_seconds = next(length for length in range(3600, 7200, 60) if length - now % length > 900)
+    options = StackOptions(
+        epoch_seconds=epoch_seconds, batch_floor=20, poll_seconds=0.5, idle_seconds=0.2, slots_per_epoch=1
+    )
+    return create_layout(tmp_path_factory.mktemp("e2e") / "stack", options, OsEntropy(), now)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., ReadyProcess]]:
+    """``serve(name, config, *flags, piped_stdin=False)`` starts one service as a process."""
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, config: Path, *flags: str, piped_stdin: bool = False) -> ReadyProcess:
+            command = [*serve_command(name, config), *flags]
+            return stack.enter_context(ReadyProcess(command, tmp_path / f"{name}.log", piped_stdin=piped_stdin))
+
+        yield start

@@ -1,0 +1,91 @@
+"""The demo as a user runs it: a process, its JSON document, its files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.dp.amplification import epsilon_fmt22
+
+DEVICES = 200
+
+
+def tacit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "infra.cli", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    done = tacit("demo", "--devices", str(DEVICES), "--json", cwd=tmp_path_factory.mktemp("demo"))
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_every_sampled_device_is_counted_once_and_nothing_else(document: dict[str, Any]) -> None:
+    assert document["devices"] == DEVICES
+    assert document["accepted"] == document["sampled"]
+    assert document["rejected"] == 0
+    assert document["rejected_by_cause"] == {}
+    assert document["recipe"]["min_batch_size"] == int(0.8 * 0.5 * DEVICES)
+
+
+def test_truth_is_over_all_devices_and_estimates_sum_to_the_population_seen(document: dict[str, Any]) -> None:
+    buckets = document["buckets"]
+    assert [bucket["label"] for bucket in buckets] == [*map(str, range(15)), "15+"]
+    assert sum(bucket["truth"] for bucket in buckets) == DEVICES
+    assert sum(bucket["estimate"] for bucket in buckets) == pytest.approx(2 * document["accepted"], abs=0.1)
+    for bucket in buckets:
+        assert abs(bucket["estimate"] - bucket["truth"]) < 7 * bucket["stderr"]
+
+
+def test_the_local_epsilon_is_the_largest_that_costs_one_without_sampling(document: dict[str, Any]) -> None:
+    privacy = document["privacy"]
+    assert privacy["n"] == document["recipe"]["min_batch_size"]
+    assert privacy["delta"] == 1e-6
+    assert epsilon_fmt22(privacy["epsilon0"], privacy["n"], 1e-6) <= 1
+    assert epsilon_fmt22(privacy["epsilon0"] + 0.001, privacy["n"], 1e-6) > 1
+    assert privacy["epsilon"] == privacy["by_adversary"]["aggregator"] < 1
+    assert privacy["by_adversary"]["both_aggregators_with_relay"] == privacy["epsilon0"]
+
+
+def test_every_party_saw_its_part_only(document: dict[str, Any]) -> None:
+    seen = {sighting["party"]: sighting["read"] for sighting in document["observed"]}
+    assert list(seen) == ["attester", "issuer", "relay", "gateway", "leader", "helper"]
+    assert seen["relay"] == {"client_address": "127.0.0.1", "ciphertext_bytes": 4096}
+    assert set(seen["attester"]) == {"device", "epoch", "slot"}
+    assert "client_address" not in seen["gateway"]
+    assert seen["leader"]["report_id"] == seen["helper"]["report_id"]
+    assert seen["leader"]["first_bytes"] != seen["helper"]["first_bytes"]
+
+
+def test_every_staged_attack_was_refused(document: dict[str, Any]) -> None:
+    refused = {refusal["attempt"]: refusal["refused_by"] for refusal in document["refused"]}
+    assert len(refused) == 5
+    assert refused["a token spent twice"] == "leader"
+    assert refused["a collection at B-1 = 49"] == "leader, helper"
+
+
+def test_own_data_gets_a_report_that_opens_offline(tmp_path: Path) -> None:
+    rows = "".join(f"{number},{'cat' if number % 3 else 'dog'}\n" for number in range(200))
+    (tmp_path / "pets.csv").write_text("id,pet\n" + rows)
+    done = tacit("demo", "--input", "pets.csv", "--column", "pet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--categories cat,dog" in done.stderr
+    assert "How is pet distributed?" in done.stdout
+    page = (tmp_path / "demo-out" / "report.html").read_text()
+    assert "http://" not in page.replace("http://127.0.0.1", "")
+    assert "data:image/png;base64," in page
+    assert (tmp_path / "demo-out" / "result.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,105 @@
+"""``tacit serve``: one service as a process, its ready line, its stop, and TLS."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from infra.layout import Layout, free_ports
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.ports import TransportError
+from tacit.testing.processes import ReadyProcess
+
+Serve = Callable[..., ReadyProcess]
+
+
+def relay_config(layout: Layout, folder: Path, **listen: Any) -> Path:
+    """A relay's configuration in ``folder``, on a port of its own."""
+    document = json.loads(layout.configs["relay"].read_text())
+    bearer = layout.configs["relay"].parent / document["gateway_bearer"]
+    document |= {"gateway_bearer": str(bearer), "listen": {"host": "127.0.0.1", "port": 0, **listen}}
+    path = folder / "relay.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """Certificate and key files for 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "relay.example")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate_file, key_file = folder / "relay.pem", folder / "relay.key"
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    key_file.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    return certificate_file, key_file
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_service_says_where_it_listens_and_stops_when_told(
+    layout: Layout, serve: Serve, tmp_path: Path, number: int
+) -> None:
+    (port,) = free_ports(1)
+    process = serve("relay", relay_config(layout, tmp_path, port=port))
+    ready = process.ready()
+    assert {"service": "relay", "url": f"http://127.0.0.1:{port}"} == {key: ready[key] for key in ("service", "url")}
+    async with AiohttpTransport() as http:
+        assert (await http.request("GET", f"{ready['url']}/healthz")).status == 200
+    os.kill(ready["pid"], number)
+    assert process.wait() == 0
+    assert "Traceback" not in process.stderr
+
+
+def test_a_service_stops_with_the_process_that_holds_its_standard_input(
+    layout: Layout, serve: Serve, tmp_path: Path
+) -> None:
+    process = serve("relay", relay_config(layout, tmp_path), "--stop-with-stdin", piped_stdin=True)
+    process.ready()
+    process.close_stdin()
+    assert process.wait() == 0
+
+
+async def test_a_service_with_a_certificate_is_reached_by_those_who_trust_it(
+    layout: Layout, serve: Serve, tmp_path: Path
+) -> None:
+    certificate, key = self_signed(tmp_path)
+    config = relay_config(layout, tmp_path, tls_cert=str(certificate), tls_key=str(key))
+    url = serve("relay", config).ready()["url"]
+    assert url.startswith("https://127.0.0.1:")
+    async with AiohttpTransport(tls=ClientTls(ca=certificate)) as trusting:
+        assert (await trusting.request("GET", f"{url}/healthz")).status == 200
+    async with AiohttpTransport() as others:
+        with pytest.raises(TransportError):
+            await others.request("GET", f"{url}/healthz")
+        with pytest.raises(TransportError):
+            await others.request("GET", f"{url.replace('https', 'http')}/healthz")
+
+
+def test_plain_http_on_another_address_than_loopback_is_refused(layout: Layout, serve: Serve, tmp_path: Path) -> None:
+    process = serve("relay", relay_config(layout, tmp_path, host="192.0.2.1"))
+    assert process.wait() == 1
+    refusal = "listen: plain HTTP on 192.0.2.1 refused; set tls_cert and tls_key or insecure_http = true"
+    assert process.stderr == f"tacit: {refusal}\n"

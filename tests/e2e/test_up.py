@@ -1,0 +1,320 @@
+"""``tacit up``: eight processes, every credential demanded, and a run that outlives killed aggregators.
+
+The tests share one stack and run in the order of this file; the last one stops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_agent.agent import Agent, Deps
+from client_agent.config import AgentConfig, Timing
+from client_agent.journal import MemoryAgentStore, State
+from client_agent.sources import open_source
+from infra.agents import provision_agents
+from infra.commands.up import SERVICE_NAMES
+from infra.layout import Layout, signing_key_of
+from tacit import media_types
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.codec import b64url
+from tacit.ports import HttpResponse, TransportError
+from tacit.recipe.builder import propose
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.recipe.policy import Policy, parse_policy
+from tacit.service.config import load_config, read_secret
+from tacit.testing.processes import ReadyProcess
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tokens.attestation import SoftwareDevice
+
+DEVICES = 60
+DURATION = 16
+NO_TASK = b64url(bytes(32))
+GUARDED = [
+    ("issuer", "POST", "/token-request", media_types.PRIVATE_TOKEN_REQUEST, "issuer_client"),
+    ("gateway", "POST", "/gateway", media_types.OHTTP_REQ, "gateway_client"),
+    ("leader", "POST", f"/tasks/{NO_TASK}/collection_jobs", media_types.dap("collection-job-req"), "collector"),
+    ("leader", "GET", "/v1/recipes", "", "operator"),
+    ("helper", "POST", f"/tasks/{NO_TASK}/aggregation_jobs", media_types.dap("aggregation-job-init-req"), "peer"),
+    ("helper", "POST", f"/tasks/{NO_TASK}/aggregate_shares", media_types.dap("aggregate-share-req"), "peer"),
+    ("helper", "GET", "/v1/recipes", "", "operator"),
+    ("collector", "POST", "/v1/collections", media_types.JSON, "operator"),
+    ("collector", "GET", "/v1/results", "", "operator"),
+    ("recipe_server", "POST", "/v1/results", media_types.JSON, "results"),
+]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A running ``tacit up`` and the document it printed."""
+
+    layout: Layout
+    process: ReadyProcess
+    document: dict[str, Any]
+
+    def url(self, name: str) -> str:
+        return str(self.document[name]["url"])
+
+    def token(self, name: str) -> str:
+        """A loopback credential, from the path that the document names; "peer" is in the peer file (P4)."""
+        if name == "peer":
+            return str(json.loads(read_secret(self.layout.configs["leader"].parent / "peer.json"))["credentials"])
+        return read_secret(Path(self.document["credentials"][name])).decode().strip()
+
+
+@pytest.fixture(scope="module")
+def stack(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "2"]
+    log = tmp_path_factory.mktemp("up") / "stderr"
+    with ReadyProcess([*command, "--state-dir", str(layout.state_dir)], log) as process:
+        yield Stack(layout, process, process.ready())
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[AiohttpTransport]:
+    async with AiohttpTransport() as transport:
+        yield transport
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, http: AiohttpTransport) -> None:
+    assert set(stack.document) == {"state_dir", "credentials", *SERVICE_NAMES}
+    assert stack.document["state_dir"] == str(stack.layout.state_dir)
+    for name in SERVICE_NAMES:
+        answer = await http.request("GET", f"{stack.url(name)}/healthz")
+        assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok", "service": name})
+        assert runs(stack.document[name]["pid"], ["infra.cli", "serve", name, stack.document[name]["config"]])
+    assert len({stack.document[name]["pid"] for name in SERVICE_NAMES}) == len(SERVICE_NAMES)
+
+
+async def test_agents_are_provisioned_with_identity_and_datum(stack: Stack) -> None:
+    for number in range(2):
+        folder = stack.layout.state_dir / "agents" / str(number)
+        config = load_config(folder / "agent.json", AgentConfig)
+        source = open_source(config.source)
+        assert 0 <= int(str(source.value("mdvis"))) <= 20
+        assert source.value("crashed") in {"0", "1"}
+        assert config.policy.resolve() == stack.layout.policy_path
+        assert config.state_dir.resolve() == folder
+        SoftwareDevice.from_pem(read_secret(config.attestation.identity))
+
+
+@pytest.mark.parametrize(("service", "method", "path", "media_type", "credential"), GUARDED)
+async def test_a_missing_or_wrong_credential_is_refused(
+    stack: Stack, http: AiohttpTransport, service: str, method: str, path: str, media_type: str, credential: str
+) -> None:
+    url = stack.url(service) + path
+    content = {"Content-Type": media_type} if media_type else {}
+    good = stack.token(credential)
+    other = stack.token("results" if credential != "results" else "collector")
+    for wrong in ({}, bearer(""), bearer("x"), bearer(good[:-1]), bearer(other), {"Authorization": f"Basic {good}"}):
+        answer = await http.request(method, url, headers={**content, **wrong})
+        assert answer.status == 401
+        assert answer.headers["content-type"] == media_types.PROBLEM_JSON
+    accepted = await http.request(method, url, headers={**content, **bearer(good)})
+    assert accepted.status not in {401, 403}
+
+
+def fresh_recipe(layout: Layout, now: float) -> Recipe:
+    epoch = int(now // layout.options.epoch_seconds)
+    visits = Buckets(kind="buckets", edges=tuple(range(16)))
+    return propose(
+        name="doctor-visits",
+        question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
+        population=DEVICES,
+        parties=layout.parties,
+        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
+        start=int(now) + 2,
+        duration=DURATION,
+        rate=Decimal(1),
+        min_batch_size=DEVICES // 2,
+        time_precision=1,
+    )
+
+
+def ready_agents(layout: Layout, http: AiohttpTransport) -> list[tuple[Agent, MemoryAgentStore]]:
+    """In-process devices with the identities and the data of provisioned ones."""
+    policy: Policy = parse_policy(layout.policy_path.read_bytes(), "policy.json")
+    made = []
+    for path in provision_agents(layout, DEVICES, OsEntropy(), time.time()):
+        timing = Timing(retry_seconds=0.5, retry_limit_seconds=2)
+        config = load_config(path, AgentConfig).model_copy(update={"timing": timing})
+        device = SoftwareDevice.from_pem(read_secret(config.attestation.identity))
+        store = MemoryAgentStore()
+        deps = Deps(SystemClock(), OsEntropy(), http)
+        made.append((Agent(config, policy, deps, store, open_source(config.source), device), store))
+    return made
+
+
+async def fetch_tokens(agent: Agent, store: MemoryAgentStore) -> None:
+    """Follow the log and fetch the tokens of its slots now, not at their random times."""
+    await agent.sync()
+    for prefetch in await store.prefetches():
+        await store.put_prefetch(replace(prefetch, due_at=0.0))
+    await agent.prefetch()
+    assert all(prefetch.usable for prefetch in await store.prefetches())
+
+
+async def take_part(agent: Agent, store: MemoryAgentStore, until: float) -> None:
+    """Run one device until its report is stored."""
+    await agent.sync()
+    while time.time() < until and not any(entry.state is State.SENT for entry in await store.entries()):
+        await agent.work()
+        await asyncio.sleep(0.2)
+
+
+class Operator:
+    """Asks the services of a stack what an operator may know."""
+
+    def __init__(self, stack: Stack, http: AiohttpTransport) -> None:
+        self._stack = stack
+        self._http = http
+
+    async def ask(self, method: str, service: str, path: str, body: Any = None) -> HttpResponse:
+        headers = {**bearer(self._stack.token("operator")), "Content-Type": media_types.JSON}
+        sent = b"" if body is None else json.dumps(body).encode()
+        return await self._http.request(method, self._stack.url(service) + path, headers=headers, body=sent)
+
+    async def document(self, service: str, path: str) -> dict[str, Any]:
+        """A JSON answer, or an empty mapping while the service is away or does not know."""
+        try:
+            answer = await self.ask("GET", service, path)
+        except TransportError:
+            return {}
+        found: Any = json.loads(answer.body) if answer.status == 200 else {}
+        return found if isinstance(found, dict) else {"items": found}
+
+    async def until(self, what: str, condition: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
+        """Return once the coroutine function ``condition`` gives something true."""
+        deadline = time.monotonic() + seconds
+        while not await condition():
+            assert time.monotonic() < deadline, f"waited in vain for: {what}"
+            await asyncio.sleep(0.2)
+
+
+async def kill_and_restart(stack: Stack, serve: Callable[..., ReadyProcess], http: AiohttpTransport, name: str) -> None:
+    """SIGKILL a service of the stack and start it again with ``tacit serve``, on the same address."""
+    os.kill(stack.document[name]["pid"], signal.SIGKILL)
+    process = serve(name, Path(stack.document[name]["config"]))
+    again = await asyncio.to_thread(process.ready)
+    assert again["url"] == stack.url(name)
+
+
+async def publish(stack: Stack, http: AiohttpTransport) -> Recipe:
+    """A recipe that starts in two seconds, in the log."""
+    layout = stack.layout
+    recipe = await asyncio.to_thread(fresh_recipe, layout, time.time() + 3)
+    leaf = sign_leaf(LeafType.RECIPE, recipe.body(), layout.parties.analyst.operator, signing_key_of(layout))
+    headers = {"Content-Type": media_types.JSON}
+    answer = await http.request("POST", f"{stack.url('recipe_server')}/v1/leaves", headers=headers, body=leaf.encode())
+    assert answer.status == 201, answer.body
+    return recipe
+
+
+async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
+    stack: Stack, serve: Callable[..., ReadyProcess], http: AiohttpTransport
+) -> None:
+    agents = await asyncio.to_thread(ready_agents, stack.layout, http)
+    operator = Operator(stack, http)
+    first, _ = agents[0]
+
+    async def directories() -> bool:
+        await first.sync()
+        return len(first.live.directories) >= 2
+
+    await operator.until("the directories of this epoch and the next", directories)
+    await asyncio.gather(*(fetch_tokens(*agent) for agent in agents))
+    recipe = await publish(stack, http)
+    status = f"/v1/tasks/{b64url(task_id(recipe))}/status"
+
+    async def uploaded() -> int:
+        return int((await operator.document("leader", status)).get("uploaded", 0))
+
+    async def active() -> bool:
+        found = [await operator.document(name, "/v1/recipes") for name in ("leader", "helper")]
+        return json.dumps(found).count('"active"') == len(found)
+
+    async def at_least_a_quarter() -> bool:
+        return await uploaded() >= DEVICES // 4
+
+    async def at_least_half() -> bool:
+        return await uploaded() >= DEVICES // 2
+
+    await operator.until("the opt-ins", active)
+    devices = asyncio.gather(*(take_part(*agent, recipe.interval.end + 30) for agent in agents))
+    await operator.until("a quarter of the reports", at_least_a_quarter)
+    await kill_and_restart(stack, serve, http, "leader")
+    await operator.until("half of the reports", at_least_half)
+    await kill_and_restart(stack, serve, http, "helper")
+    await devices
+    states = [entry.state for _, store in agents for entry in await store.entries()]
+    assert states == [State.SENT] * DEVICES
+
+    await asyncio.sleep(max(0.0, recipe.interval.end - time.time()))
+    result = await collected(operator, recipe)
+    assert result["report_count"] == DEVICES
+    assert sum(bucket["count"] for bucket in result["buckets"]) == DEVICES
+    for service in ("leader", "helper"):
+        assert (await operator.document(service, status))["distinct_nullifiers"] == DEVICES
+
+
+async def collected(operator: Operator, recipe: Recipe) -> dict[str, Any]:
+    """The recipe's one release, through the collector."""
+    answer = await operator.ask("POST", "collector", "/v1/collections", {"recipe_hash": recipe.hash_text})
+    assert answer.status == 201, answer.body
+    results: list[dict[str, Any]] = []
+
+    async def released() -> bool:
+        found = await operator.document("collector", f"/v1/results/{recipe.hash_text}")
+        results.extend(found.get("results", []))
+        return bool(results)
+
+    await operator.until("the release", released)
+    assert len(results) == 1
+    return results[0]
+
+
+async def test_a_service_that_died_is_reported_with_the_command_that_restarts_it(
+    stack: Stack, http: AiohttpTransport
+) -> None:
+    pid, config = stack.document["attester"]["pid"], stack.document["attester"]["config"]
+    os.kill(pid, signal.SIGKILL)
+
+    async def reported() -> bool:
+        return f"tacit serve attester --config {config}" in stack.process.stderr
+
+    await Operator(stack, http).until("the report", reported)
+    assert f"attester (pid {pid}) was killed by signal 9" in stack.process.stderr
+    assert (await http.request("GET", f"{stack.url('relay')}/healthz")).status == 200, "the others go on"
+
+
+def test_interrupting_stops_every_service_and_succeeds(stack: Stack) -> None:
+    stack.process.signal(signal.SIGINT)
+    assert stack.process.wait() == 0
+    for name in SERVICE_NAMES:
+        assert not runs(stack.document[name]["pid"], ["infra.cli", "serve", name])
+
+
+def runs(pid: int, words: Sequence[str]) -> bool:
+    """Process ``pid`` exists and its command line holds ``words``."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return False
+    return all(word in command for word in words)

@@ -1,0 +1,170 @@
+"""Wrong use of serve, up and keys: the exit code, and one line that says what to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from infra.cli import run
+from infra.layout import Layout, StackOptions, create_layout
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.aggregator.keys import read_hpke_key
+from tacit.codec import b64url
+from tacit.service.keys import read_signing_key
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    folder = tmp_path_factory.mktemp("usage") / "stack"
+    return create_layout(folder, StackOptions(epoch_seconds=60), OsEntropy(), SystemClock().now())
+
+
+def complaint(capsys: Capture, *arguments: str) -> tuple[int, list[str]]:
+    """Exit code and lines on stderr; nothing may stand on stdout."""
+    code = run(arguments)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err.splitlines()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve"],
+        ["serve", "relay"],
+        ["serve", "nobody", "--config", "x.json"],
+        ["serve", "relay", "--config", "x.json", "--colour"],
+        ["up", "--agents", "-1"],
+        ["up", "--epoch-seconds", "0"],
+        ["up", "--epoch-seconds", "soon"],
+        ["keys", "generate", "rsa", "--out", "x"],
+        ["keys", "generate", "signing"],
+        ["keys", "generate", "signing", "--id", "3", "--out", "x"],
+        ["keys", "generate", "hpke", "--id", "256", "--out", "x"],
+        ["keys", "forge"],
+        ["unheard-of"],
+    ],
+)
+def test_a_wrong_flag_or_value_is_a_usage_error(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, lines = complaint(capsys, *arguments)
+    assert code == 2
+    assert 1 <= len(lines) <= 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_service_gets_the_list_of_names(capsys: Capture) -> None:
+    _, lines = complaint(capsys, "serve", "nobody", "--config", "x.json")
+    assert "no service is called nobody; choose one of recipe_server, issuer" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "No such file or directory"),
+        ("{", "not a valid configuration file"),
+        ("{}", "state_dir: Field required"),
+        ('{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "colour": "red"}', "colour: Extra inputs"),
+        ('{"state_dir": ".", "gateway_url": "http://relay.example"}', "plain http:// is allowed on loopback only"),
+        (
+            '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "gateway_bearer": "none.token"}',
+            "none.token: No such file or directory",
+        ),
+        (
+            '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "listen": {"tls_cert": "x.pem"}}',
+            "listen: tls_cert and tls_key go together",
+        ),
+        (
+            '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "listen": {"tls_cert": "x.pem", "tls_key": "x"}}',
+            "listen: certificate, key or client CA cannot be loaded",
+        ),
+    ],
+)
+def test_a_bad_configuration_fails_in_one_line(capsys: Capture, tmp_path: Path, content: str | None, says: str) -> None:
+    path = tmp_path / "relay.json"
+    if content is not None:
+        path.write_text(content)
+    code, lines = complaint(capsys, "serve", "relay", "--config", str(path))
+    assert code == 1
+    assert len(lines) == 1
+    assert says in lines[0]
+
+
+def test_a_token_that_others_can_read_is_not_used(capsys: Capture, layout: Layout) -> None:
+    token = layout.credentials["gateway_client"]
+    token.chmod(0o644)
+    try:
+        code, lines = complaint(capsys, "serve", "relay", "--config", str(layout.configs["relay"]))
+    finally:
+        token.chmod(0o600)
+    assert (code, len(lines)) == (1, 1)
+    assert f"run: chmod 600 {token}" in lines[0]
+
+
+def test_an_address_in_use_fails_in_one_line(capsys: Capture, layout: Layout) -> None:
+    port = json.loads(layout.configs["relay"].read_text())["listen"]["port"]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        code, lines = complaint(capsys, "serve", "relay", "--config", str(layout.configs["relay"]))
+    assert (code, len(lines)) == (1, 1)
+    assert f"cannot bind 127.0.0.1:{port}" in lines[0]
+
+
+def test_a_stack_keeps_the_epochs_that_it_was_made_with(capsys: Capture, layout: Layout) -> None:
+    code, lines = complaint(capsys, "up", "--state-dir", str(layout.state_dir), "--epoch-seconds", "61")
+    assert (code, len(lines)) == (1, 1)
+    assert "epochs of 60 s" in lines[0]
+
+
+def test_a_state_folder_that_cannot_be_made_fails_in_one_line(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, lines = complaint(capsys, "up", "--state-dir", str(tmp_path / "file"))
+    assert (code, len(lines)) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", ["signing", "hpke", "bearer"])
+def test_a_key_is_made_once_for_its_owner_only_and_its_public_part_shown(
+    capsys: Capture, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "keys" / kind
+    assert run(["keys", "generate", kind, "--out", str(path)]) == 0
+    made = json.loads(capsys.readouterr().out)
+    content = path.read_bytes()
+    secrets = [json.loads(content)["private_key"]] if kind == "hpke" else [content.decode()]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert run(["keys", "show", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out) == made
+    assert made["kind"] == kind
+    assert not any(secret in json.dumps(made) for secret in secrets)
+    code, lines = complaint(capsys, "keys", "generate", kind, "--out", str(path))
+    assert (code, len(lines)) == (1, 1)
+    assert "exists already" in lines[0]
+    assert path.read_bytes() == content
+
+
+def test_generated_keys_are_what_configurations_take(capsys: Capture, tmp_path: Path) -> None:
+    assert run(["keys", "generate", "hpke", "--id", "7", "--out", str(tmp_path / "hpke.key")]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    key = read_hpke_key(tmp_path / "hpke.key")
+    assert (key.config.id, b64url(key.config.encode())) == (7, shown["hpke_config"])
+    assert run(["keys", "generate", "signing", "--out", str(tmp_path / "signing.key")]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["public_key"] == b64url(read_signing_key(tmp_path / "signing.key").public)
+
+
+def test_showing_what_is_no_key_fails_in_one_line(capsys: Capture, tmp_path: Path) -> None:
+    for name, content in (("text", b"hello"), ("json", b"{}")):
+        path = tmp_path / name
+        path.write_bytes(content)
+        path.chmod(0o600)
+        code, lines = complaint(capsys, "keys", "show", str(path))
+        assert (code, len(lines)) == (1, 1)
