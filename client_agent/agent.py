@@ -30,6 +30,7 @@ from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import EncodeError, encoder_of
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report
 from tacit.task import Task
@@ -38,6 +39,8 @@ from tacit.tlog.client import Bundle, LogState, LogView
 from tacit.tlog.leaves import OhttpConfig
 
 COIN_BITS = 128
+TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
+"""How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
 GATEWAY_KEYS = 2
 """The active one and the previous one (P3)."""
 _DIGEST = 32
@@ -282,7 +285,8 @@ class Agent:
         measurement = derive.randomizer_of(recipe).randomise(category, self._deps.entropy)
         if measurement is None:
             return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
-        send_at = uniform(self._deps.entropy, max(self._deps.clock.now(), recipe.interval.start), recipe.interval.end)
+        begin = max(self._deps.clock.now(), recipe.interval.start)
+        send_at = uniform(self._deps.entropy, begin, max(begin, _last_start(recipe)))
         report = make_report(
             task,
             measurement,
@@ -324,6 +328,11 @@ def _usable_key(published: OhttpConfig) -> ohttp.KeyConfig | None:
     except (DecodeError, CryptoError):
         return None
     return key
+
+
+def _last_start(recipe: Recipe) -> float:
+    """The latest time for which a report is planned."""
+    return recipe.interval.end - min(TAIL_SHARE * recipe.interval.duration, TAIL_SECONDS)
 
 
 def upload_url(task: Task) -> str:

@@ -52,8 +52,11 @@ async def open_store(config: AgentConfig) -> SqlAgentStore:
 async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> AsyncIterator[tuple[Agent, SqlAgentStore]]:
     """The agent of ``config`` on the system's clock, randomness and network. Raises ``UsageError`` for files that
     cannot be used, and where another process already runs this agent."""
-    for url in (config.relay_url, config.recipe_server_url, config.attester_url):
-        require_secure_url(url, insecure_http=config.insecure_http)
+    for name in ("relay_url", "recipe_server_url", "attester_url"):
+        try:
+            require_secure_url(getattr(config, name), insecure_http=config.insecure_http)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from error
     policy = parse_policy(_read(config.policy), config.policy.name)
     try:
         device = SoftwareDevice.from_pem(read_secret(config.attestation.identity))

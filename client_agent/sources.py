@@ -71,7 +71,7 @@ class CsvSource:
         column = self._config.columns.get(metric, metric)
         _check_size(self._config.path)
         try:
-            with self._config.path.open(newline="", encoding="utf-8") as file:
+            with self._config.path.open(newline="", encoding="utf-8-sig") as file:
                 rows = csv.DictReader(file, strict=True)
                 if rows.fieldnames is None or column not in rows.fieldnames:
                     return None

@@ -74,7 +74,9 @@ def completed(form: Form) -> Form:
     if not any(encoders):
         form = _asked_encoder(form)
     if form.population is None:
-        form = replace(form, population=typer.prompt("How many devices will be asked?", type=int, err=True))
+        form = replace(
+            form, population=typer.prompt("How many devices will be asked?", type=int, err=True, prompt_suffix=" ")
+        )
     _check(form)
     return form
 
@@ -97,7 +99,7 @@ def _check(form: Form) -> None:
 
 
 def _ask(question: str) -> str:
-    return str(typer.prompt(question, err=True)).strip()
+    return str(typer.prompt(question, err=True, prompt_suffix=" ")).strip()
 
 
 def _asked_encoder(form: Form) -> Form:

@@ -11,6 +11,7 @@ operating system. Everything else follows from the seed.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import shutil
 import sqlite3
@@ -409,6 +410,13 @@ class Simulation:
             identity = authority.issue(name, entropy, self.clock.now())
             self.devices.append(self._device(name, JournalKeeper(), identity, dict(row)))
         return self.devices[first:]
+
+    def adopt(self, devices: Sequence[Device]) -> list[Device]:
+        """Devices of another simulation of the same template, on copies of their stores."""
+        self.devices += [
+            self._device(one.name, copy.deepcopy(one.store), one.identity, dict(one.data)) for one in devices
+        ]
+        return self.devices
 
     def restart_device(self, number: int) -> None:
         """End a device's agent and start it again on its store."""

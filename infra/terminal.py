@@ -67,16 +67,22 @@ def plain_table(*columns: str, title: str | None = None) -> Table:
     return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
 
 
-def estimate_bar(estimate: float, stderr: float, top: float, width: int = BAR_WIDTH) -> Text:
-    """An estimate with its 95 % interval on a line of ``width`` cells; ``top`` is the right end."""
+def estimate_bar(
+    estimate: float, stderr: float, top: float, truth: float | None = None, width: int = BAR_WIDTH
+) -> Text:
+    """An estimate with its 95 % interval (and the truth, where it is known) on a line of ``width`` cells; ``top`` is
+    the right end."""
 
     def cell(value: float) -> int:
         return min(width - 1, max(0, math.floor(value / top * (width - 1)))) if top > 0 else 0
 
     end, low, high = cell(estimate), cell(estimate - 1.96 * stderr), cell(estimate + 1.96 * stderr)
+    mark = None if truth is None else cell(truth)
     text = Text()
     for column in range(width):
-        if column <= end and estimate > 0:
+        if column == mark:
+            text.append("┃", style="bold green")
+        elif column <= end and estimate > 0:
             text.append("━", style="cyan")
         elif low <= column <= high:
             text.append("╌", style="yellow")

@@ -31,42 +31,52 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's config
 
 @app.command("run")
 def run(
-    config: ConfigOption,
+    config: Annotated[
+        list[Path], typer.Option("--config", help="An agent's configuration, JSON or TOML; repeat it for several.")
+    ],
     once: Annotated[bool, typer.Option("--once", help="Do what is due now, then end; 1 if the log failed.")] = False,
     until: Annotated[
         float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
     ] = None,
 ) -> None:
-    """Run one agent until Ctrl-C: follow the log, fetch tokens, decide about recipes, send.
+    """Run one agent (or several) until Ctrl-C: follow the log, fetch tokens, decide about recipes, send.
 
     Writes one JSON line to stderr for everything that changes. Example:
     tacit agent run --config .tacit/agents/0/agent.json
     """
-    failed = asyncio.run(_run(load_config(config, AgentConfig), once=once, until=until))
+    failed = asyncio.run(_run([load_config(path, AgentConfig) for path in config], once=once, until=until))
     if failed:
         raise typer.Exit(1)
 
 
-async def _run(config: AgentConfig, *, once: bool, until: float | None) -> bool:
+async def _run(configs: list[AgentConfig], *, once: bool, until: float | None) -> bool:
     """Whether a single step could not read the log."""
-    log, clock, stop = get_logger("agent"), SystemClock(), asyncio.Event()
+    stop = asyncio.Event()
+    if not once:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        if until is not None:
+            loop.call_later(until, stop.set)
+    agents = [_run_one(config, number, stop, once=once) for number, config in enumerate(configs)]
+    failures = await asyncio.gather(*agents)
+    return any(failures)
+
+
+async def _run_one(config: AgentConfig, number: int, stop: asyncio.Event, *, once: bool) -> bool:
+    """One agent to its end; ``number`` is its place on the command line."""
+    log, clock = get_logger("agent"), SystemClock()
     async with opened_agent(config, clock) as (agent, store):
-        watch = Watch(store, lambda event, told: log.info(event, **told))
+        watch = Watch(store, lambda event, told: log.info(event, agent=number, **told))
         if once:
             await agent.step()
             await watch.look()
             return bool(await store.fact(Fact.LOG_TROUBLE))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        timer = None if until is None else loop.call_later(until, stop.set)
-        log.info("started")
+        log.info("started", agent=number)
         try:
             await keep_running(agent, clock, config.timing.poll_seconds, stop, watch)
         finally:
-            if timer is not None:
-                timer.cancel()
-            log.info("stopped")
+            log.info("stopped", agent=number)
     return False
 
 

@@ -24,6 +24,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 
 DEFAULT_EPOCH_SECONDS = 60
+DEFAULT_AGENTS = 60
+DEFAULT_BATCH_FLOOR = 20
 DEFAULT_STATE_DIR = Path(".tacit")
 SERVICE_NAMES = ("relay", "gateway", "attester", "issuer", "recipe_server", "leader", "helper", "collector")
 
@@ -39,10 +41,10 @@ def up(
             "--epoch-seconds", min=5, max=366 * 86400, help="Length of a token epoch of a new stack (default 60)."
         ),
     ] = None,
-    agents: Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")] = 4,
+    agents: Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")] = DEFAULT_AGENTS,
     batch_floor: Annotated[
         int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")
-    ] = 100,
+    ] = DEFAULT_BATCH_FLOOR,
 ) -> None:
     """Run every service as a process of its own until Ctrl-C; a new state folder gets fresh keys.
 
@@ -56,10 +58,12 @@ def up(
     asyncio.run(_up(layout, paths, as_json=as_json))
 
 
-def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = 100) -> Layout:
+def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DEFAULT_BATCH_FLOOR) -> Layout:
     """The stack in ``state_dir``, made there if there is none. Raises ``UsageError`` if it has other epochs."""
     if not (state_dir / INDEX).exists():
-        options = StackOptions(epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS, batch_floor=batch_floor)
+        options = StackOptions(
+            epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS, slots_per_epoch=4, batch_floor=batch_floor
+        )
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
     layout = load_layout(state_dir)
     found = layout.options.epoch_seconds
@@ -140,10 +144,15 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     """Commands that go on from here, ready to be pasted."""
     elsewhere = layout.state_dir != DEFAULT_STATE_DIR.absolute()
     where = f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""
-    question = "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4 --population 400"
+    population = max(len(agents), 2 * layout.options.batch_floor)
+    question = (
+        f"--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --population {population}"
+    )
     lines = [f"tacit recipe new {question} --out visits.json{where}", f"tacit recipe publish visits.json{where}"]
     if agents:
-        lines.append(f"tacit agent run --config {shlex.quote(str(agents[0]))}")
+        everybody = shlex.quote(str(agents[0].parent.parent)) + "/*/agent.json"
+        lines.append(f"tacit agent run $(printf -- '--config %s ' {everybody})")
+    lines.append(f"tacit collect visits --wait 300{where}")
     return lines
 
 

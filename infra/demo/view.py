@@ -5,7 +5,6 @@ Progress goes to stderr, the answer to stdout, so that a pipe gets the answer al
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,15 +22,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from infra.demo.result import Bucket, DemoResult
-
-ADVERSARIES = {
-    "aggregator": "one aggregator, or the analyst",
-    "aggregator_with_relay": "... together with the relay",
-    "both_aggregators": "both aggregators, relay honest",
-    "both_aggregators_with_relay": "both aggregators and the relay",
-}
-BAR_WIDTH = 34
+from infra.demo.result import DemoResult
+from infra.terminal import ADVERSARIES, BAR_WIDTH, estimate_bar
 
 
 class Stages:
@@ -94,7 +86,7 @@ def _chart(result: DemoResult) -> Panel:
     for bucket in result.buckets:
         table.add_row(
             bucket.label,
-            bar(bucket, top),
+            estimate_bar(bucket.estimate, bucket.stderr, top, bucket.truth),
             f"{bucket.estimate:,.0f}",
             f"{1.96 * bucket.stderr:,.0f}",
             f"{bucket.truth:,}",
@@ -105,27 +97,6 @@ def _chart(result: DemoResult) -> Panel:
         style="dim",
     )
     return Panel(Group(table, caption), title=f"[bold]{result.question}", subtitle=result.source)
-
-
-def bar(bucket: Bucket, top: float, width: int = BAR_WIDTH) -> Text:
-    """Estimate, 95 % interval and truth of one bucket on a line of ``width`` cells; ``top`` is the right end."""
-
-    def cell(value: float) -> int:
-        return min(width - 1, max(0, math.floor(value / top * (width - 1)))) if top > 0 else 0
-
-    estimate, truth = cell(bucket.estimate), cell(bucket.truth)
-    low, high = cell(bucket.estimate - 1.96 * bucket.stderr), cell(bucket.estimate + 1.96 * bucket.stderr)
-    text = Text()
-    for column in range(width):
-        if column == truth:
-            text.append("┃", style="bold green")
-        elif column <= estimate and bucket.estimate > 0:
-            text.append("━", style="cyan")
-        elif low <= column <= high:
-            text.append("╌", style="yellow")
-        else:
-            text.append(" ")
-    return text
 
 
 def _price(result: DemoResult) -> Panel:

@@ -1,0 +1,154 @@
+"""``tacit agent``: one real process, its clean stop, and what its journal tells the owner."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_agent.journal import Entry, Fact, State, Trouble
+from client_agent.store import SqlAgentStore
+from infra.agents import provision_agents
+from infra.cli import run
+from infra.layout import StackOptions, create_layout
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.tlog.client import LogState
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """The configuration of a device whose stack does not run."""
+    now = SystemClock().now()
+    layout = create_layout(tmp_path, StackOptions(epoch_seconds=60), OsEntropy(), now)
+    (path,) = provision_agents(layout, 1, OsEntropy(), now)
+    return path
+
+
+def edit(config: Path, **changes: Any) -> None:
+    config.write_text(json.dumps({**json.loads(config.read_text()), **changes}))
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def fill(config: Path, *, failure: str = "") -> None:
+    store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{config.parent}/agent.sqlite3")
+    now = SystemClock().now()
+    await store.keep(
+        {
+            Fact.LOG_STATE: LogState(size=9, failure=failure).encode(),
+            Fact.LOG_TROUBLE: Trouble(now, failure or "the relay answered 502").encode(),
+        }
+    )
+    await store.decide(Entry(b"a" * 32, "visits", State.REFUSED, now, "batch-floor: B = 9 is below the floor"))
+    await store.decide(Entry(b"b" * 32, "steps", State.NOT_SAMPLED, now, "", "0.75"))
+    await store.decide(
+        Entry(b"c" * 32, "crashes", State.SCHEDULED, now, "", "0.5", send_at=now + 60, report=b"report bytes")
+    )
+    await store.close()
+
+
+def test_the_journal_shows_what_was_asked_refused_and_charged(config: Path, capsys: Capture) -> None:
+    asyncio.run(fill(config))
+    assert run(["agent", "journal", "--config", str(config)]) == 0
+    shown = capsys.readouterr().out
+    for words in ("visits", "batch-floor", "not-sampled", "will be sent at", "ε 1.25 of 10", "the relay answered 502"):
+        assert words in " ".join(shown.split())
+    assert run(["agent", "journal", "--config", str(config), "--json"]) == 0
+    output = capsys.readouterr().out
+    document = json.loads(output)
+    assert [(row["recipe"], row["state"]) for row in document["recipes"]] == [
+        ("visits", "refused"),
+        ("steps", "not-sampled"),
+        ("crashes", "scheduled"),
+    ]
+    assert document["budget"] == {"epsilon": "10", "days": 365, "charged": "1.25"}
+    assert document["troubles"]["log-trouble"]["detail"] == "the relay answered 502"
+    assert "report" not in output
+
+
+def test_a_log_that_failed_is_shown_and_the_agent_does_nothing(config: Path, capsys: Capture) -> None:
+    asyncio.run(fill(config, failure="log-split-view: the log signed two roots for size 9"))
+    assert run(["agent", "journal", "--config", str(config)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The log failed" in shown
+    assert "log-split-view: the log signed two roots for size 9" in shown
+    assert run(["agent", "run", "--config", str(config), "--once"]) == 1
+    assert "log-split-view" in capsys.readouterr().err
+
+
+def test_one_step_without_a_relay_says_so_and_fails(config: Path, capsys: Capture) -> None:
+    assert run(["agent", "run", "--config", str(config), "--once"]) == 1
+    (event,) = events(capsys.readouterr().err)
+    assert event["event"] == "log-trouble"
+    assert "POST failed" in event["detail"]
+
+
+def test_the_journal_of_a_device_that_never_ran_is_one_line(config: Path, capsys: Capture) -> None:
+    assert run(["agent", "journal", "--config", str(config)]) == 1
+    assert "no journal here yet" in capsys.readouterr().err
+    assert not (config.parent / "agent.sqlite3").exists()
+
+
+def test_a_second_agent_on_the_same_journal_is_refused(config: Path, capsys: Capture) -> None:
+    with (config.parent / "agent.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run(["agent", "run", "--config", str(config), "--once"]) == 1
+    assert "another agent is at work here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"unknown": 1}, "unknown"),
+        ({"relay_url": "http://relay.example"}, "relay_url: plain http"),
+        ({"relay_url": "http://127.0.0.1:1/"}, "relay_url"),
+        ({"log_key": "no key"}, "pinned key"),
+        ({"policy": "absent.json"}, "absent.json"),
+        ({"attestation": {"identity": "agent.json"}}, "agent.json"),
+        ({"source": {"kind": "mail", "path": "x"}}, "source"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_configuration_that_cannot_be_used_is_one_line(
+    config: Path, changes: dict[str, Any], words: str, capsys: Capture
+) -> None:
+    edit(config, **changes)
+    assert run(["agent", "run", "--config", str(config), "--once"]) == 1
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len(error) == 1
+    assert words in error[0]
+
+
+def test_an_identity_that_others_can_read_is_refused(config: Path, capsys: Capture) -> None:
+    (config.parent / "identity.pem").chmod(0o644)
+    assert run(["agent", "run", "--config", str(config), "--once"]) == 1
+    assert "chmod 600" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+def test_a_signal_stops_the_agent_cleanly(config: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", "from infra.cli import main; main()", "agent", "run", "--config", str(config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stderr is not None
+        told = [agent.stderr.readline(), agent.stderr.readline()]
+        agent.send_signal(number)
+        output, rest = agent.communicate(timeout=20)
+    assert agent.returncode == 0
+    assert output == ""
+    assert [event["event"] for event in events("".join(told) + rest)] == ["started", "log-trouble", "stopped"]
+
+
+def test_until_ends_the_run(config: Path, capsys: Capture) -> None:
+    assert run(["agent", "run", "--config", str(config), "--until", "0.3"]) == 0
+    assert [event["event"] for event in events(capsys.readouterr().err)] == ["started", "log-trouble", "stopped"]

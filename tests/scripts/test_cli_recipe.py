@@ -1,0 +1,290 @@
+"""``tacit recipe``, ``collect`` and ``results`` against a running stack with agents, and by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_agent.config import AgentConfig
+from client_agent.runner import Watch, keep_running, opened_agent
+from infra.agents import provision_agents
+from infra.cli import run
+from infra.layout import StackOptions, create_layout
+from infra.stack import LocalStack
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.ports import TransportError
+from tacit.recipe.model import Recipe
+from tacit.service.config import load_config
+from tacit.testing.recipes import RecipeKit
+
+EPOCH_SECONDS = 4
+AGENTS = 3
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack with three devices in a thread of its own, in real time."""
+
+    folder: Path
+
+    def __call__(self, *words: str) -> int:
+        return run([*words, "--state-dir", str(self.folder)])
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("stack")
+    ready, ended = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(_live(folder, ready, ended)))
+    thread.start()
+    assert ready.wait(30)
+    yield Stack(folder)
+    ended.set()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+async def _live(folder: Path, ready: threading.Event, ended: threading.Event) -> None:
+    options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=5, batch_floor=2, poll_seconds=0.2)
+    clock, entropy = SystemClock(), OsEntropy()
+    layout = create_layout(folder, options, entropy, clock.now())
+    local = LocalStack(layout, clock, entropy)
+    async with local.running(), contextlib.AsyncExitStack() as devices:
+        await local.settle("issuer", "gateway", rounds=5)
+        for path in provision_agents(layout, AGENTS, entropy, clock.now()):
+            await devices.enter_async_context(_device(load_config(path, AgentConfig), clock))
+        ready.set()
+        while not ended.is_set():
+            with contextlib.suppress(TransportError):
+                await local.step()
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def _device(config: AgentConfig, clock: SystemClock) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    async with opened_agent(config, clock) as (agent, store):
+        watch = Watch(store, lambda _event, _told: None)
+        running = asyncio.ensure_future(keep_running(agent, clock, 0.3, stop, watch))
+        yield
+        stop.set()
+        await running
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Lines on stderr that are not the stack's own log."""
+    return [line for line in capsys.readouterr().err.splitlines() if line and not line.startswith("{")]
+
+
+def write(path: Path, recipe: Recipe, **changes: Any) -> str:
+    path.write_text(json.dumps({**recipe.body(), **changes}))
+    return str(path)
+
+
+def test_a_question_goes_from_the_command_line_to_a_result(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "visits.json")
+    flags = ["--name", "visits", "--metric", "mdvis", "--buckets", "0,1,2", "--rate", "1", "--min-batch-size", "2"]
+    assert stack("recipe", "new", *flags, "--population", "3", "--out", file, "--json") == 0
+    written = document(capsys)
+    interval, token = written["recipe"]["interval"], written["recipe"]["token"]
+    assert interval == {"start": token["epoch"] * EPOCH_SECONDS, "duration": EPOCH_SECONDS}
+    assert interval["start"] > SystemClock().now() - 1
+    assert stack("recipe", "check", file, "--json") == 0
+    assert document(capsys)["accepted"]
+
+    assert stack("recipe", "publish", file, "--json") == 0
+    published = document(capsys)
+    assert published["hash"] == written["hash"]
+    assert stack("recipe", "publish", file, "--json") == 0
+    assert document(capsys) == published
+
+    assert stack("collect", "visits", "--wait", "20", "--json") == 0
+    collected = document(capsys)
+    assert (collected["state"], collected["recipe_hash"]) == ("released", written["hash"])
+    (result,) = collected["results"]
+    assert result["report_count"] == AGENTS
+    assert [bucket["label"] for bucket in result["buckets"]] == ["0", "1", "2+"]
+
+    assert stack("results", "visits", "--json") == 0
+    assert document(capsys)["results"] == [result]
+    assert stack("results") == 0
+    shown = capsys.readouterr().out
+    assert "3 contributions counted" in shown
+    assert "one aggregator, or the analyst" in shown
+
+    assert stack("recipe", "list", "--json") == 0
+    (summary,) = document(capsys)["recipes"]
+    assert (summary["hash"], summary["name"]) == (written["hash"], "visits")
+    for name in ("visits", written["hash"], written["hash"][:8]):
+        assert stack("recipe", "show", name, "--json") == 0
+        assert document(capsys)["recipe"] == written["recipe"]
+    assert stack("recipe", "show", "visits") == 0
+    assert "Who takes part" in capsys.readouterr().out
+    assert stack("recipe", "list") == 0
+    assert "visits" in capsys.readouterr().out
+
+    config = str(stack.folder / "agents" / "0" / "agent.json")
+    assert run(["agent", "journal", "--config", config, "--json"]) == 0
+    journal = document(capsys)
+    assert [(row["recipe"], row["state"]) for row in journal["recipes"]] == [("visits", "sent")]
+    assert journal["log"]["failure"] == ""
+    assert run(["agent", "journal", "--config", config]) == 0
+    assert "durably stored" in capsys.readouterr().out
+
+
+def test_too_few_contributions_are_a_clear_refusal(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "many.json")
+    flags = ["--name", "many", "--metric", "nothing", "--boolean", "--population", "1000"]
+    assert stack("recipe", "new", *flags, "--out", file) == 0
+    assert stack("recipe", "publish", file) == 0
+    capsys.readouterr()
+    assert stack("collect", "many", "--wait", "20") == 1
+    error = complaint(capsys)
+    assert len(error) == 1
+    assert "fewer than the recipe's minimum of 400" in error[0]
+
+
+def test_an_understated_epsilon_is_refused_by_check_and_by_the_log(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stack("recipe", "new", "--name", "low", "--metric", "mdvis", "--boolean", "--population", "400") == 0
+    body = document(capsys)
+    body["privacy"]["epsilon"]["aggregator"] = "0.1"
+    file = tmp_path / "low.json"
+    file.write_text(json.dumps(body))
+    assert stack("recipe", "check", str(file)) == 1
+    shown = capsys.readouterr().out
+    assert "claim-understated" in shown
+    assert "refused by 1 of" in shown
+    assert stack("recipe", "publish", str(file)) == 1
+    assert "claim-understated" in capsys.readouterr().err
+
+
+def test_check_beyond_the_draft_asks_the_log(stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "draft.json")
+    flags = ["--name", "draft", "--metric", "mdvis", "--boolean", "--population", "400"]
+    assert stack("recipe", "new", *flags, "--out", file) == 0
+    capsys.readouterr()
+    assert stack("recipe", "check", file, "--stage", "active", "--json") == 1
+    refused = {rule["rule"] for rule in document(capsys)["rules"] if not rule["passed"]}
+    assert {"recipe-signature", "recipe-in-log", "opt-in-missing"} <= refused
+
+
+def test_names_that_the_log_does_not_show_are_one_line(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("recipe", "show", "nothing"), ("collect", "nothing"), ("results", "nothing")):
+        assert stack(*words) == 1
+        assert len(complaint(capsys)) == 1
+    assert stack("recipe", "show", "--nothing") == 2
+
+
+# Without a stack
+
+
+def test_parties_from_a_file_make_a_recipe_that_the_default_policy_accepts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parties.json").write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
+    start = int(SystemClock().now()) // 3600 * 3600 + 3600
+    flags = ["--start", str(start), "--duration", "1800", "--epoch", "5", "--slot", "0", "--out", "colours.json"]
+    question = ["--name", "colours", "--metric", "colour", "--categories", "red,green,blue", "--population", "1000"]
+    assert run(["recipe", "new", *question, "--parties", "parties.json", *flags]) == 0
+    assert run(["recipe", "check", "colours.json"]) == 0
+    assert "accepted by all" in capsys.readouterr().out
+    assert run(["recipe", "show", "colours.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "red, green, blue" in shown
+    assert "not published" in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["--name", "Not A Name"], "--name"),
+        (["--buckets", "0,1,x"], "--buckets"),
+        (["--buckets", "3,1"], "increasing"),
+        (["--boolean", "--categories", "a,b"], "give one of"),
+        (["--rate", "1.5"], "--rate"),
+        (["--rate", "much"], "--rate"),
+        (["--epsilon", "-1"], "--epsilon"),
+        (["--delta", "1"], "--delta"),
+        (["--close", "never"], "--close"),
+        (["--population", "0"], "--population"),
+    ],
+)
+def test_a_wrong_value_is_a_usage_error_before_anybody_is_asked(
+    changes: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"--name": ["visits"], "--metric": ["mdvis"], "--population": ["500"]}
+    flags = [word for flag, value in given.items() if flag not in changes for word in (flag, *value)]
+    if not {"--buckets", "--categories", "--boolean"} & set(changes):
+        flags += ["--boolean"]
+    assert run(["recipe", "new", *flags, *changes, "--state-dir", "nowhere"]) == 2
+    error = complaint(capsys)
+    assert words in " ".join(error)
+    assert len(error) <= 3
+
+
+def test_what_is_missing_is_named_where_nobody_can_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["recipe", "new", "--name", "visits"]) == 2
+    assert "--metric, --population, --buckets, --categories or --boolean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b'{"version":1}', b"\xff", b'{"version": 1.5}'],
+    ids=["empty", "list", "part", "bytes", "float"],
+)
+def test_a_file_that_is_no_recipe_is_one_line_with_its_name(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.json"
+    file.write_bytes(content)
+    assert run(["recipe", "check", str(file)]) == 1
+    error = complaint(capsys)
+    assert len(error) == 1
+    assert "bad.json" in error[0]
+    assert run(["recipe", "check", str(tmp_path / "absent.json")]) == 1
+    assert "absent.json" in capsys.readouterr().err
+
+
+def test_a_stack_that_is_down_or_absent_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    absent = str(tmp_path / "nowhere")
+    assert run(["recipe", "list", "--state-dir", absent]) == 1
+    assert "start one with: tacit up" in capsys.readouterr().err
+    assert run(["recipe", "list", "--server", "http://127.0.0.1:1"]) == 1
+    assert "does not answer" in capsys.readouterr().err
+    assert run(["recipe", "list", "--server", "http://127.0.0.1:1", "--state-dir", absent]) == 2
+    capsys.readouterr()
+    file = write(tmp_path / "r.json", RecipeKit().recipe())
+    assert run(["recipe", "publish", file, "--server", "http://127.0.0.1:1"]) == 2
+    assert "--key" in capsys.readouterr().err
+
+
+def test_a_policy_of_ones_own_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = int(SystemClock().now()) // 60 * 60
+    recipe = RecipeKit().recipe(start=start)
+    file = write(tmp_path / "r.json", recipe)
+    strict = tmp_path / "strict.toml"
+    strict.write_text("min_batch_size = 1000\n")
+    assert run(["recipe", "check", file, "--policy", str(strict)]) == 1
+    assert "B = 200 is below the floor of 1000" in capsys.readouterr().out
+    strict.write_text("min_batch = 1000\n")
+    assert run(["recipe", "check", file, "--policy", str(strict)]) == 1
+    assert "strict.toml" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""The agent's loops, its pauses, its configuration and its ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+
+from client_agent.agent import Agent
+from client_agent.config import Budget, Timing
+from client_agent.device_rules import charged
+from client_agent.journal import Entry, MemoryAgentStore, State
+from client_agent.pace import NEVER, backoff, uniform
+from client_agent.problem import problem_type
+from client_agent.runner import Watch, keep_running
+from tacit.errors import Fatal
+from tacit.testing.clock import SimClock, settle
+from tacit.testing.entropy import SeededEntropy
+
+
+class Recorded:
+    """Stands where an agent does: notes when its parts are called."""
+
+    def __init__(self, clock: SimClock) -> None:
+        self.clock = clock
+        self.calls: Counter[str] = Counter()
+        self.due = {"poll": 100.0, "prefetch": 7.0, "work": NEVER}
+        self.hang = asyncio.Event()
+        self.error: Exception | None = None
+        self.hanging = False
+
+    async def poll(self) -> float:
+        self.calls["poll"] += 1
+        return self.clock.now() + self.due["poll"]
+
+    async def prefetch(self) -> float:
+        self.calls["prefetch"] += 1
+        return self.clock.now() + self.due["prefetch"]
+
+    async def work(self) -> float:
+        self.calls["work"] += 1
+        if self.error is not None:
+            raise self.error
+        if self.hanging:
+            await self.hang.wait()
+        return self.due["work"]
+
+
+async def start(agent: Recorded, clock: SimClock, limit: float) -> tuple[asyncio.Task[None], asyncio.Event]:
+    stop = asyncio.Event()
+    watch = Watch(MemoryAgentStore(), lambda _event, _told: None)
+    task = asyncio.ensure_future(keep_running(cast(Agent, agent), clock, limit, stop, watch))
+    await settle()
+    return task, stop
+
+
+async def test_each_loop_sleeps_to_its_own_due_time_and_never_beyond_the_limit() -> None:
+    clock = SimClock()
+    agent = Recorded(clock)
+    task, stop = await start(agent, clock, 60.0)
+    await clock.advance(210)
+    assert agent.calls == {"poll": 4, "work": 4, "prefetch": 31}
+    stop.set()
+    await task
+    assert task.exception() is None
+
+
+async def test_an_upload_that_hangs_does_not_delay_what_the_attester_sees() -> None:
+    clock = SimClock()
+    agent = Recorded(clock)
+    agent.hanging = True
+    task, stop = await start(agent, clock, 60.0)
+    await clock.advance(70)
+    assert agent.calls["work"] == 1
+    assert agent.calls["prefetch"] == 11
+    stop.set()
+    agent.hang.set()
+    await task
+
+
+async def test_a_broken_store_ends_the_run_with_its_error() -> None:
+    clock = SimClock()
+    agent = Recorded(clock)
+    agent.error = Fatal("the store does not answer")
+    task, _ = await start(agent, clock, 60.0)
+    with pytest.raises(Fatal, match="does not answer"):
+        await task
+
+
+async def test_the_watch_reports_every_change_once() -> None:
+    store, told = MemoryAgentStore(), []
+
+    def report(event: str, fields: dict[str, Any]) -> None:
+        told.append((event, fields.get("recipe")))
+
+    watch = Watch(store, report)
+    await watch.look()
+    await store.decide(Entry(b"h" * 32, "visits", State.SCHEDULED, 1.0))
+    await watch.look()
+    await watch.look()
+    await store.update(Entry(b"h" * 32, "visits", State.SENT, 1.0, attempts=1))
+    await watch.look()
+    assert told == [("scheduled", "visits"), ("sent", "visits")]
+
+
+def test_pauses_double_up_to_the_limit_and_spread_around_it() -> None:
+    timing, entropy = Timing(retry_seconds=4, retry_limit_seconds=100), SeededEntropy(1)
+    for attempts, middle in ((0, 4), (1, 8), (3, 32), (5, 100), (10**9, 100)):
+        drawn = [backoff(entropy, timing, attempts) for _ in range(200)]
+        assert 0.5 * middle <= min(drawn) < 0.6 * middle
+        assert 1.4 * middle < max(drawn) <= 1.5 * middle
+
+
+def test_uniform_times_fill_their_range() -> None:
+    drawn = [uniform(SeededEntropy(seed), 10, 20) for seed in range(500)]
+    assert all(10 <= value < 20 for value in drawn)
+    assert abs(sum(drawn) / len(drawn) - 15) < 0.5
+
+
+def test_the_ledger_adds_the_claims_of_its_window() -> None:
+    entries = [
+        Entry(b"1", "a", State.SENT, 50.0, charged_epsilon="0.5"),
+        Entry(b"2", "b", State.NOT_SAMPLED, 150.0, charged_epsilon="0.25"),
+        Entry(b"3", "c", State.REFUSED, 160.0),
+    ]
+    assert charged(entries, 100.0) == Decimal("0.25")
+    assert charged(entries, 0.0) == Decimal("0.75")
+    assert charged([], 0.0) == 0
+    assert Budget(days=2).seconds == 172_800
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"type": 3}', b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_problem_document_has_no_type(body: bytes) -> None:
+    assert problem_type(body) == ""
+
+
+def test_the_type_of_a_problem_document_is_read() -> None:
+    assert problem_type(b'{"type": "urn:x", "title": "X"}') == "urn:x"
