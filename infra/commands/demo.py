@@ -19,7 +19,7 @@ from infra.demo.view import Stages, show
 from tacit.errors import UsageError
 from tacit.service.log import set_log_level
 
-DEFAULT_DEVICES = 1000
+DEFAULT_DEVICES = 1500
 
 
 def demo(

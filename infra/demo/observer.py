@@ -22,10 +22,11 @@ class FollowingObserver:
     """Keeps what the services report while a device is followed, and drops everything else.
 
     Who will take part is not known before the coins are tossed, so several candidates are followed through the
-    token phase, each under its own number, and one of them is picked later.
+    token phase, each under its own number, and one of them is picked later. Of tokens only those of ``slot`` count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slot: int) -> None:
+        self._slot = slot
         self._candidate: int | None = None
         self._report_id: str | None = None
         self._seen: dict[int, dict[str, Mapping[str, str | int]]] = {}
@@ -36,7 +37,7 @@ class FollowingObserver:
         if "report_id" in what:
             if what["report_id"] == self._report_id:
                 self._aggregators[party] = what
-        elif self._candidate is not None:
+        elif self._candidate is not None and what.get("slot", self._slot) == self._slot:
             self._seen.setdefault(self._candidate, {})[party] = what
 
     @contextmanager

@@ -75,7 +75,7 @@ class DemoRun:
         self._clock = ShiftedClock(self._system, start=self._system.now() // DAY * DAY + HOUR)
         self._epoch = int(self._clock.now()) // DAY + 2
         self._entropy = OsEntropy()
-        self._observer = FollowingObserver()
+        self._observer = FollowingObserver(MAIN_SLOT)
         options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR)
         self._layout = create_layout(state_dir, options, self._entropy, self._clock.now())
         self._policy = parse_policy(self._layout.policy_path.read_bytes(), self._layout.policy_path.name)
