@@ -225,6 +225,10 @@ class _Builder:
             "analysts": {OPERATORS["recipe_server"]: b64url(self._keys["analyst"].public)},
             "issuers": {OPERATORS["issuer"]: b64url(self._keys["issuer"].public)},
             "gateways": {OPERATORS["gateway"]: b64url(self._keys["gateway"].public)},
+            "aggregators": {
+                OPERATORS[name]: {"url": self._urls[name], "signing_key": b64url(self._keys[name].public)}
+                for name in ("leader", "helper")
+            },
         }
 
     def _credentials_for_all(self) -> None:

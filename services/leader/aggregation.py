@@ -57,7 +57,10 @@ class AggregationDriver:
             moved = await self._send_due()
             for party in self._parties.active():
                 moved += await self._form_job(party)
-            return moved + await self._send_due()
+            moved += await self._send_due()
+            if moved:
+                await self._store.checkpoint()
+            return moved
 
     async def _send_due(self) -> int:
         async with self._store.read() as tx:
@@ -178,9 +181,13 @@ class AggregationDriver:
             return await self._retry(party, job, _location(party, answer))
         try:
             response = AggregationJobResp.decode(answer.body)
-            prepared = await self._states(party, job)
+        except DecodeError as error:  # whoever garbled it: the Helper has its answer stored, and gives it again (P14)
+            self._log.warning("job_answer_malformed", error=error, attempts=job.attempts + 1)
+            return await self._retry(party, job, "")
+        prepared = await self._states(party, job)
+        try:
             role.match_response([report.report_id for report in prepared], response)
-        except (DecodeError, JobAbandonedError) as error:
+        except JobAbandonedError as error:
             self._log.error("job_abandoned", error=error)
             await self._delete(_location(party, answer) or job.location)
             return await self._give_up(party, job, JobState.ABANDONED)

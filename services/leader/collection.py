@@ -149,6 +149,8 @@ class Collections:
                 except (Fatal, UsageError) as error:  # one broken job must not hold up the others
                     self._log.error("collection_broken", error=error)
                     await self._retry(row)
+            if moved:
+                await self._store.checkpoint()
             return moved
 
     async def _move(self, party: Party, row: CollectionRow) -> int:

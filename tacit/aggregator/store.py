@@ -280,14 +280,19 @@ class SqlStore(Generic[Tx]):
         self._database: Database | None = None
 
     async def open(self) -> None:
-        """Open and migrate; see ``Database.open``."""
+        """Open and migrate; see ``Database.open``. What a crash left in the write-ahead log goes into the file."""
         self._database = await Database.open(self._url, self._metadata, self._migrations)
+        await self._database.checkpoint()
 
     async def close(self) -> None:
         """Close the database."""
         database, self._database = self._database, None
         if database is not None:
             await database.close()
+
+    async def checkpoint(self) -> None:
+        """Make bytes that were overwritten in tables vanish from the files too; see ``Database.checkpoint``."""
+        await self._opened().checkpoint()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:

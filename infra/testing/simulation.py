@@ -16,7 +16,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,15 @@ from aiohttp import web
 
 from client_agent.agent import Agent
 from client_agent.agent import Deps as AgentDeps
-from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.sources import CallableSource
 from infra.deployables import SERVICES, deployable
 from infra.layout import OPERATORS, Layout, StackOptions, create_layout, load_layout, signing_key_of
-from tacit.adapters.origins import origin_of
+from infra.testing.device import Device, JournalKeeper
+from infra.testing.wire import Wire
 from tacit.aggregator.parties import PARTIES
 from tacit.errors import Refusal
-from tacit.messages import Report, UploadRequest
-from tacit.ports import HttpResponse, Observer, Transport, TransportError
+from tacit.messages import Report
+from tacit.ports import HttpResponse, Observer, TransportError
 from tacit.recipe import derive
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
@@ -44,7 +44,7 @@ from tacit.service.config import read_secret
 from tacit.task import Task, open_input_share
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import Exchange, Fault, FaultyTransport, InProcessTransport, Plan
+from tacit.testing.network import Fault, InProcessTransport
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.software_root import SoftwareRoot
@@ -68,80 +68,6 @@ DEVICE_ADDRESS = "203.0.113.77"
 """Where every device is seen to come from."""
 AGENTS = "agents"
 """The link of all devices together; each service has one under its own name."""
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """One exchange as its caller saw it, begun ``at`` (POSIX seconds); ``response`` is ``None`` where it got none."""
-
-    at: float
-    caller: str
-    callee: str
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes = field(repr=False)
-    response: HttpResponse | None
-
-
-class _Tap:
-    """Keeps a transcript of one caller's exchanges."""
-
-    def __init__(self, caller: str, inner: Transport, simulation: Simulation) -> None:
-        self._caller = caller
-        self._inner = inner
-        self._simulation = simulation
-
-    async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> HttpResponse:
-        """See ``Transport``."""
-        response: HttpResponse | None = None
-        at, callee = self._simulation.clock.now(), self._simulation.name_of(url)
-        try:
-            response = await self._inner.request(method, url, headers=headers, body=body)
-        finally:
-            self._simulation.wire.append(Crossing(at, self._caller, callee, method, url, headers or {}, body, response))
-        return response
-
-
-class JournalKeeper(MemoryAgentStore):
-    """A device's store that also remembers the reports that were made, which the journal forgets once they are sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: dict[bytes, bytes] = {}
-
-    async def decide(self, entry: Entry, spend: Any = None) -> bool:
-        """See ``AgentStore``."""
-        if entry.report:
-            self.made.setdefault(entry.recipe_hash, entry.report)
-        return await super().decide(entry, spend)
-
-
-@dataclass
-class Device:
-    """One simulated device. ``data`` is metric -> value and may be changed."""
-
-    name: str
-    agent: Agent
-    store: JournalKeeper
-    identity: SoftwareDevice
-    data: dict[str, str]
-
-    async def entry(self, recipe: Recipe) -> Entry | None:
-        """What the journal says about a recipe."""
-        return next((entry for entry in await self.store.entries() if entry.recipe_hash == recipe.hash), None)
-
-    async def state(self, recipe: Recipe) -> State | None:
-        """The state of that entry."""
-        entry = await self.entry(recipe)
-        return None if entry is None else entry.state
-
-    def report(self, recipe: Recipe) -> Report | None:
-        """The report that this device made for a recipe, sent or not."""
-        made = self.store.made.get(recipe.hash)
-        return None if made is None else UploadRequest.decode(made).reports[0]
 
 
 @dataclass(frozen=True)
@@ -185,20 +111,10 @@ class Simulation:
         self.clock = SimClock(now)
         self.entropy = SeededEntropy(seed).child("simulation")
         self.network = InProcessTransport()
-        self.wire: list[Crossing] = []
-        self._faults: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
-        self.links = {
-            name: FaultyTransport(
-                self.network.seen_from(DEVICE_ADDRESS) if name == AGENTS else self.network,
-                self._plan(name),
-                clock=self.clock,
-            )
-            for name in (*SERVICES, AGENTS)
-        }
+        self.wire = Wire(self.network, self.layout.urls, self.clock, AGENTS, DEVICE_ADDRESS)
         self.apps: dict[str, web.Application] = {}
         self.devices: list[Device] = []
         self.observer = observer
-        self._names = {origin_of(url): name for name, url in self.layout.urls.items()}
         self._starts = 0
         self._frozen: dict[str, Path] = {}
 
@@ -212,15 +128,6 @@ class Simulation:
         finally:
             await self.network.close()
 
-    def name_of(self, url: str) -> str:
-        """The service under a URL; empty for none of ours."""
-        return self._names.get(origin_of(url), "")
-
-    def crossings(self, caller: str, callee: str, path: str = "") -> list[Crossing]:
-        """What crossed from one party to another, to URLs that hold ``path``; ``AGENTS`` are all devices."""
-        callers = {device.name for device in self.devices} if caller == AGENTS else {caller}
-        return [c for c in self.wire if c.caller in callers and c.callee == callee and path in c.url]
-
     # Services
 
     async def start(self, name: str, **changes: Any) -> None:
@@ -232,7 +139,7 @@ class Simulation:
             limits = config.limits.model_copy(update=LIMITS)  # type: ignore[attr-defined]
             config = config.model_copy(update={"limits": limits})
         entropy = self.entropy.child(f"{name} {self._starts}")
-        transport = _Tap(name, self.links[name], self)
+        transport = self.wire.transport(name)
         deps = Deps(self.clock, entropy, transport, self.observer, background=False)
         app = service.create_app(config.model_copy(update=changes), deps)
         await self.network.mount(self.layout.urls[name], app)
@@ -295,30 +202,18 @@ class Simulation:
             if not moved:
                 return
 
-    # Faults
-
     def break_next(self, caller: str, callee: str, fault: Fault, path: str = "") -> None:
         """One fault on the next exchange from ``caller`` (a service, or ``AGENTS``) to a URL of ``callee`` that holds
         ``path``."""
-        self._faults.setdefault((caller, callee), []).append((path, fault))
+        self.wire.break_next(caller, callee, fault, path)
 
     def partition(self, caller: str, callee: str) -> None:
         """From now on nothing from ``caller`` reaches ``callee``."""
-        self.links[caller].partition(self.layout.urls[callee])
+        self.wire.partition(caller, callee)
 
     def heal(self) -> None:
         """End every fault and partition."""
-        self._faults.clear()
-        for link in self.links.values():
-            link.heal()
-
-    def _plan(self, caller: str) -> Plan:
-        def plan(exchange: Exchange) -> Fault | None:
-            waiting = self._faults.get((caller, self.name_of(exchange.url)), [])
-            at = next((at for at, (path, _) in enumerate(waiting) if path in exchange.url), None)
-            return None if at is None else waiting.pop(at)[1]
-
-        return plan
+        self.wire.heal()
 
     def rows(self, name: str, query: str) -> list[tuple[Any, ...]]:
         """What a service's database says, read from its file."""
@@ -426,7 +321,7 @@ class Simulation:
 
     def _device(self, name: str, store: JournalKeeper, identity: SoftwareDevice, data: dict[str, str]) -> Device:
         entropy = self.entropy.child(f"{name} {self._starts}")
-        transport = _Tap(name, self.links[AGENTS], self)
+        transport = self.wire.transport(name, AGENTS)
         unused = {"kind": "csv", "path": Path("unused.csv")}
         config = self.layout.agent_config(self.layout.state_dir / "devices", unused)
         deps = AgentDeps(self.clock, entropy, transport)

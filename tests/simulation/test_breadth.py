@@ -1,0 +1,150 @@
+"""Every kind of recipe that ships, end to end through the whole stack: question, randomizer, VDAF, batch mode.
+
+Each released count is exactly the sum of what devices sent (known by opening every report with both aggregators'
+keys), each estimate is the estimator's of these counts, and none lies further than 4.5 of its own standard deviations
+from the truth (false alarm below one in a thousand over all of them; seeds are fixed).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from client_agent.journal import State
+from infra.testing.simulation import FOUR, Simulation
+from tacit.recipe.derive import labels, randomizer_of, vdaf_of
+from tacit.recipe.model import Boolean, Buckets, Question, Recipe
+from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+
+NewSimulation = Callable[..., Simulation]
+YES = Question(text="Do you smoke?", metric="smokes", encoder=Boolean(kind="boolean"), statistic="count")
+AGES = Question(
+    text="How old are you?",
+    metric="age",
+    encoder=Buckets(kind="buckets", edges=(0, 20, 40, 60)),
+    statistic="histogram",
+)
+DEVICES = 24
+
+
+@asynccontextmanager
+async def lived(
+    simulation: Simulation, recipes: Sequence[Recipe], data: Sequence[Mapping[str, str]]
+) -> AsyncIterator[None]:
+    """Publish, live through the interval, end it."""
+    async with simulation.running():
+        for recipe in recipes:
+            await simulation.publish(recipe)
+        simulation.provision(data)
+        await simulation.step_agents()
+        await simulation.live(recipes[0].interval.start - 1, pieces=1)
+        await simulation.live(recipes[0].interval.end - 1, pieces=3)
+        simulation.clock.jump(2)
+        yield
+
+
+async def check(simulation: Simulation, recipe: Recipe, truth: Sequence[int]) -> dict[str, Any]:
+    """Collect the one batch of a recipe that asks everybody, and compare it with what devices sent."""
+    collection = await simulation.collect(recipe)
+    assert collection["state"] == "released", collection
+    (result,) = await simulation.results(recipe)
+    reports = [report for device in simulation.devices if (report := device.report(recipe)) is not None]
+    sent = [simulation.measurement(recipe, report) for report in reports]
+    counts = [sum(column) for column in zip(*sent, strict=True)]
+    assert [row["count"] for row in result["buckets"]] == counts
+    assert [row["label"] for row in result["buckets"]] == list(labels(recipe))
+    assert result["report_count"] == len(reports)
+    randomizer = randomizer_of(recipe)
+    estimate = randomizer.estimate(counts, len(reports), float(recipe.rate))
+    assert [row["estimate"] for row in result["buckets"]] == list(estimate.values)
+    expected = randomizer.expected_stderrs(truth, len(simulation.devices), float(recipe.rate))
+    for value, true, deviation in zip(estimate.values, truth, expected, strict=True):
+        assert abs(value - true) < 4.5 * deviation
+    for name in ("aggregator", "aggregator_with_relay", "both_aggregators"):
+        assert result["privacy_of_batch"]["by_adversary"][name] <= result["privacy"]["by_adversary"][name] + 1e-9
+    found: dict[str, Any] = result
+    return found
+
+
+async def test_a_boolean_and_a_rappor_question_are_answered_by_every_device_at_once(
+    new_simulation: NewSimulation,
+) -> None:
+    simulation = new_simulation(seed=1)
+    smokes = simulation.recipe(name="smokes", question=YES, population=DEVICES, min_batch_size=16)
+    rappor = simulation.recipe(
+        name="rappor", population=DEVICES, min_batch_size=16, randomizer="rappor", token=simulation.slot(1)
+    )
+    assert isinstance(vdaf_of(smokes), Prio3Count)
+    assert isinstance(vdaf_of(rappor), Prio3MultihotCountVec)
+    data = [{"smokes": "true" if n % 3 == 0 else "false", "four": "aabc"[n % 4]} for n in range(DEVICES)]
+    async with lived(simulation, [smokes, rappor], data):
+        counted = await check(simulation, smokes, [DEVICES // 3])
+        shaped = await check(simulation, rappor, [DEVICES // 2, DEVICES // 4, DEVICES // 4, 0])
+    assert counted["privacy"]["mechanism"] == "rr-exact"
+    assert shaped["privacy"]["mechanism"] == "rappor-exact"
+
+
+async def test_categories_and_numeric_buckets_are_one_hot_histograms(new_simulation: NewSimulation) -> None:
+    simulation = new_simulation(seed=2)
+    four = simulation.recipe(population=DEVICES, min_batch_size=16)
+    ages = simulation.recipe(
+        name="ages", question=AGES, population=DEVICES, min_batch_size=16, token=simulation.slot(1)
+    )
+    assert isinstance(vdaf_of(four), Prio3Histogram)
+    data = [{"four": "abcd"[n % 4], "age": str(7 * n % 80)} for n in range(DEVICES)]
+    old = Counter(min(int(row["age"]) // 20, 3) for row in data)
+    async with lived(simulation, [four, ages], data):
+        first = await check(simulation, four, [DEVICES // 4] * 4)
+        await check(simulation, ages, [old[bucket] for bucket in range(4)])
+    assert first["report_count"] == DEVICES, "at q = 1 everybody takes part"
+    assert first["privacy"]["mechanism"] == "shuffle-fmt22", "q = 1 claims nothing for sampling"
+    claims = first["privacy"]["by_adversary"]
+    assert claims["aggregator"] == claims["aggregator_with_relay"]
+
+
+async def test_batches_close_at_b_while_reports_come_in_and_a_tail_is_never_released(
+    new_simulation: NewSimulation,
+) -> None:
+    simulation = new_simulation(seed=3)
+    recipe = simulation.recipe(population=12, min_batch_size=5, close="at_B")
+    async with simulation.running():
+        await simulation.publish(recipe)
+        simulation.provision([{"four": "abcd"[n % 4]} for n in range(12)])
+        await simulation.step_agents()
+        await simulation.live(recipe.interval.start - 1, pieces=1)
+        early = []
+        for _ in range(6):
+            await simulation.live(simulation.clock.now() + recipe.interval.duration / 6, pieces=1)
+            await simulation.operator("collector", "POST", "/v1/collections", {"recipe_hash": recipe.hash_text})
+            await simulation.work()
+            early.append((await simulation.status("leader", recipe))["released"])
+        assert early[0] == 0
+        assert early[3] >= 1, "a full batch does not wait for the interval's end"
+        simulation.clock.jump(60)
+        while (await simulation.collect(recipe))["state"] == "released":
+            pass
+        results = await simulation.results(recipe)
+        assert [result["report_count"] for result in results] == [5, 5]
+        assert len({result["batch_id"] for result in results}) == 2
+        for name in ("leader", "helper"):
+            status = await simulation.status(name, recipe)
+            assert (status["aggregated"], status["released"]) == (12, 2), "two reports are a tail below B"
+        assert [await device.state(recipe) for device in simulation.devices] == [State.SENT] * 12
+
+
+@pytest.mark.slow
+async def test_a_sampled_recipe_is_answered_by_whom_the_coin_chose(new_simulation: NewSimulation) -> None:
+    simulation = new_simulation(seed=4)
+    recipe = simulation.recipe(population=300, rate=Decimal("0.5"), min_batch_size=None, question=FOUR)
+    data = [{"four": "aabc"[n % 4]} for n in range(300)]
+    async with lived(simulation, [recipe], data):
+        result = await check(simulation, recipe, [150, 75, 75, 0])
+        states = Counter([await device.state(recipe) for device in simulation.devices])
+    assert set(states) == {State.SENT, State.NOT_SAMPLED}
+    assert abs(states[State.SENT] - 150) < 4.5 * 75**0.5
+    assert result["privacy"]["mechanism"] == "shuffle-fmt22+sampling"
