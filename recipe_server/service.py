@@ -157,15 +157,25 @@ class RecipeService:
             return self._bundles[since]
         async with self._store.read() as tx:
             size, note = await _checkpoint(tx)
-            if self._live is None or not self._live.holds(size, now):
-                self._live = await live_entries(tx, size, now, self._config.ended_seconds)
-            entries = self._live.entries
+            live = self._live
+            if live is None or not live.holds(size, now):
+                live = await live_entries(tx, size, now, self._config.ended_seconds)
             consistency = await self._consistency(tx, since, size)
-        encoded = Bundle(note, consistency, entries).encode()
+        encoded = Bundle(note, consistency, live.entries).encode()
+        self._keep(since, size, live, encoded)
+        return encoded
+
+    def _keep(self, since: int, size: int, live: LiveEntries, encoded: bytes) -> None:
+        """Keep an answer, unless a leaf was published while it was put together."""
+        self._size = max(self._size, size)
+        if size != self._size:
+            return
+        if live is not self._live:
+            self._live = live
+            self._bundles.clear()
         self._bundles[since] = encoded
         if len(self._bundles) > _PROOFS_KEPT:
             self._bundles.popitem(last=False)
-        return encoded
 
     async def _consistency(self, tx: Transaction, since: int, size: int) -> tuple[bytes, ...]:
         if not 0 < since < size:

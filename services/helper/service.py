@@ -135,6 +135,7 @@ class Helper:
             if known is None:
                 known = await self._release(tx, party, body)
                 await tx.put_share(task.task_id, share_id, known)
+        await self._store.checkpoint()
         return share_id, known
 
     async def _release(self, tx: HelperTx, party: Party, body: bytes) -> bytes:

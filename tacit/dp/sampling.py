@@ -4,6 +4,10 @@ Aggregators see how many reports m a batch holds. Given m the contributors are a
 eligible devices, so by replacement the factor is m/N, not the nominal rate q. By a Chernoff bound
 ``m <= q N (1 + sqrt(3 ln(1/d') / (q N)))`` except with probability d'; a released batch has m >= B, which
 gives ``q_eff = q (1 + sqrt(3 ln(1/d') / B))``. With q alone the formula is the limit of large B.
+
+That step needs q N >= B, and nobody knows N. Below that, a batch that fills all the same is the bad event itself: over
+all N the chance of ``m >= B and m > q_eff N`` is largest at N = B / q_eff (``excess_bound``). Where B is small and q
+is too, it exceeds d', and then it is what has to fit into delta.
 """
 
 from __future__ import annotations
@@ -39,15 +43,31 @@ def q_eff(sampling_rate: float, n: int, delta_prime: float) -> float:
     return q * (1 + math.sqrt(-3 * math.log(delta_prime) / n))
 
 
+def excess_bound(sampling_rate: float, n: int, effective: float) -> float:
+    """Chernoff bound, for every number of eligible devices N, on Pr[m >= n and m > effective N], m ~ Bin(N, q).
+
+    ``exp(-(n / effective) KL(effective || q))``; ``effective`` is above q and below 1.
+    """
+    q = parameters.rate(sampling_rate)
+    parameters.reports(n)
+    if not q < effective < 1:
+        raise ValueError("effective must be above the sampling rate and below 1")
+    more = effective - q
+    divergence = effective * math.log1p(more / q) + (1 - effective) * math.log1p(-more / (1 - q))
+    return math.exp(-n / effective * divergence)
+
+
 def amplify_visible(epsilon: float, sampling_rate: float, n: int, delta: float) -> float | None:
     """epsilon after sampling at total failure probability ``delta``, the batch of n being visible.
 
-    The step before runs at the same ``delta``. None when ``q_eff delta + delta/10 <= delta`` does not hold,
-    that is, when sampling may not be claimed (always for q = 1).
+    The step before runs at the same ``delta``. None when ``q_eff delta + max(delta/10, excess_bound) <= delta``
+    does not hold, that is, when sampling may not be claimed (always for q = 1).
     """
     parameters.failure_probability(delta)
     reserve = delta / SPLIT
     effective = q_eff(sampling_rate, n, reserve)
     if sampling_rate >= 1 or effective * delta + reserve > delta:
+        return None
+    if effective * delta + excess_bound(sampling_rate, n, effective) > delta:
         return None
     return amplify(epsilon, effective)

@@ -14,8 +14,15 @@ from pydantic import Field
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
-from tacit.recipe.model import DecimalText, Key, Operator, Part, Positive
+from tacit.recipe.model import DecimalText, Key, Operator, Part, Positive, Url
 from tacit.tlog.canonical import parse_json, validated
+
+
+class AggregatorPin(Part):
+    """A trusted aggregator: where it answers, and the key that signs its opt-ins."""
+
+    url: Url
+    signing_key: Key
 
 
 class Policy(Part):
@@ -48,6 +55,9 @@ class Policy(Part):
     """Trusted issuers, by the name in their challenges, and their directory keys; absent: the recipe's."""
     gateways: dict[Operator, Key] | None = None
     """Trusted gateways and the keys that sign their OHTTP configurations; absent: the recipe's."""
+    aggregators: dict[Operator, AggregatorPin] | None = None
+    """Trusted leaders and helpers; absent: the recipe's. A Leader's policy should have it: its credential goes to the
+    Helper that a recipe names."""
     insecure_http: bool = False
     """Accept http:// on other hosts than loopback (P7)."""
 

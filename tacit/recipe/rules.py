@@ -33,6 +33,7 @@ RULES = (
     Rule("analyst-unknown", Stage.DRAFT, parties.analyst_known),
     Rule("issuer-unknown", Stage.DRAFT, parties.issuer_known),
     Rule("gateway-unknown", Stage.DRAFT, parties.gateway_known),
+    Rule("aggregator-unknown", Stage.DRAFT, parties.aggregators_known),
     Rule("operators-equal", Stage.DRAFT, parties.operators_equal),
     Rule("url-invalid", Stage.DRAFT, parties.urls),
     Rule("hpke-key-invalid", Stage.DRAFT, parties.hpke_keys),

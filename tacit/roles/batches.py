@@ -18,6 +18,9 @@ RATE_FACTOR = 2
 """A task with more than this many times its expected contributions is refused (P15)."""
 
 RATE_BOUND_PROBLEM = "urn:tacit:refusal:rate-bound"
+INTERVAL_OPEN_PROBLEM = "urn:tacit:problem:interval-open"
+INTERVAL_OPEN_RETRY = 60
+"""Seconds after which a Leader whose clock is ahead of ours is told to ask again."""
 
 
 def check_collection(task: Task, request: CollectionJobReq) -> None:
@@ -54,9 +57,16 @@ def check_share_request(task: Task, request: AggregateShareReq) -> None:
 
 
 def check_interval_over(task: Task, now: float) -> None:
-    """A time-interval batch is released only after its end, on our own clock; raises ``DapAbort``."""
+    """A time-interval batch is released only after its end, on our own clock; raises ``Abort`` (503: the same
+    request is good later, and a Leader that took it for final would lose the batch)."""
     if task.batch_mode is BatchMode.TIME_INTERVAL and now + CLOCK_LEEWAY < task.end_seconds:
-        raise DapAbort(DapProblem.BATCH_INVALID, "the task interval is not over")
+        raise Abort(
+            INTERVAL_OPEN_PROBLEM,
+            "the task interval is not over",
+            status=503,
+            title="The batch is still open.",
+            headers={"Retry-After": str(INTERVAL_OPEN_RETRY)},
+        )
 
 
 def check_size(task: Task, distinct_nullifiers: int) -> None:

@@ -29,6 +29,9 @@ from tacit.task import Task
 from tacit.vdaf import ping_pong
 from tacit.vdaf.prio3 import VerifyError
 
+SHARE_OVERHEAD = 2048
+"""Bytes that a sealed share may have beside field elements: seeds, token extension and framing are under 600."""
+
 
 class JobAbandonedError(TacitError):
     """The Helper's response does not answer the request; the job cannot be completed."""
@@ -49,7 +52,8 @@ class Prepared:
 def check_upload(task: Task, report: Report, now: float) -> None:
     """What is decided before a report is stored (section 4.4.2); raises ``ReportRejected``.
 
-    Decryption, extensions and the token wait for the aggregation job.
+    Decryption, extensions and the token wait for the aggregation job. Sizes do not: a share for the Helper that we
+    cannot open must not make a job larger than the Helper takes, because a sent job is never split (P14).
     """
     sealed = (
         (Role.LEADER, report.leader_encrypted_input_share),
@@ -57,11 +61,23 @@ def check_upload(task: Task, report: Report, now: float) -> None:
     )
     if any(ciphertext.config_id != task.hpke_config(role).id for role, ciphertext in sealed):
         raise ReportRejected(task.version.upload_unknown_config, "hpke-config")
+    limits = _share_limits(task)
+    if len(report.public_share) > SHARE_OVERHEAD or any(
+        len(ciphertext.enc) + len(ciphertext.payload) > limits[role] for role, ciphertext in sealed
+    ):
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "share-oversized")
     time = report.report_metadata.time
     if not task.interval.contains(time):
         raise ReportRejected(ReportError.REPORT_DROPPED, "outside-interval")
     if task.too_early(time, now):
         raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
+
+
+def _share_limits(task: Task) -> dict[Role, int]:
+    """Most bytes of each aggregator's sealed share: the Leader's holds field elements, the Helper's only seeds."""
+    vdaf = task.vdaf
+    elements = vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS
+    return {Role.LEADER: vdaf.field.ENCODED_SIZE * elements + SHARE_OVERHEAD, Role.HELPER: SHARE_OVERHEAD}
 
 
 def prepare_report(party: Party, report: Report, now: float) -> Prepared | Rejection:

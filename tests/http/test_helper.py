@@ -382,7 +382,11 @@ async def test_batch_is_not_released_before_the_helpers_own_clock_says_so(tmp_pa
     sent = [reports.valid(1) for _ in range(10)]
     async with pair_of(tmp_path) as pair:
         await post_job(pair, job_of(sent))
-        assert problem(await post_share(pair, share_request(sent))) == "batchInvalid"
+        early = await post_share(pair, share_request(sent))
+        assert (early.status, problem(early)) == (503, "urn:tacit:problem:interval-open")
+        assert early.headers["retry-after"] == "60"
+        await pair.end_interval()
+        assert (await post_share(pair, share_request(sent))).status == 201
 
 
 async def test_helper_refuses_more_than_twice_the_expected_contributions(tmp_path: Path) -> None:

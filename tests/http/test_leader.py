@@ -216,6 +216,17 @@ async def test_rejected_reports_are_counted_by_cause_on_both_sides(tmp_path: Pat
         assert (leader["distinct_nullifiers"], leader["pending"]) == (1, 0)
 
 
+async def test_reports_cannot_swell_a_job_beyond_what_the_helper_takes(tmp_path: Path) -> None:
+    reports = KIT.reports(21)
+    good, swollen = reports.valid(1), reports.valid(1)
+    sealed = dataclasses.replace(swollen.helper_encrypted_input_share, payload=bytes(1_000_000))
+    swollen = dataclasses.replace(swollen, helper_encrypted_input_share=sealed)
+    async with pair_of(tmp_path) as pair:
+        assert codes(await pair.upload([good, swollen])) == [(id_of(swollen), ReportError.INVALID_MESSAGE)]
+        await pair.work()
+        assert (await status(pair))["aggregated"] == 1
+
+
 async def test_one_token_in_a_hundred_concurrent_reports_counts_once(tmp_path: Path) -> None:
     reports = KIT.reports(7)
     token = reports.token()

@@ -470,3 +470,25 @@ async def test_an_ended_recipe_is_refused(server: Server) -> None:
 
 def test_the_migrations_make_the_tables_of_the_schema() -> None:
     assert_migrations_match(METADATA, MIGRATIONS)
+
+
+async def test_an_answer_overtaken_by_a_publication_is_not_kept(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = RecipeService(server.config(state_dir=server.folder / "other"), server.clock)
+    await service.open()
+    try:
+        await service.publish_leaf(KIT.directory_leaf().encode())
+        consistency = service._consistency
+
+        async def overtaken(tx: Any, since: int, size: int) -> tuple[bytes, ...]:
+            monkeypatch.setattr(service, "_consistency", consistency)
+            await service.publish_leaf(KIT.recipe_leaf(GOOD).encode())
+            await service.bundle(1)
+            return await consistency(tx, since, size)
+
+        monkeypatch.setattr(service, "_consistency", overtaken)
+        assert len(Bundle.decode(await service.bundle(0)).entries) == 1
+        assert len(Bundle.decode(await service.bundle(0)).entries) == 2
+    finally:
+        await service.close()

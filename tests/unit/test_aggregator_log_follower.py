@@ -21,6 +21,7 @@ from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.service.app import Deps
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
@@ -87,13 +88,13 @@ def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
 class Subject:
     """A follower over a store and a log."""
 
-    def __init__(self, store: LeaderStore, log: Log, who: Identity | None = None) -> None:
+    def __init__(self, store: LeaderStore, log: Log, who: Identity | None = None, policy: Policy = KIT.policy) -> None:
         self.store = store
         self.parties = Parties()
         self.clock = SimClock(float(NOW))
         deps = Deps(self.clock, SeededEntropy(1), log)
         config = LogConfig(url=URL, key=KIT.log_policy.log_key.encode())
-        self.follower = LogFollower(store, self.parties, who or identity(), config, KIT.policy, deps, 86_400.0)
+        self.follower = LogFollower(store, self.parties, who or identity(), config, policy, deps, 86_400.0)
 
     async def rows(self) -> dict[bytes, TaskRow]:
         async with self.store.read() as tx:
@@ -229,6 +230,24 @@ async def test_bad_recipe_is_refused_with_its_rule(
     assert (row.state, row.rule) == (TaskState.REFUSED, rule)
     assert row.detail
     assert log.posted == []
+
+
+async def test_leader_with_pins_serves_no_helper_to_which_its_credential_must_not_go(
+    store: LeaderStore, recipe: Recipe
+) -> None:
+    """An opt-in proves no verify key: a stranger copies the leader's confirmation. Only the pin keeps it out."""
+    pins = {
+        party.operator: AggregatorPin(url=party.url, signing_key=party.signing_key)
+        for party in (recipe.parties.leader, recipe.parties.helper)
+    }
+    pinned = KIT.policy.model_copy(update={"aggregators": pins})
+    stranger = changed(recipe, "parties.helper.url", "https://stranger.example")
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(stranger))
+    subject = Subject(store, log, policy=pinned)
+    await subject.follower.step()
+    row = await subject.row(stranger)
+    assert (row.state, row.rule) == (TaskState.REFUSED, "aggregator-unknown")
+    assert (log.posted, subject.parties.active()) == ([], [])
 
 
 async def test_recipe_sealed_to_a_key_that_we_do_not_hold_is_refused(store: LeaderStore, recipe: Recipe) -> None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
 from tacit.dp.calibrate import largest_epsilon0, largest_sampling_rate, smallest_n
@@ -24,7 +25,7 @@ from tacit.dp.claim import (
     decimal_up,
     epsilon_shuffle,
 )
-from tacit.dp.sampling import amplify, amplify_visible, q_eff
+from tacit.dp.sampling import amplify, amplify_visible, excess_bound, q_eff
 
 MECHANISMS = (SHUFFLE_FMT22, RR_EXACT, RAPPOR_EXACT)
 
@@ -60,6 +61,18 @@ def test_a_claim_lists_what_each_adversary_learns() -> None:
     assert claim.both_aggregators_with_relay == 4.0
     assert (claim.mechanism, claim.relation, claim.n) == ("shuffle-fmt22+sampling", "replacement", 10_000)
     assert tuple(claim.by_adversary()) == ADVERSARIES
+
+
+def test_sampling_is_not_claimed_where_a_small_population_could_fill_the_batch() -> None:
+    """At B = 100, q = 0.1, delta = 1e-8 the worst N fills a batch beyond q_eff N with 9.4 times delta/10."""
+    effective = q_eff(0.1, 100, 1e-9)
+    fills = (stats.binom.sf(max(100, math.floor(effective * size) + 1) - 1, size, 0.1) for size in range(300, 1500))
+    assert 8e-9 < max(fills) <= excess_bound(0.1, 100, effective)
+    assert effective * 1e-8 + 1e-9 < 1e-8
+    assert amplify_visible(0.5, 0.1, 100, 1e-8) is None
+    assert amplify_visible(0.5, 0.5, 100, 1e-6) is not None
+    assert amplify_visible(0.5, 0.1, 200, 1e-6) is not None
+    assert excess_bound(1e-9, 10**9, q_eff(1e-9, 10**9, 1e-9)) == pytest.approx(1e-9**1.5, rel=0.02)
 
 
 def test_without_sampling_the_mechanism_says_so() -> None:

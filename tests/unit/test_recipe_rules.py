@@ -12,7 +12,7 @@ from tacit.dp.claim import compute_claim
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Boolean, Categories, Question, Recipe
-from tacit.recipe.policy import Policy
+from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.rules import RULES, check, require
 from tacit.testing.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.tlog.leaves import LeafType, sign_leaf
@@ -60,6 +60,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
     tested = {rule for rule, _ in BAD} | {
         "recipe-signature",
         "recipe-in-log",
+        "aggregator-unknown",
         "slot-taken",
         "opt-in-missing",
         "opt-in-mismatch",
@@ -74,6 +75,27 @@ def test_a_recipe_without_signature_or_with_anothers_is_refused() -> None:
     renamed = sign_leaf(LeafType.RECIPE, GOOD.body(), "someone.example", KIT.keys["analyst"])
     for leaf in (None, KIT.recipe_leaf(other), forged, renamed, KIT.directory_leaf()):
         assert names(check(GOOD, KIT.policy, dataclasses.replace(ACTIVE, leaf=leaf))) == ["recipe-signature"]
+
+
+def test_an_aggregator_that_the_policy_does_not_pin_with_address_and_key_is_refused() -> None:
+    parties = GOOD.parties
+    pins = {
+        party.operator: AggregatorPin(url=party.url, signing_key=party.signing_key)
+        for party in (parties.leader, parties.helper)
+    }
+    pinned = KIT.policy.model_copy(update={"aggregators": pins})
+    assert check(GOOD, pinned, ACTIVE) == []
+    for path, value in (
+        ("parties.helper.url", "https://elsewhere.example"),
+        ("parties.leader.url", "https://elsewhere.example"),
+        ("parties.helper.operator", "someone.example"),
+        ("parties.helper.signing_key", b64url(bytes(31) + b"\x01")),
+    ):
+        other = changed(GOOD, path, value)
+        assert names(check(other, pinned, context_of(other))) == ["aggregator-unknown"]
+        assert names(check(other, KIT.policy, context_of(other))) == []
+    nobody = KIT.policy.model_copy(update={"aggregators": {}})
+    assert names(check(GOOD, nobody, ACTIVE)) == ["aggregator-unknown"]
 
 
 def test_a_recipe_that_is_not_in_the_log_is_refused() -> None:

@@ -45,6 +45,7 @@ from tacit.vdaf.prio3 import Prio3Count, Prio3MultihotCountVec, Prio3Sum, Prio3S
 
 KIT = make_task_kit()
 AT_B = make_task_kit(batch_close=BatchClose.AT_B)
+VECTORS = make_task_kit(vdaf=Prio3SumVec(2, 3, 7, 3))
 TASK = KIT.task
 LEADER, HELPER = party_of(KIT, Role.LEADER), party_of(KIT, Role.HELPER)
 NOW = float(TASK.start_seconds)
@@ -255,6 +256,24 @@ def test_upload_with_an_unknown_key_or_outside_the_interval_is_refused() -> None
         leader.check_upload(TASK, report, NOW - 301)
 
 
+@pytest.mark.parametrize("kit", [KIT, VECTORS], ids=["histogram", "sum-vec"])
+def test_share_that_is_larger_than_the_vdaf_gives_is_refused_at_upload(kit: TaskKit) -> None:
+    report = kit.reports(5).valid([1, 2, 3] if kit is VECTORS else 1)
+    leader.check_upload(kit.task, report, NOW)
+    sealed = report.helper_encrypted_input_share
+    assert len(sealed.payload) < leader.SHARE_OVERHEAD // 2
+    for name, change in (
+        ("helper_encrypted_input_share", {"payload": bytes(leader.SHARE_OVERHEAD)}),
+        ("helper_encrypted_input_share", {"enc": bytes(leader.SHARE_OVERHEAD)}),
+        ("leader_encrypted_input_share", {"payload": bytes(1 << 20)}),
+    ):
+        swollen = dataclasses.replace(getattr(report, name), **change)
+        with pytest.raises(ReportRejected, match="share-oversized"):
+            leader.check_upload(kit.task, dataclasses.replace(report, **{name: swollen}), NOW)
+    with pytest.raises(ReportRejected, match="share-oversized"):
+        leader.check_upload(kit.task, dataclasses.replace(report, public_share=bytes(1 << 20)), NOW)
+
+
 def test_checksum_is_the_xor_of_hashed_report_ids() -> None:
     one, two = bytes(16), bytes(range(16))
     hashes = [hashlib.sha256(i).digest() for i in (one, two)]
@@ -289,9 +308,9 @@ def test_batch_rules_refuse_at_their_bounds() -> None:
         batches.check_rate(TASK, 2 * TASK.expected_contributions + 1)
     assert many.value.type == batches.RATE_BOUND_PROBLEM
     batches.check_interval_over(TASK, TASK.end_seconds - 300)
-    with pytest.raises(DapAbort) as soon:
+    with pytest.raises(Abort) as soon:
         batches.check_interval_over(TASK, TASK.end_seconds - 301)
-    assert soon.value.problem is DapProblem.BATCH_INVALID
+    assert (soon.value.type, soon.value.status) == (batches.INTERVAL_OPEN_PROBLEM, 503)
     batches.check_interval_over(AT_B.task, 0.0)
     batches.check_collection(AT_B.task, CollectionJobReq(Query.leader_selected()))
 

@@ -67,6 +67,17 @@ def gateway_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     return f"gateway {gateway.operator} with this signing key is not trusted"
 
 
+def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Leader and helper, at these addresses and with these keys, are ones that the policy trusts."""
+    if policy.aggregators is None:
+        return None
+    for role, party in (("leader", recipe.parties.leader), ("helper", recipe.parties.helper)):
+        pin = policy.aggregators.get(party.operator)
+        if pin is None or (pin.url, pin.signing_key) != (party.url, party.signing_key):
+            return f"{role} {party.operator} at this address with this signing key is not trusted"
+    return None
+
+
 def issuer_matches(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The token's issuer is the one among the parties."""
     if recipe.token.issuer == recipe.parties.issuer.name:
