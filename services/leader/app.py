@@ -17,6 +17,7 @@ from tacit.aggregator.credentials import read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.log_follower import FOLLOWER, LogFollower
 from tacit.aggregator.parties import PARTIES, Parties
+from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.limits import ByteBudget
@@ -29,6 +30,8 @@ COLLECTIONS = web.AppKey("collections", Collections)
 
 def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
     """The Leader of ``config``. Raises ``UsageError`` for secrets that are missing or malformed."""
+    if config.retention < config.limits.collection_grace:
+        raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
     app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task])
     store = LeaderStore(config.database_url(NAME))

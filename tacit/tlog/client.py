@@ -138,7 +138,7 @@ class VerifiedEntry:
 
 
 class LogView:
-    """One reader's view of one log. Refusals: ``log-split-view`` (sticky), ``log-consistency`` (sticky),
+    """One reader's view of one log. Refusals: ``log-split-view`` (sticky), ``log-consistency``,
     ``log-rollback``, ``log-checkpoint``, ``log-inclusion``, ``leaf-malformed``, ``leaf-signature``."""
 
     def __init__(self, policy: LogPolicy, state: LogState | None = None) -> None:
@@ -165,7 +165,8 @@ class LogView:
         try:
             verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, consistency)
         except CryptoError as error:
-            self._fail("log-consistency", f"from {known.size} to {checkpoint.size} entries: {error}", note)
+            detail = f"from {known.size} to {checkpoint.size} entries: {error}"
+            raise Refusal("log-consistency", detail) from error
         self._state = replace(known, size=checkpoint.size, root=checkpoint.root)
         return checkpoint
 

@@ -525,11 +525,11 @@ def fork(leaves: Sequence[bytes], more: int = 0) -> list[bytes]:
     return [*leaves[:-1], *(KIT.ohttp_leaf(9 + number).encode() for number in range(1 + more))]
 
 
-@pytest.mark.parametrize(("more", "rule"), [(0, "log-split-view"), (2, "log-consistency")])
-async def test_a_log_with_two_histories_silences_the_device_for_good(world: World, more: int, rule: str) -> None:
+async def test_a_log_with_two_histories_silences_the_device_for_good(world: World) -> None:
+    rule = "log-split-view"
     agent, store, entry = await scheduled(world)
     honest = world.log.leaves
-    world.log.leaves = fork(honest, more)
+    world.log.leaves = fork(honest)
     await world.clock.advance(120)
     await agent.step()
     assert (await trouble(store)).startswith(rule)
@@ -547,13 +547,15 @@ async def test_a_log_with_two_histories_silences_the_device_for_good(world: Worl
     assert LogState.decode(await store.fact(Fact.LOG_STATE)).failure.startswith(rule)
 
 
-async def test_a_rollback_is_refused_and_noted_until_the_log_is_whole_again(world: World) -> None:
+@pytest.mark.parametrize("rule", ["log-rollback", "log-consistency"])
+async def test_what_proves_no_fork_is_refused_and_noted_until_the_log_is_whole_again(world: World, rule: str) -> None:
+    """A smaller tree and a bad proof can be anybody's doing on the way: neither is signed evidence."""
     agent, store, _ = await scheduled(world)
     honest = world.log.leaves
-    world.log.leaves = honest[:-1]
+    world.log.leaves = honest[:-1] if rule == "log-rollback" else fork(honest, 2)
     await world.clock.advance(120)
     await agent.step()
-    assert (await trouble(store)).startswith("log-rollback")
+    assert (await trouble(store)).startswith(rule)
     world.log.leaves = honest
     await world.clock.advance(120)
     await agent.step()
