@@ -81,7 +81,9 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
         assert service.url in text
         assert str(service.pid) in text
         assert OPERATORS[service.name] in text
-    assert f"tacit agent run --config '{agent}'" in text
+    everybody = f"'{agent.parent.parent}'/*/agent.json"
+    assert f"tacit agent run $(printf -- '--config %s ' {everybody})" in text
+    assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text
     assert f"tacit recipe publish visits.json --state-dir '{layout.state_dir}'" in text
     assert services[0].restart_command == f"tacit serve recipe_server --config '{services[0].config}'"
 
