@@ -67,7 +67,7 @@ class PostgresServer:
     @classmethod
     def create(cls, folder: Path, port: int, password: str) -> PostgresServer:
         """Make a new server's files. Raises ``UsageError`` with one line if that cannot be."""
-        binaries = _binaries()
+        binaries = require_binaries()
         _require_passage(folder)
         folder.mkdir(mode=0o700, parents=True)
         _give_to_system_user(folder)
@@ -110,7 +110,7 @@ class PostgresServer:
     def _started(self, deadline: float) -> bool:
         settings = {**SETTINGS, "port": str(self.port), **self.extra}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        command = [str(_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
+        command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
         with (self.folder / LOG_NAME).open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
                 ["/bin/sh", "-c", _UNTIL_STDIN_CLOSES, "sh", *command],
@@ -172,7 +172,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _binaries() -> Path:
+def require_binaries() -> Path:
+    """``find_binaries``, or ``UsageError`` with one line."""
     found = find_binaries()
     if found is None:
         raise UsageError("no PostgreSQL here: install it (apt-get install postgresql), or give --postgres-url-file")
@@ -201,10 +202,21 @@ def _give_to_system_user(path: Path) -> None:
         os.chown(path, user.pw_uid, user.pw_gid)
 
 
+def let_server_through(folder: Path) -> None:
+    """As root: the server's user (as group) may pass through ``folder``, everybody else still may not."""
+    if os.geteuid() == 0:
+        os.chown(folder, -1, _system_user().pw_gid)
+        folder.chmod(0o710)
+
+
 def _require_passage(path: Path) -> None:
     """As root: refuse a place that the server's user could not reach."""
+    if os.geteuid() != 0:
+        return
+    group = _system_user().pw_gid
     for folder in path.absolute().parents:
-        if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
+        status = folder.stat()
+        if not status.st_mode & (0o011 if status.st_gid == group else 0o001):
             raise UsageError(f"{folder}: the user postgres cannot pass through; choose another --state-dir, or no root")
 
 

@@ -18,7 +18,7 @@ overwritten here (they go with VACUUM, and from the WAL when it is recycled): ``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -80,11 +80,14 @@ class PostgresDatabase(Database):
         """
         database = cls(_engine(url), migrations)
         try:
-            await database._take(url)
+            with _for_a_person(url):
+                await database._acquire()
             async with database.transaction() as connection:
                 await upgrade_async(connection, migrations, metadata)
-        except BaseException:
+        except BaseException as error:
             await database._release()
+            if isinstance(error, sa.exc.DBAPIError):
+                raise Fatal(f"the database cannot be opened: {_reason(error.orig)}") from error
             raise
         return database
 
@@ -133,17 +136,6 @@ class PostgresDatabase(Database):
         if not alone:
             self._lost = True
             raise Fatal("another process has had the database meanwhile; start this one again")
-
-    async def _take(self, url: URL) -> None:
-        """Take the database and say on one line what is in the way."""
-        where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
-        try:
-            with _typed():
-                await self._acquire()
-        except UsageError:
-            raise
-        except Fatal as fatal:
-            raise UsageError(f"PostgreSQL at {where}: {fatal}") from fatal
 
     async def _acquire(self) -> None:
         """Take the advisory lock, waiting a little for a process that just died, and the next generation."""
@@ -215,6 +207,31 @@ def _typed() -> Iterator[None]:
         if type(error).__module__.startswith("asyncpg"):
             raise Fatal(f"the database refuses: {_reason(error)}") from error
         raise
+
+
+@contextmanager
+def _for_a_person(url: URL) -> Iterator[None]:
+    """``Fatal`` at the start is a matter of configuration: one line that says where, without the password."""
+    try:
+        with _typed():
+            yield
+    except (Fatal, sa.exc.DBAPIError) as error:
+        where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
+        why = error if isinstance(error, Fatal) else f"it refuses: {_reason(error.orig)}"
+        raise UsageError(f"PostgreSQL at {where}: {why}") from error
+
+
+async def administer(url: URL, statements: Sequence[str]) -> None:
+    """Run ``statements``, each by itself, as the role of ``url``. Raises ``UsageError`` with one line."""
+    engine = _engine(url)
+    try:
+        with _for_a_person(url):
+            async with engine.connect() as connection:
+                await connection.execution_options(isolation_level="AUTOCOMMIT")
+                for statement in statements:
+                    await connection.exec_driver_sql(statement)
+    finally:
+        await engine.dispose()
 
 
 def _sqlstate(error: BaseException | None) -> str:
