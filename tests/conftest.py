@@ -69,7 +69,7 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
     finally:
         if server is not None:
-            server.stop()
+            server.crash()  # its files go too
         shutil.rmtree(folder, ignore_errors=True)
 
 

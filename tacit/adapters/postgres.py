@@ -7,8 +7,8 @@ serialise or deadlock. Readers (REPEATABLE READ, READ ONLY) have one snapshot an
 
 One process has the database at a time: it holds a session advisory lock, under which it also migrates, and a second
 process is refused. A process that loses that lock (the server was restarted, the network broke) takes it again
-before its next write; the generation in ``tacit_database`` tells it when another process was there in between, whatever
-its own connections still believe; then it writes nothing more.
+before its next write; the holder in ``tacit_database`` tells it when another process was there in between, whatever its
+own connections still believe; then it writes nothing more.
 
 A connection that breaks ends the transaction with ``Fatal``. Whether it was committed is then unknown, as after a
 power cut: callers do the same again, which is safe because what they write is idempotent. Deleted rows are not
@@ -18,6 +18,7 @@ overwritten here (they go with VACUUM, and from the WAL when it is recycled): ``
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -44,6 +45,9 @@ SERVER_SETTINGS = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
     "jit": "off",
+    "tcp_keepalives_idle": "30",  # a machine that vanished must not keep its lock for hours
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
 }
 
 _REFUSALS = frozenset({"08", "28", "3D", "53", "55", "57"})
@@ -53,12 +57,11 @@ _MARKER = f"""
 CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     service text NOT NULL,
-    generation bigint NOT NULL
+    holder text NOT NULL
 )
 """
-_FIRST_MARKER = "INSERT INTO tacit_database (service, generation) VALUES (:service, 0) ON CONFLICT DO NOTHING"
-_TAKE = "UPDATE tacit_database SET generation = generation + 1 RETURNING service, generation"
-_BEGIN_WRITE = "SELECT generation FROM tacit_database FOR UPDATE"
+_FIRST_MARKER = "INSERT INTO tacit_database (service, holder) VALUES (:service, :holder) ON CONFLICT DO NOTHING"
+_BEGIN_WRITE = "SELECT holder FROM tacit_database FOR UPDATE"
 
 
 class PostgresDatabase(Database):
@@ -68,7 +71,8 @@ class PostgresDatabase(Database):
         super().__init__(engine, in_memory=False)
         self._service = service
         self._owner: AsyncConnection | None = None
-        self._generation: int | None = None
+        self._holder_id = uuid.uuid4().hex
+        self._taken = False
         self._lost = False
 
     @classmethod
@@ -103,8 +107,8 @@ class PostgresDatabase(Database):
                 async with self._engine.connect() as connection:
                     await connection.execution_options(isolation_level="READ COMMITTED")
                     async with connection.begin():
-                        generation = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
-                        self._check(generation == self._generation)
+                        holder = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
+                        self._check(holder == self._holder_id)
                         yield connection
 
     @asynccontextmanager
@@ -138,15 +142,13 @@ class PostgresDatabase(Database):
             raise Fatal("another process has had the database meanwhile; start this one again")
 
     async def _acquire(self) -> None:
-        """Take the advisory lock, waiting a little for a process that just died, and the next generation."""
+        """Take the advisory lock, waiting a little for a process that just died, and write down that it is ours."""
         await self._drop_owner()
         owner = await self._engine.connect()
         try:
             await owner.execution_options(isolation_level="AUTOCOMMIT")
             await self._lock_database(owner)
-            generation = await self._next_generation(owner)
-            self._check(self._generation in {None, generation - 1})
-            self._generation = generation
+            await self._sign(owner)
         except BaseException:
             await _discard(owner)
             raise
@@ -160,13 +162,15 @@ class PostgresDatabase(Database):
             await asyncio.sleep(OWNER_PAUSE_SECONDS)
         raise Fatal("another process of this service uses the database; one process per database is allowed")
 
-    async def _next_generation(self, owner: AsyncConnection) -> int:
+    async def _sign(self, owner: AsyncConnection) -> None:
         await owner.execute(sa.text(_MARKER))
-        await owner.execute(sa.text(_FIRST_MARKER), {"service": self._service})
-        found = (await owner.execute(sa.text("SELECT service FROM tacit_database"))).scalar_one()
-        if found != self._service:
-            raise Fatal(f"this is the database of {found}, not of {self._service}")
-        return int((await owner.execute(sa.text(_TAKE))).one().generation)
+        await owner.execute(sa.text(_FIRST_MARKER), {"service": self._service, "holder": self._holder_id})
+        found = (await owner.execute(sa.text("SELECT service, holder FROM tacit_database"))).one()
+        if found.service != self._service:
+            raise Fatal(f"this is the database of {found.service}, not of {self._service}")
+        self._check(not self._taken or found.holder == self._holder_id)
+        await owner.execute(sa.text("UPDATE tacit_database SET holder = :holder"), {"holder": self._holder_id})
+        self._taken = True
 
     async def _drop_owner(self) -> None:
         owner, self._owner = self._owner, None

@@ -165,10 +165,10 @@ async def test_process_that_was_overtaken_writes_nothing_more(database: Database
     await third.close()
 
 
-async def test_generation_tells_what_the_connections_do_not_know(database: Database) -> None:
+async def test_holder_tells_what_the_connections_do_not_know(database: Database) -> None:
     assert isinstance(database, PostgresDatabase)
     async with database.transaction() as connection:
-        await connection.execute(sa.text("update tacit_database set generation = generation + 1"))
+        await connection.execute(sa.text("update tacit_database set holder = 'another'"))
     with pytest.raises(Fatal, match="start this one again"):
         await add(database, 1)
 
