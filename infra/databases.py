@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from infra.deployables import SERVICES
 from infra.layout import Layout, free_ports
 from infra.postgres import PostgresServer, let_server_through
-from tacit.adapters.postgres import administer
+from tacit.adapters.postgres import administer, require_driver
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.service.config import read_database_url, write_secret
@@ -38,7 +38,9 @@ def parse_backends(text: str, url_file: Path | None) -> bool:
         raise UsageError(f"--with {unknown[0]} is not known; choose: {', '.join(sorted(BACKENDS))}")
     if url_file is not None and "postgres" not in named:
         raise UsageError("--postgres-url-file needs --with postgres")
-    return "postgres" in named
+    if named:
+        require_driver()
+    return bool(named)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ SUPERUSER = "tacit_admin"
 SYSTEM_USER = "postgres"
 LOG_NAME = "server.log"
 READY_SECONDS = 60.0
+LEFT_OVER_SECONDS = 10.0
 STOP_SECONDS = 20.0
 PAUSE_SECONDS = 0.05
 SETTINGS = {
@@ -100,10 +101,10 @@ class PostgresServer:
 
         The processes of a server that was killed hold its memory for a moment; that is waited for.
         """
-        deadline = time.monotonic() + READY_SECONDS
-        while not self._started(deadline):
+        begun = time.monotonic()
+        while not self._started(begun + READY_SECONDS):
             why = _reason((self.folder / LOG_NAME).read_bytes())
-            if not any(sign in why for sign in _LEFT_OVER) or time.monotonic() > deadline:
+            if not any(sign in why for sign in _LEFT_OVER) or time.monotonic() > begun + LEFT_OVER_SECONDS:
                 raise UsageError(f"PostgreSQL did not start: {why}")
             time.sleep(PAUSE_SECONDS)
 

@@ -18,6 +18,7 @@ overwritten here (they go with VACUUM, and from the WAL when it is recycled): ``
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -248,16 +249,20 @@ def _reason(error: BaseException | None) -> str:
     return type(cause).__name__
 
 
+def require_driver() -> None:
+    """Raise ``UsageError`` with one line where asyncpg is not installed."""
+    if importlib.util.find_spec("asyncpg") is None:
+        raise UsageError("PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'")
+
+
 def _engine(url: URL) -> AsyncEngine:
     arguments: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
         "server_settings": SERVER_SETTINGS,
     }
-    try:
-        engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments)
-    except ModuleNotFoundError as error:
-        raise UsageError("PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'") from error
+    require_driver()
+    engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments)
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     return engine
 

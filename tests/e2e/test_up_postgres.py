@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import shutil
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from infra import databases as databases_module
 from infra import postgres as server_module
 from infra.cli import run
 from infra.databases import URL_FILE, databases
@@ -140,10 +142,22 @@ def test_what_cannot_be_is_refused_with_one_line(
     says: str,
 ) -> None:
     monkeypatch.setattr(server_module, "find_binaries", lambda: None)
+    monkeypatch.setattr(databases_module, "require_driver", lambda: None)
     assert run(["up", "--state-dir", str(folder / "stack"), "--agents", "0", *arguments]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert says in lines[0]
+
+
+def test_missing_driver_is_named_before_anything_is_made(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert run(["up", "--state-dir", str(folder / "stack"), "--with", "postgres"]) == 1
+    assert (
+        capsys.readouterr().err == "tacit: PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'\n"
+    )
+    assert not (folder / "stack").exists()
 
 
 @pytest.mark.usefixtures("postgres")
