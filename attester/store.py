@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from attester.schema import CHALLENGES, METADATA, MIGRATIONS, QUOTAS
 from tacit.adapters.sql import Database
+from tacit.adapters.upsert import upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class AttesterStore:
             }
             for one in debits
         ]
-        await connection.execute(insert(QUOTAS).on_conflict_do_nothing(), rows)
+        await connection.execute(upsert(connection, QUOTAS).on_conflict_do_nothing(), rows)
         key = sa.tuple_(QUOTAS.c.stable_id, QUOTAS.c.epoch, QUOTAS.c.slot)
         statement = sa.select(QUOTAS.c.stable_id, QUOTAS.c.epoch, QUOTAS.c.slot, QUOTAS.c.request_hash)
         held = await connection.execute(statement.where(key.in_([one.quota for one in debits])))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import json
 import os
-from collections.abc import Callable
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from infra.layout import free_ports
+from infra.postgres import SUPERUSER, PostgresServer, find_binaries
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,3 +50,41 @@ def load_vector(vectors: Path) -> Callable[[str], Any]:
         return json.loads((vectors / name).read_text())
 
     return load
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this session's own on a free port, with nothing in it."""
+    if find_binaries() is None:
+        skip_or_fail("postgres", "no PostgreSQL binaries on PATH or below /usr/lib/postgresql")
+    if importlib.util.find_spec("asyncpg") is None:
+        skip_or_fail("postgres", "asyncpg is not installed (pip install 'tacit[postgres]')")
+    folder = Path(tempfile.mkdtemp(prefix="tacit-postgres-"))
+    folder.chmod(0o711)
+    server: PostgresServer | None = None
+    try:
+        server = PostgresServer.create(folder / "server", free_ports(1)[0], secrets.token_hex(16))
+        server.extra["fsync"] = "off"
+        server.start()
+        yield server
+    finally:
+        if server is not None:
+            server.crash()  # its files go too
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def make_postgres_url(postgres: PostgresServer) -> Callable[[], str]:
+    """Each call makes a fresh database; returns its URL."""
+    names = itertools.count()
+
+    def make() -> str:
+        name = f"t{secrets.token_hex(6)}_{next(names)}"
+        subprocess.run(
+            [str((find_binaries() or Path()) / "createdb"), "-h", "127.0.0.1", "-p", str(postgres.port), name],
+            env={**os.environ, "PGUSER": SUPERUSER, "PGPASSWORD": postgres.password},
+            check=True,
+        )
+        return postgres.url_of(SUPERUSER, postgres.password, name)
+
+    return make

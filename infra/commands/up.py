@@ -18,7 +18,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from infra.agents import provision_agents
+from infra.databases import databases, parse_backends
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
+from infra.postgres import require_binaries
 from infra.processes import ServiceProcess, running, watch
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
@@ -45,17 +47,32 @@ def up(
     batch_floor: Annotated[
         int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")
     ] = DEFAULT_BATCH_FLOOR,
+    backends: Annotated[
+        str, typer.Option("--with", help="postgres: a new stack keeps its data in a PostgreSQL of its own.")
+    ] = "",
+    postgres_url_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--postgres-url-file", help="Use this server: a 0600 file with the URL of a role that may create."
+        ),
+    ] = None,
 ) -> None:
     """Run every service as a process of its own until Ctrl-C; a new state folder gets fresh keys.
 
-    Example: tacit up --agents 60 --batch-floor 20
+    Example: tacit up --agents 60 --batch-floor 20 --with postgres
     """
-    try:
-        layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor)
-        paths = provision_agents(layout, agents, OsEntropy(), SystemClock().now())
-    except OSError as error:
-        raise UsageError(f"{error.filename or state_dir}: {error.strerror or 'cannot be used'}") from error
-    asyncio.run(_up(layout, paths, as_json=as_json))
+    wanted = parse_backends(backends, postgres_url_file)
+    if wanted and postgres_url_file is None:
+        require_binaries()
+    with contextlib.ExitStack() as stack:
+        try:
+            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor)
+            entropy = OsEntropy()
+            stack.enter_context(databases(layout, wanted=wanted, url_file=postgres_url_file, entropy=entropy))
+            paths = provision_agents(layout, agents, entropy, SystemClock().now())
+        except OSError as error:
+            raise UsageError(f"{error.filename or state_dir}: {error.strerror or 'cannot be used'}") from error
+        asyncio.run(_up(layout, paths, as_json=as_json))
 
 
 def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DEFAULT_BATCH_FLOOR) -> Layout:

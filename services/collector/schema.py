@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
+from tacit.adapters.upsert import Int64
+
 MIGRATIONS = "services.collector.migrations"
 
 METADATA = MetaData()
@@ -17,7 +19,7 @@ LOG_STATE = Table(
 LEAVES = Table(
     "leaves",
     METADATA,
-    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("position", Int64, primary_key=True, autoincrement=False),
     Column("leaf", LargeBinary, nullable=False),
 )
 COLLECTIONS = Table(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 
 from tacit.adapters.sql import Database
+from tacit.adapters.upsert import Int64, upsert
 from tacit.errors import Fatal
 
 METADATA = sa.MetaData()
@@ -18,7 +18,7 @@ SEEN = sa.Table(
     "seen_requests",
     METADATA,
     sa.Column("enc", sa.LargeBinary, primary_key=True),
-    sa.Column("date", sa.Integer, nullable=False),
+    sa.Column("date", Int64, nullable=False),
     sa.Index("seen_requests_by_date", "date"),
 )
 
@@ -51,8 +51,8 @@ class ReplayStore:
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Store ``requests`` in one transaction; per request whether it is new. Durable when it returns."""
         rows = {request.enc: {"enc": request.enc, "date": request.date} for request in requests}
-        statement = insert(SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
         async with self._database.transaction() as connection:
+            statement = upsert(connection, SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
             fresh = set((await connection.execute(statement, list(rows.values()))).scalars())
         answers: list[bool] = []
         for request in requests:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import delete, func, insert, select
@@ -78,11 +79,12 @@ class HelperTx(CommonTx):
     async def report_counts(self, task_id: bytes) -> dict[str, int]:
         """Decided reports: how many were counted and how many refused."""
         rows = await self.connection.execute(
-            select(REPORTS.c.code == ACCEPTED, func.count())
-            .where(REPORTS.c.task_id == task_id)
-            .group_by(REPORTS.c.code == ACCEPTED)
+            select(REPORTS.c.code, func.count()).where(REPORTS.c.task_id == task_id).group_by(REPORTS.c.code)
         )
-        return {"aggregated" if accepted else "rejected": count for accepted, count in rows}
+        counts: Counter[str] = Counter()
+        for code, count in rows:
+            counts["aggregated" if code == ACCEPTED else "rejected"] += count
+        return dict(counts)
 
 
 class HelperStore(SqlStore[HelperTx]):

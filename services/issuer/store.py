@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 
 from services.issuer.schema import DIRECTORIES, ISSUANCE, METADATA, MIGRATIONS, SLOT_KEYS
 from tacit.adapters.sql import Database
+from tacit.adapters.upsert import upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,14 @@ class IssuerStore:
 
     async def add_counts(self, counts: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
         """Add to the issuance counts by (epoch, slot); returns the new totals of these slots."""
-        statement = insert(ISSUANCE)
-        statement = statement.on_conflict_do_update(
-            index_elements=[ISSUANCE.c.epoch, ISSUANCE.c.slot],
-            set_={"count": ISSUANCE.c.count + statement.excluded.count},
-        )
         rows = [{"epoch": epoch, "slot": slot, "count": count} for (epoch, slot), count in counts.items()]
         async with self._database.transaction() as connection:
             if rows:
-                await connection.execute(statement, rows)
+                added = upsert(connection, ISSUANCE)
+                total = added.on_conflict_do_update(
+                    index_elements=[ISSUANCE.c.epoch, ISSUANCE.c.slot],
+                    set_={"count": ISSUANCE.c.count + added.excluded.count},
+                )
+                await connection.execute(total, rows)
             totals = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
             return {(e, s): count for e, s, count in totals if (e, s) in counts}

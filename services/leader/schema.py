@@ -14,6 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from tacit.adapters.upsert import Int64
 from tacit.aggregator.schema import CommonTables
 
 MIGRATIONS = "services.leader.migrations"
@@ -24,7 +25,7 @@ COMMON = CommonTables(METADATA)
 REPORTS = Table(
     "reports",
     METADATA,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", Int64, primary_key=True),
     Column("task_id", LargeBinary, nullable=False),
     Column("report_id", LargeBinary, nullable=False),
     Column("digest", LargeBinary, nullable=False),
@@ -54,7 +55,7 @@ JOBS = Table(
 BATCHES = Table(
     "batches",
     METADATA,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", Int64, primary_key=True),
     Column("task_id", LargeBinary, nullable=False),
     Column("batch_id", LargeBinary, nullable=False, unique=True),
     Column("state", Text, nullable=False),

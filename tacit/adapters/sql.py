@@ -1,4 +1,8 @@
-"""One SQL database of one service: SQLAlchemy 2 Core, async, over SQLite.
+"""One SQL database of one service: SQLAlchemy 2 Core, async, over SQLite or PostgreSQL.
+
+``Database.open`` chooses by the URL. Both keep one promise: writers run one after another, also those of other
+processes, and what a block did is durable when it ends. This module is SQLite; ``tacit.adapters.postgres`` is the
+other.
 
 A commit here is durable (WAL with synchronous=FULL: one fsync per write transaction), deleted rows are
 overwritten (secure_delete; gone from the files once ``close`` has truncated the log), and writers take their
@@ -44,15 +48,20 @@ class Database:
 
     @classmethod
     async def open(cls, url: str, metadata: sa.MetaData, migrations: str) -> Database:
-        """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``) and run the package ``migrations`` on
-        it.
+        """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the
+        package ``migrations`` on it.
 
         A new file is made with mode 0600, its folder with 0700. Raises ``UsageError`` for another kind of
-        URL and ``Fatal`` when the file is not a database of this service.
+        URL or a server that cannot be used, and ``Fatal`` when the file is not a database of this service.
         """
-        parsed = make_url(url)
+        parsed = _parsed(url)
+        if parsed.drivername == "postgresql+asyncpg":
+            from tacit.adapters.postgres import PostgresDatabase
+
+            return await PostgresDatabase.open_url(parsed, metadata, migrations)
         if parsed.drivername != "sqlite+aiosqlite":
-            raise UsageError(f"storage {parsed.drivername} is not supported; use sqlite+aiosqlite")
+            known = "sqlite+aiosqlite or postgresql+asyncpg"
+            raise UsageError(f"storage {parsed.drivername} is not supported; use {known}")
         in_memory = parsed.database in (None, "", ":memory:")
         if not in_memory:
             _create_private(Path(str(parsed.database)))
@@ -116,6 +125,15 @@ class Database:
                 yield
             finally:
                 self._holder = None
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise UsageError("the database URL is malformed; it must look like postgresql+asyncpg://USER@HOST/NAME") from (
+            error
+        )
 
 
 async def _execute(raw: Any, statement: str) -> None:

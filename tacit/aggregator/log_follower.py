@@ -9,7 +9,7 @@ that we do not remember means that the records of spent tokens and released batc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -92,21 +92,24 @@ class LogFollower:
         """Take up the active tasks of an earlier run."""
         async with self._store.read() as tx:
             rows = await tx.tasks()
+        self._take_up(rows)
+
+    def _take_up(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
-            if row.state is TaskState.ACTIVE:
+            if row.state is TaskState.ACTIVE and self._parties.find(row.task_id or b"") is None:
                 self._parties.add(self._party(row))
 
     async def step(self) -> int:
         """Fetch, review, opt in. Returns how many recipes changed their state."""
         changed = 0
-        fresh = await self._fetch()
-        if fresh or not self._reviewed:
+        await self._fetch()
+        if not self._reviewed:
             changed = await self._review()
             self._reviewed = True
         await self._send_opt_ins()
         return changed + await self._end_tasks()
 
-    async def _fetch(self) -> int:
+    async def _fetch(self) -> None:
         async with self._store.read() as tx:
             saved = await tx.log_state()
             known = [SignedLeaf.decode(leaf) for _, leaf in await tx.leaves()]
@@ -124,11 +127,11 @@ class LogFollower:
             raise
         state = view.state.encode()
         if state == saved:
-            return 0
+            return
+        self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
         async with self._store.transaction() as tx:
             await tx.put_log_state(state)
-            fresh: int = await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
-        return fresh
+            await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
 
     async def _live(self, tx: CommonTx) -> LiveLog:
         leaves = await tx.leaves()
@@ -139,6 +142,7 @@ class LogFollower:
         async with self._store.read() as tx:
             live = await self._live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
+        self._take_up(rows.values())
         reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows)
         changed = [row for row in reviewed if rows.get(row.recipe_hash) != row]
         if not changed:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text
 
+from tacit.adapters.upsert import Int64
+
 
 class CommonTables:
     """The shared tables, made on ``metadata``."""
@@ -35,7 +37,7 @@ def _leaves(metadata: MetaData) -> Table:
     return Table(
         "leaves",
         metadata,
-        Column("position", Integer, primary_key=True, autoincrement=False),
+        Column("position", Int64, primary_key=True, autoincrement=False),
         Column("leaf", LargeBinary, nullable=False),
     )
 
@@ -74,10 +76,10 @@ def _buckets(metadata: MetaData) -> Table:
         metadata,
         Column("task_id", LargeBinary, primary_key=True),
         Column("bucket", LargeBinary, primary_key=True),
-        Column("count", Integer, nullable=False),
+        Column("count", Int64, nullable=False),
         Column("checksum", LargeBinary, nullable=False),
-        Column("first_time", Integer, nullable=False),
-        Column("last_time", Integer, nullable=False),
+        Column("first_time", Int64, nullable=False),
+        Column("last_time", Int64, nullable=False),
         Column("agg_share", LargeBinary, nullable=False),
     )
 
@@ -97,5 +99,5 @@ def _rejections(metadata: MetaData) -> Table:
         metadata,
         Column("task_id", LargeBinary, primary_key=True),
         Column("cause", Text, primary_key=True),
-        Column("count", Integer, nullable=False),
+        Column("count", Int64, nullable=False),
     )

@@ -12,9 +12,9 @@ import os
 import stat
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
 from tacit.errors import UsageError
 
@@ -48,16 +48,28 @@ class Listen(Frozen):
 
 class ServiceConfig(Frozen):
     """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
-    demo).
+    demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
+    place of the file in ``state_dir``.
     """
 
     state_dir: ConfigPath
     listen: Listen = Listen()
     insecure_http: bool = False
     storage: Literal["file", "memory"] = "file"
+    database_file: ConfigPath | None = None
+
+    @model_validator(mode="after")
+    def _one_storage(self) -> Self:
+        if self.storage == "memory" and self.database_file is not None:
+            raise ValueError("database_file and storage memory exclude each other")
+        return self
 
     def database_url(self, name: str) -> str:
-        """SQLAlchemy URL of this service's database ``name`` (a file ``{state_dir}/{name}.sqlite3``)."""
+        """SQLAlchemy URL of this service's database ``name``: what ``database_file`` holds, or a file
+        ``{state_dir}/{name}.sqlite3``. Raises ``UsageError`` for a file that is not secret or holds no such URL.
+        """
+        if self.database_file is not None:
+            return read_database_url(self.database_file)
         if self.storage == "memory":
             return "sqlite+aiosqlite:///:memory:"
         return f"sqlite+aiosqlite:///{self.state_dir.absolute() / name}.sqlite3"
@@ -116,6 +128,14 @@ def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
     if not data or len(data) > max_size:
         raise UsageError(f"{path}: empty or larger than {max_size} bytes")
     return data
+
+
+def read_database_url(path: Path) -> str:
+    """The PostgreSQL URL in a secret file, for asyncpg. Raises ``UsageError`` that never quotes it."""
+    scheme, separator, rest = read_secret(path).decode("utf-8", "replace").strip().partition("://")
+    if scheme not in {"postgresql", "postgresql+asyncpg"} or not separator or not rest or rest.split() != [rest]:
+        raise UsageError(f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+    return f"postgresql+asyncpg://{rest}"
 
 
 def write_secret(path: Path, data: bytes) -> None:

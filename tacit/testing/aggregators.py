@@ -87,6 +87,7 @@ class AggregatorPair:
         *,
         storage: str = "memory",
         limits: Mapping[str, Any] | None = None,
+        databases: Mapping[Role, str] | None = None,
     ) -> None:
         self.kit = kit
         self.task = kit.task
@@ -105,6 +106,9 @@ class AggregatorPair:
             "min_job_size": 1,
             **(limits or {}),
         }
+        for role, url in (databases or {}).items():
+            write_secret(folder / role.name.lower() / "database", url.encode())
+            self.settings[role] |= {"storage": "file", "database_file": str(folder / role.name.lower() / "database")}
         self._starts = 0
         self.apps: dict[Role, web.Application] = {}
 

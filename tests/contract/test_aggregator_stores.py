@@ -1,4 +1,4 @@
-"""Both aggregators' stores keep their promises on every backend: in memory and in a file."""
+"""Both aggregators' stores keep their promises on every backend: in memory, in a file, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ def url_of(tmp_path: Path, backend: str) -> str:
     return f"sqlite+aiosqlite:///{':memory:' if backend == 'memory' else tmp_path / 'state' / 'store.sqlite3'}"
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        made: str = request.getfixturevalue("make_postgres_url")()
+        return made
     return url_of(tmp_path, request.param)
 
 

@@ -73,9 +73,12 @@ def _file_url(path: Path) -> str:
     return f"sqlite+aiosqlite:///{path}"
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database URL of either kind."""
+    """A database URL of any kind."""
+    if request.param == "postgres":
+        made: str = request.getfixturevalue("make_postgres_url")()
+        return made
     return "sqlite+aiosqlite:///:memory:" if request.param == "memory" else _file_url(tmp_path / "state" / "a.sqlite3")
 
 

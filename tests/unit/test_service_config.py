@@ -41,6 +41,24 @@ def test_relative_paths_are_taken_from_the_folder_of_the_file(tmp_path: Path) ->
     assert memory.database_url("leader") == "sqlite+aiosqlite:///:memory:"
 
 
+def test_a_database_url_comes_from_a_secret_file(tmp_path: Path) -> None:
+    write_secret(tmp_path / "db", b"postgresql://tacit:word@db.example:5433/leader?ssl=require\n")
+    config = load_config(_write(tmp_path / "a.json", '{"state_dir": "s", "database_file": "db"}'), _Config)
+    assert config.database_url("leader") == "postgresql+asyncpg://tacit:word@db.example:5433/leader?ssl=require"
+    assert "word" not in repr(config)
+    (tmp_path / "db").chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        config.database_url("leader")
+    for broken in (b"sqlite:///x", b"postgresql://", b"postgresql://word@a/b\npostgresql://c/d", b"word"):
+        write_secret(tmp_path / "db", broken)
+        with pytest.raises(UsageError, match="must hold one URL") as caught:
+            config.database_url("leader")
+        assert "word" not in str(caught.value)
+    both = '{"state_dir": "s", "storage": "memory", "database_file": "db"}'
+    with pytest.raises(UsageError, match="exclude"):
+        load_config(_write(tmp_path / "a.json", both), _Config)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from tacit.adapters.upsert import Int64
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -21,7 +23,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "leaves",
-        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("position", Int64, autoincrement=False, nullable=False),
         sa.Column("leaf", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from tacit.adapters.migrate import keep_out_of_line
+from tacit.adapters.upsert import Int64
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -33,16 +36,16 @@ def upgrade() -> None:
         "buckets",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("bucket", sa.LargeBinary(), nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("count", Int64, nullable=False),
         sa.Column("checksum", sa.LargeBinary(), nullable=False),
-        sa.Column("first_time", sa.Integer(), nullable=False),
-        sa.Column("last_time", sa.Integer(), nullable=False),
+        sa.Column("first_time", Int64, nullable=False),
+        sa.Column("last_time", Int64, nullable=False),
         sa.Column("agg_share", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("task_id", "bucket"),
     )
     op.create_table(
         "leaves",
-        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("position", Int64, autoincrement=False, nullable=False),
         sa.Column("leaf", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
     )
@@ -66,7 +69,7 @@ def upgrade() -> None:
         "rejections",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("cause", sa.Text(), nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("count", Int64, nullable=False),
         sa.PrimaryKeyConstraint("task_id", "cause"),
     )
     op.create_table(
@@ -96,6 +99,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("recipe_hash"),
         sa.UniqueConstraint("task_id"),
     )
+    keep_out_of_line(op.get_bind(), "aggregation_jobs", "response")
 
 
 def downgrade() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from tacit.adapters.migrate import keep_out_of_line
+from tacit.adapters.upsert import Int64
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -28,7 +31,7 @@ def upgrade() -> None:
     op.create_index("jobs_by_state", "aggregation_jobs", ["state"], unique=False)
     op.create_table(
         "batches",
-        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("seq", Int64, nullable=False),
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("batch_id", sa.LargeBinary(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
@@ -40,10 +43,10 @@ def upgrade() -> None:
         "buckets",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("bucket", sa.LargeBinary(), nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("count", Int64, nullable=False),
         sa.Column("checksum", sa.LargeBinary(), nullable=False),
-        sa.Column("first_time", sa.Integer(), nullable=False),
-        sa.Column("last_time", sa.Integer(), nullable=False),
+        sa.Column("first_time", Int64, nullable=False),
+        sa.Column("last_time", Int64, nullable=False),
         sa.Column("agg_share", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("task_id", "bucket"),
     )
@@ -64,7 +67,7 @@ def upgrade() -> None:
     op.create_index("collections_by_task", "collection_jobs", ["task_id", "state"], unique=False)
     op.create_table(
         "leaves",
-        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("position", Int64, autoincrement=False, nullable=False),
         sa.Column("leaf", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
     )
@@ -88,7 +91,7 @@ def upgrade() -> None:
         "rejections",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("cause", sa.Text(), nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("count", Int64, nullable=False),
         sa.PrimaryKeyConstraint("task_id", "cause"),
     )
     op.create_table(
@@ -99,7 +102,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "reports",
-        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("seq", Int64, nullable=False),
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("report_id", sa.LargeBinary(), nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
@@ -127,6 +130,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("recipe_hash"),
         sa.UniqueConstraint("task_id"),
     )
+    keep_out_of_line(op.get_bind(), "reports", "body", inline=True)
+    keep_out_of_line(op.get_bind(), "aggregation_jobs", "request")
 
 
 def downgrade() -> None:

@@ -1,0 +1,118 @@
+"""PostgreSQL under a local stack: one database and one role per service, so one per trust domain.
+
+Each service finds the URL of its own database in a secret file of its own folder and cannot connect to another's.
+The server is the stack's own, or one that the operator names; a stack has one or the other for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+
+from infra.deployables import SERVICES
+from infra.layout import Layout, free_ports
+from infra.postgres import PostgresServer, let_server_through
+from tacit.adapters.postgres import administer, require_driver
+from tacit.errors import UsageError
+from tacit.ports import Entropy
+from tacit.service.config import read_database_url, write_secret
+
+FOLDER = "postgres"
+MARKER = "stack.json"
+URL_FILE = "database.url"
+WITHOUT_DATABASE = frozenset({"relay"})
+BACKENDS = frozenset({"postgres"})
+
+
+def parse_backends(text: str, url_file: Path | None) -> bool:
+    """Whether ``--with`` names PostgreSQL. Raises ``UsageError`` for what it does not know."""
+    named = {name.strip() for name in text.split(",") if name.strip()}
+    unknown = sorted(named - BACKENDS)
+    if unknown:
+        raise UsageError(f"--with {unknown[0]} is not known; choose: {', '.join(sorted(BACKENDS))}")
+    if url_file is not None and "postgres" not in named:
+        raise UsageError("--postgres-url-file needs --with postgres")
+    if named:
+        require_driver()
+    return bool(named)
+
+
+@contextlib.contextmanager
+def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy) -> Iterator[None]:
+    """The databases of ``layout`` are there while the block runs; a server of its own is stopped afterwards.
+
+    A new stack gets them if ``wanted``; an older one has what it began with. Raises ``UsageError``.
+    """
+    marker = layout.state_dir / FOLDER / MARKER
+    server: PostgresServer | None = None
+    try:
+        if marker.exists():
+            port = json.loads(marker.read_text())["port"]
+            if url_file is not None:
+                raise UsageError(f"{layout.state_dir}: this stack has its databases; leave --postgres-url-file out")
+            if port is not None:
+                server = PostgresServer.load(marker.parent / "server", port)
+                server.start()
+        elif wanted:
+            _require_new(layout)
+            admin = None if url_file is None else read_database_url(url_file)
+            if admin is None:
+                server = _create_server(layout, entropy)
+                server.start()
+            _provision(layout, admin if server is None else server.url, entropy)
+            marker.parent.mkdir(mode=0o700, exist_ok=True)
+            marker.write_text(json.dumps({"port": None if server is None else server.port}))
+        yield
+    finally:
+        if server is not None:
+            server.stop()
+
+
+def _require_new(layout: Layout) -> None:
+    """A stack that has begun on SQLite stays there."""
+    if any(any(config.parent.glob("*.sqlite3")) for config in layout.configs.values()):
+        raise UsageError(f"{layout.state_dir}: this stack keeps its data in SQLite; choose another --state-dir")
+
+
+def _create_server(layout: Layout, entropy: Entropy) -> PostgresServer:
+    folder = layout.state_dir / FOLDER
+    if folder.exists():  # of a start that did not get as far as the marker: no service has used it
+        shutil.rmtree(folder)
+    let_server_through(layout.state_dir)
+    try:
+        folder.mkdir(mode=0o700)
+        let_server_through(folder)
+        return PostgresServer.create(folder / "server", free_ports(1)[0], entropy(16).hex())
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _provision(layout: Layout, admin: str | None, entropy: Entropy) -> None:
+    """Make a role and a database per service, and point the services' configurations to them."""
+    url = make_url(admin or "")
+    stack = entropy(4).hex()
+    urls: dict[str, URL] = {}
+    statements: list[str] = []
+    for name in SERVICES:
+        if name not in WITHOUT_DATABASE:
+            own, password = f"tacit_{stack}_{name}", entropy(32).hex()
+            urls[name] = url.set(username=own, password=password, database=own)
+            statements += [
+                f"CREATE ROLE {own} LOGIN PASSWORD '{password}'",
+                f"GRANT {own} TO CURRENT_USER",
+                f"CREATE DATABASE {own} OWNER {own}",
+                f"REVOKE ALL ON DATABASE {own} FROM PUBLIC",
+            ]
+    asyncio.run(administer(url, statements))
+    for name, own_url in urls.items():
+        config = layout.configs[name]
+        write_secret(config.parent / URL_FILE, own_url.render_as_string(hide_password=False).encode())
+        body = json.loads(config.read_text())
+        config.write_text(json.dumps({**body, "database_file": URL_FILE}, indent=1))

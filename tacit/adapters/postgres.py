@@ -1,0 +1,277 @@
+"""One PostgreSQL database of one service, behind the same ``Database`` as SQLite.
+
+The guarantee is SQLite's: writers run one after another, so that a transaction that read something can write it
+without a conflict in between. Each write transaction (READ COMMITTED) begins with a row lock on the one row of
+``tacit_database``; every later statement of it sees what the writers before it committed, and nothing can fail to
+serialise or deadlock. Readers (REPEATABLE READ, READ ONLY) have one snapshot and wait for nobody.
+
+One process has the database at a time: it holds a session advisory lock, under which it also migrates, and a second
+process is refused. A process that loses that lock (the server was restarted, the network broke) takes it again
+before its next write; the holder in ``tacit_database`` tells it when another process was there in between, whatever its
+own connections still believe; then it writes nothing more.
+
+A connection that breaks ends the transaction with ``Fatal``. Whether it was committed is then unknown, as after a
+power cut: callers do the same again, which is safe because what they write is idempotent. Deleted rows are not
+overwritten here (they go with VACUUM, and from the WAL when it is recycled): ``checkpoint`` does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from tacit.adapters.migrate import MARKER_TABLE, upgrade_async
+from tacit.adapters.sql import Database
+from tacit.errors import Fatal, TacitError, UsageError
+
+DRIVER = "postgresql+asyncpg"
+CONNECTIONS = 5
+CONNECT_SECONDS = 10
+COMMAND_SECONDS = 60
+OWNER_WAIT_SECONDS = 3.0
+OWNER_PAUSE_SECONDS = 0.1
+OWNER_LOCK = 0x7461636974  # advisory lock keys are private to each database
+SERVER_SETTINGS = {
+    "application_name": "tacit",
+    "synchronous_commit": "on",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+    "jit": "off",
+    "tcp_keepalives_idle": "30",  # a machine that vanished must not keep its lock for hours
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+
+_REFUSALS = frozenset({"08", "28", "3D", "53", "55", "57"})
+"""Classes of SQLSTATE that are about the server or our right to be there, not about what a statement says."""
+
+_MARKER = f"""
+CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    service text NOT NULL,
+    holder text NOT NULL
+)
+"""
+_FIRST_MARKER = "INSERT INTO tacit_database (service, holder) VALUES (:service, :holder) ON CONFLICT DO NOTHING"
+_BEGIN_WRITE = "SELECT holder FROM tacit_database FOR UPDATE"
+
+
+class PostgresDatabase(Database):
+    """An open PostgreSQL database, its schema up to date, taken for this process."""
+
+    def __init__(self, engine: AsyncEngine, service: str) -> None:
+        super().__init__(engine, in_memory=False)
+        self._service = service
+        self._owner: AsyncConnection | None = None
+        self._holder_id = uuid.uuid4().hex
+        self._taken = False
+        self._lost = False
+
+    @classmethod
+    async def open_url(cls, url: URL, metadata: sa.MetaData, migrations: str) -> PostgresDatabase:
+        """Connect, take the database for this process and migrate it.
+
+        Raises ``UsageError`` with one line if asyncpg is absent, the server cannot be reached or refuses us, another
+        process has the database, or it belongs to another service.
+        """
+        database = cls(_engine(url), migrations)
+        try:
+            with _for_a_person(url):
+                await database._acquire()
+            async with database.transaction() as connection:
+                await upgrade_async(connection, migrations, metadata)
+        except BaseException as error:
+            await database._release()
+            if isinstance(error, sa.exc.DBAPIError):
+                raise Fatal(f"the database cannot be opened: {_reason(error.orig)}") from error
+            raise
+        return database
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A write transaction: committed when the block ends, rolled back when it raises.
+
+        Raises ``Fatal`` when the database does not answer, or was taken by another process.
+        """
+        async with self._alone():
+            with _typed():
+                await self._own()
+                async with self._engine.connect() as connection:
+                    await connection.execution_options(isolation_level="READ COMMITTED")
+                    async with connection.begin():
+                        holder = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
+                        self._check(holder == self._holder_id)
+                        yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A read transaction: one consistent snapshot, beside any writer."""
+        with _typed():
+            async with self._engine.connect() as connection:
+                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                yield connection
+
+    async def checkpoint(self) -> None:
+        """Nothing: see above."""
+
+    async def close(self) -> None:
+        """Give the database free and close every connection."""
+        await self._release()
+
+    async def _own(self) -> None:
+        """Take the database again if the connection that holds its lock has gone, as far as this side knows."""
+        self._check(not self._lost)
+        if self._owner is not None:
+            raw = await self._owner.get_raw_connection()
+            if not _is_closed(raw.driver_connection):
+                return
+        await self._acquire()
+
+    def _check(self, alone: bool) -> None:
+        """What this process holds in memory follows from the database only while nobody else writes there."""
+        if not alone:
+            self._lost = True
+            raise Fatal("another process has had the database meanwhile; start this one again")
+
+    async def _acquire(self) -> None:
+        """Take the advisory lock, waiting a little for a process that just died, and write down that it is ours."""
+        await self._drop_owner()
+        owner = await self._engine.connect()
+        try:
+            await owner.execution_options(isolation_level="AUTOCOMMIT")
+            await self._lock_database(owner)
+            await self._sign(owner)
+        except BaseException:
+            await _discard(owner)
+            raise
+        self._owner = owner
+
+    async def _lock_database(self, owner: AsyncConnection) -> None:
+        statement = sa.select(sa.func.pg_try_advisory_lock(sa.literal(OWNER_LOCK, sa.BigInteger)))
+        for _ in range(round(OWNER_WAIT_SECONDS / OWNER_PAUSE_SECONDS)):
+            if (await owner.execute(statement)).scalar_one():
+                return
+            await asyncio.sleep(OWNER_PAUSE_SECONDS)
+        raise Fatal("another process of this service uses the database; one process per database is allowed")
+
+    async def _sign(self, owner: AsyncConnection) -> None:
+        await owner.execute(sa.text(_MARKER))
+        await owner.execute(sa.text(_FIRST_MARKER), {"service": self._service, "holder": self._holder_id})
+        found = (await owner.execute(sa.text("SELECT service, holder FROM tacit_database"))).one()
+        if found.service != self._service:
+            raise Fatal(f"this is the database of {found.service}, not of {self._service}")
+        self._check(not self._taken or found.holder == self._holder_id)
+        await owner.execute(sa.text("UPDATE tacit_database SET holder = :holder"), {"holder": self._holder_id})
+        self._taken = True
+
+    async def _drop_owner(self) -> None:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            await _discard(owner)
+
+    async def _release(self) -> None:
+        await self._drop_owner()
+        await self._engine.dispose()
+
+
+async def _discard(connection: AsyncConnection) -> None:
+    """End the session behind ``connection`` (and with it its advisory lock) instead of giving it back."""
+    with suppress(sa.exc.SQLAlchemyError, OSError):
+        await connection.invalidate()
+    with suppress(sa.exc.SQLAlchemyError, OSError):
+        await connection.close()
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    """Errors of the connection become ``Fatal``; those of a statement (a violated constraint) stay what they are."""
+    try:
+        yield
+    except TacitError:
+        raise
+    except sa.exc.DBAPIError as error:
+        if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
+            raise Fatal(f"the database does not answer: {_reason(error.orig)}") from error
+        if _sqlstate(error.orig)[:2] in _REFUSALS:
+            raise Fatal(f"the database refuses: {_reason(error.orig)}") from error
+        raise
+    except sa.exc.TimeoutError as error:
+        raise Fatal("every connection to the database is busy") from error
+    except (OSError, TimeoutError) as error:
+        raise Fatal(f"the database cannot be reached: {_reason(error)}") from error
+    except Exception as error:
+        if type(error).__module__.startswith("asyncpg"):
+            raise Fatal(f"the database refuses: {_reason(error)}") from error
+        raise
+
+
+@contextmanager
+def _for_a_person(url: URL) -> Iterator[None]:
+    """``Fatal`` at the start is a matter of configuration: one line that says where, without the password."""
+    try:
+        with _typed():
+            yield
+    except (Fatal, sa.exc.DBAPIError) as error:
+        where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
+        why = error if isinstance(error, Fatal) else f"it refuses: {_reason(error.orig)}"
+        raise UsageError(f"PostgreSQL at {where}: {why}") from error
+
+
+async def administer(url: URL, statements: Sequence[str]) -> None:
+    """Run ``statements``, each by itself, as the role of ``url``. Raises ``UsageError`` with one line."""
+    engine = _engine(url)
+    try:
+        with _for_a_person(url):
+            async with engine.connect() as connection:
+                await connection.execution_options(isolation_level="AUTOCOMMIT")
+                for statement in statements:
+                    await connection.exec_driver_sql(statement)
+    finally:
+        await engine.dispose()
+
+
+def _sqlstate(error: BaseException | None) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def _reason(error: BaseException | None) -> str:
+    """The kind of an error: its text may quote rows, addresses or statements."""
+    cause = error if error is None or error.__cause__ is None else error.__cause__
+    return type(cause).__name__
+
+
+def require_driver() -> None:
+    """Raise ``UsageError`` with one line where asyncpg is not installed."""
+    if importlib.util.find_spec("asyncpg") is None:
+        raise UsageError("PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'")
+
+
+def _engine(url: URL) -> AsyncEngine:
+    arguments: dict[str, Any] = {
+        "timeout": CONNECT_SECONDS,
+        "command_timeout": COMMAND_SECONDS,
+        "server_settings": SERVER_SETTINGS,
+    }
+    require_driver()
+    engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments)
+    event.listen(engine.sync_engine, "checkout", _refuse_closed)
+    return engine
+
+
+def _refuse_closed(dbapi_connection: Any, _record: object, _proxy: object) -> None:
+    """A connection whose server has gone is replaced before it is used."""
+    if _is_closed(dbapi_connection.driver_connection):
+        raise sa.exc.DisconnectionError
+
+
+def _is_closed(driver_connection: Any) -> bool:
+    return bool(driver_connection is None or driver_connection.is_closed())

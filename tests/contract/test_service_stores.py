@@ -1,0 +1,152 @@
+"""The other services' stores keep their promises on every backend: in memory, in a file, in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from attester.store import AttesterStore, Debit, NewChallenge, Outcome
+from recipe_server.store import LoggedDirectory, LoggedRecipe, PublishedResult, RecipeStore
+from services.collector.store import Collection, CollectionState, CollectorStore, Result
+from services.gateway.store import ReplayStore, SeenRequest
+from services.issuer.store import IssuerStore, StoredKey
+from tacit.testing.recipes import RecipeKit
+from tacit.tlog.log import nodes_of_append
+from tacit.tlog.merkle import leaf_hash
+
+LATE = 2**40
+KIT = RecipeKit(1)
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        made: str = request.getfixturevalue("make_postgres_url")()
+        return made
+    return f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'store.sqlite3'}"
+
+
+@asynccontextmanager
+async def opened(
+    store: AttesterStore | CollectorStore | IssuerStore | RecipeStore | ReplayStore,
+) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await store.close()
+
+
+async def test_replay_window_knows_each_request_once(url: str) -> None:
+    store = ReplayStore(url)
+    await store.open()
+    async with opened(store):
+        first, second = SeenRequest(b"a" * 32, LATE), SeenRequest(b"b" * 32, LATE + 1)
+        assert await store.remember([first, second, first]) == [True, True, False]
+        assert await store.remember([second, SeenRequest(b"c" * 32, 5)]) == [False, True]
+        racing = await asyncio.gather(*(store.remember([SeenRequest(b"d" * 32, 6)]) for _ in range(10)))
+        assert sum(answer for (answer,) in racing) == 1
+        assert await store.forget(LATE) == 2
+        assert await store.remember([first, SeenRequest(b"c" * 32, 5)]) == [False, True]
+
+
+async def test_issuer_keeps_an_epoch_once_and_adds_counts_up(url: str) -> None:
+    store = await IssuerStore.open(url)
+    async with opened(store):
+        await store.add_epoch(LATE, [StoredKey(LATE, 0, b"zero"), StoredKey(LATE, 1, b"one")], b"leaf")
+        with pytest.raises(IntegrityError):
+            await store.add_epoch(LATE, [StoredKey(LATE, 2, b"two")], b"other")
+        assert [key.slot for key in await store.keys()] == [0, 1]
+        assert (await store.epochs(), await store.unpublished()) == ({LATE}, (LATE, b"leaf"))
+        await store.published(LATE, LATE)
+        assert (await store.unpublished(), await store.leaf(LATE)) == (None, b"leaf")
+        assert await store.add_counts({(LATE, 0): 2, (LATE, 1): LATE}) == {(LATE, 0): 2, (LATE, 1): LATE}
+        assert await store.add_counts({(LATE, 0): 3}) == {(LATE, 0): 5}
+        assert await store.add_counts({}) == {}
+        assert await store.destroy_before(LATE + 1) == 2
+
+
+async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
+    store = await AttesterStore.open(url)
+    async with opened(store):
+        challenges = [bytes([number]) * 32 for number in range(5)]
+        await store.add_challenges([NewChallenge(challenge, 100) for challenge in challenges])
+        assert await store.challenges_known([challenges[0], b"x" * 32]) == [100, None]
+        debit = Debit(challenges[0], 50.5, b"device", LATE, 0, b"request", LATE)
+        other = replace(debit, challenge=challenges[1], request_hash=b"other")
+        assert await store.debit([debit, other, debit]) == [
+            Outcome.GRANTED,
+            Outcome.EXHAUSTED,
+            Outcome.CHALLENGE_USED,
+        ]
+        again = replace(debit, challenge=challenges[2])
+        late = replace(debit, challenge=challenges[3], slot=1, now=100.5)
+        assert await store.debit([again, late]) == [Outcome.GRANTED, Outcome.CHALLENGE_USED]
+        assert await store.debits_by_slot() == {(LATE, 0): 1}
+        assert await store.forget(99.5) == 1
+        assert await store.forget(float(LATE) + 0.5) == 0
+        assert await store.debits_by_slot() == {}
+
+
+async def test_collector_keeps_collections_and_one_result_per_batch(url: str) -> None:
+    store = CollectorStore(url)
+    await store.open()
+    row = Collection("one", b"hash", 0, CollectionState.REQUESTED, b"request", next_attempt=1.5)
+    async with opened(store):
+        async with store.transaction() as tx:
+            await tx.put_log_state(b"state")
+            assert await tx.add_leaves([(LATE, b"late"), (1, b"one")]) == 2
+            assert await tx.add_leaves([(LATE, b"late"), (2, b"two")]) == 1
+            await tx.put_collection(row)
+            await tx.put_collection(replace(row, attempts=2))
+            await tx.add_result(Result("one", b"hash", 0, '{"é": 1}'))
+        with pytest.raises(IntegrityError):
+            async with store.transaction() as tx:
+                await tx.add_result(Result("two", b"hash", 0, "{}"))
+        async with store.transaction() as tx:
+            assert await tx.log_state() == b"state"
+            assert [index for index, _ in await tx.leaves()] == [1, 2, LATE]
+            assert await tx.due(1.4, 9) == []
+            assert await tx.due(1.5, 9) == [replace(row, attempts=2)]
+            assert await tx.unpublished(9) == [Result("one", b"hash", 0, '{"é": 1}')]
+            await tx.set_published("one")
+            assert await tx.unpublished(9) == []
+            assert [result.published for result in await tx.results(b"hash")] == [True]
+
+
+async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) -> None:
+    store = await RecipeStore.open(url)
+    recipe, directory = KIT.recipe(), KIT.directory()
+    leaf = KIT.recipe_leaf(recipe)
+    async with opened(store):
+        async with store.write() as tx:
+            assert await tx.checkpoint() is None
+            data = leaf.encode()
+            nodes = nodes_of_append(lambda _level, _index: b"", 0, data)
+            await tx.add_entry(0, leaf, data, nodes)
+            await tx.add_recipe(recipe, 0)
+            await tx.add_opt_in(recipe.hash, KIT.opt_in(recipe, "leader"), 1)
+            await tx.add_directory(directory, LATE)
+            await tx.add_ohttp_config(LATE + 1, LATE)
+            await tx.put_checkpoint(LATE, b"first")
+            await tx.put_checkpoint(LATE + 2, b"second")
+            await tx.add_result(PublishedResult(recipe.hash, "0", b"{}", LATE))
+        with pytest.raises(IntegrityError):
+            async with store.write() as tx:
+                await tx.add_recipe(recipe, 5)
+        async with store.read() as tx:
+            assert await tx.checkpoint() == (LATE + 2, b"second")
+            assert (await tx.index_of(data), await tx.leaf_range(0, 5)) == (0, [data])
+            assert await tx.with_nodes(lambda read: read(0, 0)) == leaf_hash(data)
+            token = recipe.token
+            assert await tx.slot_owner(token.issuer, token.epoch, token.slot) == recipe.hash
+            assert await tx.recipes() == [LoggedRecipe(recipe.hash, 0, recipe.interval.end, {"leader": 1})]
+            kept = LoggedDirectory(directory.issuer, directory.epoch, directory.epoch_seconds, LATE)
+            assert await tx.directories() == [kept]
+            assert await tx.ohttp_configs(LATE - 1) == [(LATE + 1, LATE)]
+            assert [result.published_at for result in await tx.results(recipe.hash)] == [LATE]

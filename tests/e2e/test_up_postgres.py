@@ -1,0 +1,182 @@
+"""``tacit up --with postgres``: a server of the stack's own or an operator's, one database and role per service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import shutil
+import signal
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from infra import databases as databases_module
+from infra import postgres as server_module
+from infra.cli import run
+from infra.databases import URL_FILE, databases
+from infra.deployables import SERVICES
+from infra.layout import Layout, StackOptions, create_layout
+from infra.postgres import PostgresServer
+from services.helper.store import HelperStore
+from services.leader.store import LeaderStore
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import UsageError
+from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
+from tacit.testing.processes import ReadyProcess
+
+WITH_DATABASE = [name for name in SERVICES if name != "relay"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the server's own user can reach, which pytest's are not."""
+    made = Path(tempfile.mkdtemp(prefix="tacit-up-"))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def layout(folder: Path) -> Layout:
+    return create_layout(folder / "stack", StackOptions(), OsEntropy(), SystemClock().now())
+
+
+def url_of(layout: Layout, name: str) -> str:
+    """What the service itself reads from its configuration."""
+    body = json.loads(layout.configs[name].read_text())
+    assert body["database_file"] == URL_FILE
+    file = layout.configs[name].parent / URL_FILE
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    config = ServiceConfig(state_dir=layout.state_dir, database_file=file)
+    password = str(make_url(config.database_url(name)).password)
+    assert password not in layout.configs[name].read_text()
+    return config.database_url(name)
+
+
+def accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+async def open_leader(layout: Layout, *, leaves: int) -> int:
+    """Add a leaf if there are none; returns how many there were."""
+    store = LeaderStore(url_of(layout, "leader"))
+    await store.open()
+    async with store.transaction() as tx:
+        found = len(await tx.leaves())
+        await tx.add_leaves([(number, b"leaf") for number in range(leaves)])
+    await store.close()
+    return found
+
+
+@pytest.mark.usefixtures("postgres")
+async def test_own_server_starts_with_the_stack_keeps_its_data_and_stops_with_it(layout: Layout) -> None:
+    enter = contextlib.ExitStack()
+    with enter:
+        manager = databases(layout, wanted=True, url_file=None, entropy=OsEntropy())
+        await asyncio.to_thread(enter.enter_context, manager)
+        port = make_url(url_of(layout, "leader")).port or 0
+        assert len({url_of(layout, name) for name in WITH_DATABASE}) == len(WITH_DATABASE)
+        assert await open_leader(layout, leaves=2) == 0
+        foreign = make_url(url_of(layout, "leader")).set(database=make_url(url_of(layout, "helper")).database)
+        with pytest.raises(UsageError, match="InsufficientPrivilege"):
+            await HelperStore(foreign.render_as_string(hide_password=False)).open()
+    assert not accepts(port)
+    with enter:
+        manager = databases(layout, wanted=False, url_file=None, entropy=OsEntropy())
+        await asyncio.to_thread(enter.enter_context, manager)
+        assert await open_leader(layout, leaves=2) == 2
+    assert not accepts(port)
+
+
+async def test_server_of_the_operator_gets_the_databases_and_is_left_running(
+    layout: Layout, folder: Path, postgres: PostgresServer
+) -> None:
+    file = folder / "admin.url"
+    write_secret(file, postgres.url.replace("+asyncpg", "").encode())
+    enter = contextlib.ExitStack()
+    with enter:
+        manager = databases(layout, wanted=True, url_file=file, entropy=OsEntropy())
+        await asyncio.to_thread(enter.enter_context, manager)
+        assert make_url(url_of(layout, "issuer")).port == postgres.port
+        assert await open_leader(layout, leaves=1) == 0
+    assert accepts(postgres.port)
+    assert postgres.password not in "".join(path.read_text() for path in layout.state_dir.rglob("*.url"))
+    again = databases(layout, wanted=True, url_file=file, entropy=OsEntropy())
+    with pytest.raises(UsageError, match="has its databases"), again:
+        pass
+
+
+def test_stack_that_began_on_sqlite_stays_there(layout: Layout) -> None:
+    (layout.configs["leader"].parent / "leader.sqlite3").write_bytes(b"")
+    manager = databases(layout, wanted=True, url_file=None, entropy=OsEntropy())
+    with pytest.raises(UsageError, match="keeps its data in SQLite"), manager:
+        pass
+    assert "database_file" not in json.loads(layout.configs["leader"].read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--with", "redis"], "redis is not known; choose: postgres"),
+        (["--postgres-url-file", "x"], "needs --with postgres"),
+        (["--with", "postgres"], "no PostgreSQL here"),
+        (["--with", "postgres", "--postgres-url-file", "absent"], "absent: No such file"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_one_line(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    says: str,
+) -> None:
+    monkeypatch.setattr(server_module, "find_binaries", lambda: None)
+    monkeypatch.setattr(databases_module, "require_driver", lambda: None)
+    assert run(["up", "--state-dir", str(folder / "stack"), "--agents", "0", *arguments]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert says in lines[0]
+
+
+def test_missing_driver_is_named_before_anything_is_made(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert run(["up", "--state-dir", str(folder / "stack"), "--with", "postgres"]) == 1
+    assert (
+        capsys.readouterr().err == "tacit: PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'\n"
+    )
+    assert not (folder / "stack").exists()
+
+
+@pytest.mark.usefixtures("postgres")
+async def test_every_service_of_the_stack_runs_on_its_own_database(folder: Path) -> None:
+    command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0", "--with", "postgres"]
+    with ReadyProcess([*command, "--state-dir", str(folder / "stack")], folder / "stderr") as process:
+        document = process.ready()
+        async with AiohttpTransport() as transport:
+            for name in WITH_DATABASE:
+                assert (await transport.request("GET", f"{document[name]['url']}/healthz")).status == 200
+        config = Path(document["leader"]["config"])
+        port = make_url(read_secret(config.parent / URL_FILE).decode()).port or 0
+        assert accepts(port)
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0
+    assert not accepts(port)
+    assert list((folder / "stack").rglob("*.sqlite3")) == []
+    assert load_config(config, ServiceConfigOnly).database_file == config.parent / URL_FILE
+
+
+class ServiceConfigOnly(ServiceConfig, extra="ignore"):
+    """What every service's configuration has."""

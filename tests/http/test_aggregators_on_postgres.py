@@ -1,0 +1,146 @@
+"""Leader and Helper on PostgreSQL, whose server dies at every point where the Leader stores something: each
+acknowledged report is counted exactly once, and the services go on without a restart of their own.
+
+Measurements are one-hot and every bucket's count is known, so that a report lost or counted twice shows in the sum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.postgres import PostgresServer
+from services.helper.app import create_app as create_helper
+from services.helper.config import HelperConfig
+from services.leader import app as leader_app
+from services.leader.app import create_app as create_leader
+from services.leader.config import LeaderConfig
+from services.leader.store import LeaderStore
+from tacit.adapters import postgres as adapter
+from tacit.errors import Fatal, UsageError
+from tacit.messages import Report, Role, UploadRequest
+from tacit.ports import HttpResponse
+from tacit.service.app import DRIVERS
+from tacit.task import BatchClose
+from tacit.testing.aggregators import AggregatorPair
+from tacit.testing.reports import TaskKit, make_task_kit
+
+KIT = make_task_kit(min_batch_size=7)
+AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)
+EXPECTED = (3, 2, 1, 1)
+LIMIT = 40
+POINTS = 8
+
+
+class Crash:
+    """SIGKILLs the server inside, or right after, the ``number``-th write transaction of the Leader, and starts it."""
+
+    def __init__(self, server: PostgresServer, number: int, *, committed: bool) -> None:
+        self.server = server
+        self.left = number
+        self.committed = committed
+        self.happened = False
+
+    def install(self, pair: AggregatorPair) -> None:
+        """Stand between the Leader and its database."""
+        store: Any = pair.apps[Role.LEADER][leader_app.STORE]
+        real = store.transaction
+
+        @asynccontextmanager
+        async def transaction() -> AsyncIterator[Any]:
+            due = self.left == 0
+            self.left -= 1
+            async with real() as tx:
+                yield tx
+                if due and not self.committed:
+                    await self._restart()
+            if due and self.committed:
+                await self._restart()
+                raise Fatal("the answer to the commit was lost")
+
+        store.transaction = transaction
+
+    async def _restart(self) -> None:
+        self.happened = True
+        await asyncio.to_thread(self.server.crash)
+        await asyncio.to_thread(self.server.start)
+
+
+def pair_of(folder: Path, kit: TaskKit, make_url: Callable[[], str]) -> AggregatorPair:
+    return AggregatorPair(
+        kit,
+        folder,
+        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
+        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
+        limits={"job_size": 5},
+        databases={role: make_url() for role in (Role.LEADER, Role.HELPER)},
+    )
+
+
+def reports_of(kit: TaskKit) -> list[Report]:
+    """Seven good reports (3, 2, 1, 1), one with a bad proof, and one with another's token."""
+    factory = kit.reports(1)
+    token = factory.token()
+    good = [factory.valid(value) for value in (0, 0, 1, 1, 2, 3)]
+    return [factory.bad_proof(2), *good, factory.valid(0, token=token), factory.valid(0, token=token)]
+
+
+async def finish(pair: AggregatorPair, reports: list[Report]) -> HttpResponse:
+    """Upload, aggregate and collect, each again until it is answered; returns the result's answer."""
+    body = UploadRequest(tuple(reports)).encode()
+    for _ in range(LIMIT):
+        if (await pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)).status == 200:
+            break
+    await pair.end_interval()
+    for _ in range(LIMIT):
+        created = await pair.create_collection()
+        if created.status == 201:
+            break
+    for _ in range(LIMIT):
+        for driver in pair.apps[Role.LEADER][DRIVERS][1:]:
+            try:
+                await driver.step()
+            except Fatal:
+                continue
+        await pair.clock.advance(61)
+        answer = await pair.poll(created)
+        if answer.status == 200 and answer.body:
+            return answer
+        assert answer.status in {200, 500}, json.loads(answer.body)
+    raise AssertionError("it never ended")
+
+
+@pytest.mark.parametrize("kit", [KIT, pytest.param(AT_B, marks=pytest.mark.slow)], ids=["interval-end", "at-b"])
+@pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
+async def test_server_killed_at_every_commit_loses_and_repeats_nothing(
+    tmp_path: Path, postgres: PostgresServer, make_postgres_url: Callable[[], str], kit: TaskKit, *, committed: bool
+) -> None:
+    happened = 0
+    for number in range(POINTS):
+        crash = Crash(postgres, number, committed=committed)
+        async with pair_of(tmp_path / str(number), kit, make_postgres_url) as pair:
+            crash.install(pair)
+            answer = await finish(pair, reports_of(kit))
+            assert pair.opened(answer).values == EXPECTED, f"killed at {number}, committed={committed}"
+            counts = await pair.status(Role.LEADER)
+            assert (counts["aggregated"], counts["pending"]) == (7, 0)
+        happened += crash.happened
+    assert happened >= 3, "a run has fewer commits than it should"
+
+
+async def test_second_leader_on_the_same_database_is_refused_and_the_first_counts_on(
+    tmp_path: Path, make_postgres_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "OWNER_WAIT_SECONDS", 0.3)
+    async with pair_of(tmp_path, KIT, make_postgres_url) as pair:
+        second = LeaderStore(LeaderConfig.model_validate(pair.settings[Role.LEADER]).database_url("leader"))
+        with pytest.raises(UsageError, match="another process of this service"):
+            await second.open()
+        answer = await finish(pair, reports_of(KIT))
+        assert pair.opened(answer).values == EXPECTED
