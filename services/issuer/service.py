@@ -23,7 +23,8 @@ from services.issuer.store import IssuerStore, StoredKey
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import Abort, DecodeError, Fatal
-from tacit.service.app import Deps
+from tacit.ports import HttpResponse
+from tacit.service.app import REFUSAL_PREFIX, Deps
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
@@ -34,6 +35,10 @@ from tacit.tokens.issuance import issue
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
 TOKEN_REQUEST_PROBLEM = "urn:tacit:problem:token-request"  # noqa: S105
+GIVEN_UP = -1
+"""Stored in place of a log index for a leaf that the log will never take."""
+
+_FINAL_REFUSALS = frozenset(f"{REFUSAL_PREFIX}{rule}" for rule in ("directory-over", "directory-late"))
 _LEAVES_PATH = "/v1/leaves"
 
 
@@ -191,7 +196,8 @@ class Issuer:
     async def publish(self) -> int:
         """Send the earliest leaf that the log has not acknowledged; returns 1, or 0 where none waits.
 
-        The same stored bytes every time. Raises ``TransportError``, or ``Fatal`` where the log refuses.
+        The same stored bytes every time. A leaf that came too late for the log is given up, so that it does not
+        hold up those of later epochs. Raises ``TransportError``, or ``Fatal`` where the log refuses otherwise.
         """
         waiting = await self._store.unpublished()
         if waiting is None:
@@ -203,6 +209,10 @@ class Issuer:
             headers={"Content-Type": media_types.JSON},
             body=leaf,
         )
+        if _too_late(response):
+            await self._store.published(epoch, GIVEN_UP)
+            self._log.error("directory_too_late", epoch=epoch)
+            return 1
         if response.status not in {200, 201}:
             raise Fatal(f"the log answered {response.status} to the directory leaf of epoch {epoch}")
         await self._store.published(epoch, _log_index(response.body))
@@ -222,6 +232,17 @@ class Issuer:
         for (epoch, slot), total in sorted(totals.items()):
             self._log.info("issued", epoch=epoch, slot=slot, count=total)
         return len(counts)
+
+
+def _too_late(response: HttpResponse) -> bool:
+    """Whether the log refused for a reason that no later try can change."""
+    if response.status != 422:
+        return False
+    try:
+        problem = json.loads(response.body)
+    except ValueError:
+        return False
+    return isinstance(problem, dict) and problem.get("type") in _FINAL_REFUSALS
 
 
 def _log_index(body: bytes) -> int:

@@ -56,11 +56,14 @@ class Log:
 
     leaves: list[bytes] = field(default_factory=list)
     status: int = 201
+    refusal: str = ""
 
     async def post(self, request: web.Request) -> web.Response:
         leaf = await request.read()
         if self.status == 201 and leaf not in self.leaves:
             self.leaves.append(leaf)
+        if self.refusal and self.status == 422:
+            return web.json_response({"type": f"urn:tacit:refusal:{self.refusal}"}, status=422)
         return web.json_response({"index": len(self.leaves)}, status=self.status)
 
     def app(self) -> web.Application:
@@ -356,6 +359,17 @@ async def test_a_log_that_refuses_is_asked_again(stage: Stage) -> None:
         await stage.driver("DirectoryDriver").step()
     stage.log.status = 201
     assert await stage.run("DirectoryDriver") == 3
+
+
+@pytest.mark.parametrize("rule", ["directory-over", "directory-late"])
+async def test_a_leaf_that_came_too_late_does_not_hold_up_the_later_ones(stage: Stage, rule: str) -> None:
+    await stage.run("KeyDriver")
+    stage.log.status, stage.log.refusal = 422, rule
+    assert await stage.driver("DirectoryDriver").step() == 1
+    stage.log.status = 201
+    assert await stage.run("DirectoryDriver") == 2
+    bodies = [SignedLeaf.decode(raw).body_as(DirectoryBody) for raw in stage.log.leaves]
+    assert [body.epoch for body in bodies] == [20_001, 20_002]
 
 
 async def test_keys_survive_a_restart_and_are_destroyed_after_their_epoch(stage: Stage) -> None:

@@ -25,7 +25,8 @@ from tacit.recipe.model import Recipe
 from tacit.service.config import load_config
 from tacit.testing.recipes import RecipeKit
 
-EPOCH_SECONDS = 4
+EPOCH_SECONDS = 8
+START_SECONDS = 120
 AGENTS = 3
 
 
@@ -45,7 +46,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     ready, ended = threading.Event(), threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(_live(folder, ready, ended)))
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(START_SECONDS)
     yield Stack(folder)
     ended.set()
     thread.join(30)
@@ -112,7 +113,7 @@ def test_a_question_goes_from_the_command_line_to_a_result(
     assert stack("recipe", "publish", file, "--json") == 0
     assert document(capsys) == published
 
-    assert stack("collect", "visits", "--wait", "20", "--json") == 0
+    assert stack("collect", "visits", "--wait", "60", "--json") == 0
     collected = document(capsys)
     assert (collected["state"], collected["recipe_hash"]) == ("released", written["hash"])
     (result,) = collected["results"]
@@ -154,7 +155,7 @@ def test_too_few_contributions_are_a_clear_refusal(
     assert stack("recipe", "new", *flags, "--out", file) == 0
     assert stack("recipe", "publish", file) == 0
     capsys.readouterr()
-    assert stack("collect", "many", "--wait", "20") == 1
+    assert stack("collect", "many", "--wait", "60") == 1
     error = complaint(capsys)
     assert len(error) == 1
     assert "fewer than the recipe's minimum of 400" in error[0]
