@@ -167,10 +167,10 @@ int tacit_aggregate(const tacit_plan *plan, size_t reports, const uint8_t *out_s
     return TACIT_OK;
 }
 
-uint64_t tacit_exercise(int level, int primitive, uint64_t rounds)
+uint64_t tacit_exercise(int level, uint32_t field_bits, int primitive, uint64_t rounds)
 {
-    if (level < 0 || level >= TACIT_LEVELS || !level_is_usable(level) || primitive < 0 ||
-        primitive > TACIT_FIELD128_MUL)
+    if (level < 0 || level >= TACIT_LEVELS || !level_is_usable(level) || (field_bits != 64 && field_bits != 128) ||
+        primitive < TACIT_KECCAK || primitive > TACIT_MULTIPLY_ADD)
         return 0;
-    return kernels_of(level, 128)->exercise(primitive, rounds);
+    return kernels_of(level, field_bits)->exercise(primitive, rounds);
 }

@@ -380,25 +380,29 @@ static int shard(const tacit_plan *plan, size_t reports, const u8 *measurements,
 
 static u64 exercise(int primitive, u64 rounds)
 {
+    enum { WIDTH = 8 };
     lanes words[25];
+    element x[WIDTH];
+    sum_of_products sum;
     for (int i = 0; i < 25; i++)
         words[i] = (lanes){0} + (u64)i;
-    if (primitive == TACIT_KECCAK) {
-        for (u64 i = 0; i < rounds; i++)
+    for (int i = 0; i < WIDTH; i++)
+        x[i] = element_load(words + WORDS * i);
+    sum_clear(&sum);
+    for (u64 i = 0; i < rounds; i++) {
+        if (primitive == TACIT_KECCAK)
             keccak_p12(words);
-    } else {
-        element x[8];
-        for (int i = 0; i < 8; i++)
-            x[i] = element_load(words + 2 * i);
-        for (u64 i = 0; i < rounds; i++)
-            for (int k = 0; k < 8; k++)
-                x[k] = element_mul(x[k], x[k]);
-        for (int i = 0; i < 8; i++)
-            element_store(words, element_canonical(x[i], 1));
-        rounds *= 8;
+        for (int k = 0; k < WIDTH && primitive == TACIT_MULTIPLY; k++)
+            x[k] = element_mul(x[k], x[k]);
+        for (int k = 0; k < WIDTH && primitive == TACIT_MULTIPLY_ADD; k++)
+            sum_add_product(&sum, x[k], x[WIDTH - 1 - k]);
+        if (i % (SUM_SPAN / WIDTH) == 0)
+            sum_carry(&sum);
     }
-    __asm__ volatile("" : : "r"(words) : "memory");
-    return rounds * LANES;
+    x[0] = element_add(x[0], sum_reduce(&sum));
+    element_store(words, element_canonical(x[0], 1));
+    __asm__ volatile("" : : "r"(words), "r"(x) : "memory");
+    return rounds * LANES * (primitive == TACIT_KECCAK ? 1 : WIDTH);
 }
 
 #define PASTE(level, field) kernels_##level##_##field

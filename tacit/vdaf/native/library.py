@@ -74,6 +74,12 @@ def usable_levels() -> list[str]:
     return [] if library is None else list(LEVELS[: library.tacit_best_level() + 1])
 
 
+def exercise(chosen: int, field_bits: int, primitive: int, rounds: int) -> int:
+    """Run a primitive for a benchmark (0: Keccak permutation, 1: field product, 2: multiply-add); how many it was."""
+    library = load()
+    return 0 if library is None else int(library.tacit_exercise(chosen, field_bits, primitive, rounds))
+
+
 def load() -> ctypes.CDLL | None:
     """The shared object, or None (said once in the log) where it neither exists nor can be made."""
     with _loading:
@@ -122,7 +128,7 @@ def _open(path: Path) -> ctypes.CDLL | None:
     ):
         function.argtypes = (c_void_p, *before, *(c_void_p, c_size_t) * after)
         function.restype = c_int
-    library.tacit_exercise.argtypes = (c_int, c_int, c_uint64)
+    library.tacit_exercise.argtypes = (c_int, c_uint32, c_int, c_uint64)
     library.tacit_exercise.restype = c_uint64
     return library
 

@@ -75,8 +75,8 @@ int tacit_shard(const tacit_plan *plan, size_t reports, const uint8_t *measureme
                 uint8_t *flags, size_t flags_len);
 
 /* For benchmarks: runs a primitive `rounds` times over all lanes; returns how many single operations that was. */
-enum { TACIT_KECCAK = 0, TACIT_FIELD128_MUL = 1 };
-uint64_t tacit_exercise(int level, int primitive, uint64_t rounds);
+enum { TACIT_KECCAK = 0, TACIT_MULTIPLY = 1, TACIT_MULTIPLY_ADD = 2 };
+uint64_t tacit_exercise(int level, uint32_t field_bits, int primitive, uint64_t rounds);
 
 #pragma GCC visibility pop
 
