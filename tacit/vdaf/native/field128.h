@@ -1,4 +1,4 @@
-/* Field128, p = 2^128 - 7 * 2^66 + 1, one lane after the other with 64-bit products. Elements are reduced; R = 2^128.
+/* Field128, p = 2^128 - 7 * 2^66 + 1, one lane at a time with 64-bit products. Elements are reduced; R = 2^128.
  *
  * p = 1 mod 2^64, so the Montgomery quotient of a word is its negative. Conditional subtractions are masks.
  */
@@ -7,70 +7,63 @@
 
 #include "lanes.h"
 
-enum { WORDS = 2, RADIX_BITS = 128 };
+enum { WORDS = 2, RADIX_BITS = 128, FIELD_LANES = 1, NEXT = LANES, STEP = 2 * LANES };
+
+typedef u64 __attribute__((may_alias)) word;
+typedef u64 mask;
 
 #define MODULUS_HIGH 0xFFFFFFFFFFFFFFE4u
 #define COMPLEMENT (((u128)27 << 64) | 0xFFFFFFFFFFFFFFFFu) /* 2^128 - p */
-#define EACH_LANE for (int k = 0; k < LANES; k++)
+
+typedef u128 element;
 
 typedef struct {
-    u64 low[LANES], high[LANES];
-} element;
-
-typedef struct {
-    u64 word[5][LANES];
+    u128 low, high;
+    u64 top;
 } sum_of_products;
 
-static inline u128 lane_of(const element *a, int k)
-{
-    return (u128)a->high[k] << 64 | a->low[k];
-}
-
-static inline void set_lane(element *a, int k, u128 value)
-{
-    a->low[k] = (u64)value;
-    a->high[k] = (u64)(value >> 64);
-}
-
 /* The compiler may not learn that a mask is 0 or -1, lest it makes a branch of it. */
-static inline u64 opaque(u64 mask)
+static inline u64 opaque(u64 bits)
 {
-    __asm__("" : "+r"(mask));
-    return mask;
+    __asm__("" : "+r"(bits));
+    return bits;
 }
 
 static inline u128 select_mask(u64 condition)
 {
-    u64 mask = opaque(-condition);
-    return (u128)mask << 64 | mask;
+    u64 bits = opaque(-condition);
+    return (u128)bits << 64 | bits;
 }
 
 /* carry * 2^128 + value, below 2p, minus p if that is not below p. */
 static inline u128 subtract_once(u128 value, u64 carry)
 {
-    u128 less = value + COMPLEMENT, mask = select_mask(carry | (less < value));
-    return value ^ ((value ^ less) & mask);
+    u128 less;
+    u64 above = __builtin_add_overflow(value, COMPLEMENT, &less);
+    return value ^ ((value ^ less) & select_mask(carry | above));
 }
 
-static inline element element_load(const lanes *words)
+static inline element element_load(const word *words)
 {
-    element a;
-    memcpy(a.low, &words[0], sizeof a.low);
-    memcpy(a.high, &words[1], sizeof a.high);
-    return a;
+    return (u128)words[NEXT] << 64 | words[0];
 }
 
-static inline void element_store(lanes *words, element a)
+static inline void element_store(word *words, element a)
 {
-    memcpy(&words[0], a.low, sizeof a.low);
-    memcpy(&words[1], a.high, sizeof a.high);
+    words[0] = (u64)a;
+    words[NEXT] = (u64)(a >> 64);
 }
 
 static inline element element_constant(u128 value)
 {
-    element a;
-    EACH_LANE set_lane(&a, k, value);
-    return a;
+    return value;
+}
+
+/* All ones where a canonical element is not 0. */
+static inline mask element_nonzero(element a)
+{
+    u64 bits = (u64)a | (u64)(a >> 64);
+    return -((bits | -bits) >> 63);
 }
 
 static inline lanes element_excess(const lanes *words)
@@ -81,24 +74,16 @@ static inline lanes element_excess(const lanes *words)
 
 static inline element element_add(element a, element b)
 {
-    element r;
-    EACH_LANE
-    {
-        u128 x = lane_of(&a, k), sum = x + lane_of(&b, k);
-        set_lane(&r, k, subtract_once(sum, sum < x));
-    }
-    return r;
+    u128 sum;
+    u64 carry = __builtin_add_overflow(a, b, &sum);
+    return subtract_once(sum, carry);
 }
 
 static inline element element_sub(element a, element b)
 {
-    element r;
-    EACH_LANE
-    {
-        u128 x = lane_of(&a, k), y = lane_of(&b, k);
-        set_lane(&r, k, x - y - (COMPLEMENT & select_mask(x < y)));
-    }
-    return r;
+    u128 difference;
+    u64 borrow = __builtin_sub_overflow(a, b, &difference);
+    return difference - (COMPLEMENT & select_mask(borrow));
 }
 
 static inline element element_sub_wide(element a, element b, unsigned bound)
@@ -113,53 +98,38 @@ static inline element element_canonical(element a, u128 one)
     return a;
 }
 
-static inline element element_masked(element a, lanes mask)
+static inline element element_masked(element a, mask chosen)
 {
-    element r;
-    EACH_LANE
-    {
-        r.low[k] = a.low[k] & mask[k];
-        r.high[k] = a.high[k] & mask[k];
-    }
-    return r;
+    return a & ((u128)chosen << 64 | chosen);
 }
 
-typedef struct {
-    u64 t0, t1, t2, t3;
-} product;
-
-static inline product wide_product(u64 a0, u64 a1, u64 b0, u64 b1)
+static inline void wide_product(u128 a, u128 b, u128 *low, u128 *high)
 {
-    u128 low = (u128)a0 * b0, cross = (u128)a0 * b1 + (u64)(low >> 64);
-    u128 other = (u128)a1 * b0 + (u64)cross;
-    u128 high = (u128)a1 * b1 + (u64)(cross >> 64) + (u64)(other >> 64);
-    return (product){(u64)low, (u64)other, (u64)high, (u64)(high >> 64)};
+    u64 a0 = (u64)a, a1 = (u64)(a >> 64), b0 = (u64)b, b1 = (u64)(b >> 64);
+    u128 least = (u128)a0 * b0, cross = (u128)a0 * b1 + (u64)(least >> 64), other = (u128)a1 * b0 + (u64)cross;
+    *low = other << 64 | (u64)least;
+    *high = (u128)a1 * b1 + (u64)(cross >> 64) + (u64)(other >> 64);
 }
 
-/* t / 2^128 mod p for a sum t of five words, the last one below 2^58. */
-static inline u128 montgomery(u64 t0, u64 t1, u64 t2, u64 t3, u64 t4)
+/* (high * 2^128 + low) / 2^128 modulo p, as carry * 2^128 + value. */
+static inline u128 montgomery(u128 low, u128 high, u64 *carry)
 {
-    u128 q = (u128)(-t0) * MODULUS_HIGH + t1 + (t0 != 0);
-    t1 = (u64)q;
-    u128 x = (u128)t2 + (u64)(q >> 64);
-    u128 y = (u128)t3 + (u64)(x >> 64);
-    t4 += (u64)(y >> 64);
-    q = (u128)(-t1) * MODULUS_HIGH + (u64)x + (t1 != 0);
-    x = (u128)(u64)y + (u64)(q >> 64);
-    t4 += (u64)(x >> 64);
-    u128 value = (u128)(u64)x << 64 | (u64)q, more = ((u128)(7 * t4) << 66) - t4, sum = value + more;
-    return subtract_once(sum, sum < value);
+    u64 t0 = (u64)low;
+    u128 q = (u128)(-t0) * MODULUS_HIGH + (u64)(low >> 64) + (t0 != 0), value;
+    u64 t1 = (u64)q;
+    u64 first = __builtin_add_overflow(high, (u128)(u64)(q >> 64), &high);
+    q = (u128)(-t1) * MODULUS_HIGH + (t1 != 0);
+    *carry = first + __builtin_add_overflow(high, q, &value);
+    return value;
 }
 
 static inline element element_mul(element a, element b)
 {
-    element r;
-    EACH_LANE
-    {
-        product t = wide_product(a.low[k], a.high[k], b.low[k], b.high[k]);
-        set_lane(&r, k, montgomery(t.t0, t.t1, t.t2, t.t3, 0));
-    }
-    return r;
+    u128 low, high;
+    u64 carry;
+    wide_product(a, b, &low, &high);
+    u128 value = montgomery(low, high, &carry);
+    return subtract_once(value, carry);
 }
 
 static inline element element_to_montgomery(element a, u128 r2)
@@ -169,37 +139,15 @@ static inline element element_to_montgomery(element a, u128 r2)
 
 static inline void sum_clear(sum_of_products *s)
 {
-    memset(s, 0, sizeof *s);
+    s->low = s->high = s->top = 0;
 }
 
 static inline void sum_add_product(sum_of_products *s, element a, element b)
 {
-    EACH_LANE
-    {
-        product t = wide_product(a.low[k], a.high[k], b.low[k], b.high[k]);
-#if defined(__x86_64__)
-        unsigned long long w0, w1, w2, w3;
-        unsigned char carry = _addcarry_u64(0, s->word[0][k], t.t0, &w0);
-        carry = _addcarry_u64(carry, s->word[1][k], t.t1, &w1);
-        carry = _addcarry_u64(carry, s->word[2][k], t.t2, &w2);
-        carry = _addcarry_u64(carry, s->word[3][k], t.t3, &w3);
-#else
-        u128 sum = (u128)s->word[0][k] + t.t0;
-        u64 w0 = (u64)sum, w1, w2, w3, carry;
-        sum = (u128)s->word[1][k] + t.t1 + (u64)(sum >> 64);
-        w1 = (u64)sum;
-        sum = (u128)s->word[2][k] + t.t2 + (u64)(sum >> 64);
-        w2 = (u64)sum;
-        sum = (u128)s->word[3][k] + t.t3 + (u64)(sum >> 64);
-        w3 = (u64)sum;
-        carry = (u64)(sum >> 64);
-#endif
-        s->word[0][k] = w0;
-        s->word[1][k] = w1;
-        s->word[2][k] = w2;
-        s->word[3][k] = w3;
-        s->word[4][k] += carry;
-    }
+    u128 low, high;
+    wide_product(a, b, &low, &high);
+    high += __builtin_add_overflow(s->low, low, &s->low); /* a product's high half is below 2^128 - 1 */
+    s->top += __builtin_add_overflow(s->high, high, &s->high);
 }
 
 /* Must be called once every SUM_SPAN products. */
@@ -212,9 +160,11 @@ static inline void sum_carry(sum_of_products *s)
 
 static inline element sum_reduce(const sum_of_products *s)
 {
-    element r;
-    EACH_LANE set_lane(&r, k, montgomery(s->word[0][k], s->word[1][k], s->word[2][k], s->word[3][k], s->word[4][k]));
-    return r;
+    u64 carry;
+    u128 value = montgomery(s->low, s->high, &carry), sum;
+    u64 top = s->top + carry; /* top * 2^128 = top * (7 * 2^66 - 1), and top is below 2^58 */
+    carry = __builtin_add_overflow(value, ((u128)(7 * top) << 66) - top, &sum);
+    return subtract_once(sum, carry);
 }
 
 #endif

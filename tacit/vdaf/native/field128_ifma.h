@@ -9,7 +9,10 @@
 
 #include "lanes.h"
 
-enum { WORDS = 2, RADIX_BITS = 156 };
+enum { WORDS = 2, RADIX_BITS = 156, FIELD_LANES = LANES, STEP = 2 };
+
+typedef lanes word;
+typedef lanes mask;
 
 #define MODULUS_HIGH 0xFFFFFFFFFFFFFFE4u
 #define LIMB 0xFFFFFFFFFFFFFu
@@ -39,7 +42,7 @@ static inline element normal(__m512i a, __m512i b, __m512i c)
     return (element){{AND(a, ALL(LIMB)), AND(b, ALL(LIMB)), c}};
 }
 
-static inline element element_load(const lanes *words)
+static inline element element_load(const word *words)
 {
     __m512i low = (__m512i)words[0], high = (__m512i)words[1];
     __m512i middle = _mm512_or_si512(_mm512_srli_epi64(low, 52), _mm512_slli_epi64(high, 12));
@@ -47,7 +50,7 @@ static inline element element_load(const lanes *words)
 }
 
 /* Precondition: a is below 2p. */
-static inline void element_store(lanes *words, element a)
+static inline void element_store(word *words, element a)
 {
     element less = normal(SUB(a.limb[0], ALL(1)), SUB(a.limb[1], ALL(P1)), SUB(a.limb[2], ALL(P2)));
     __mmask8 below = _mm512_movepi64_mask(less.limb[2]);
@@ -56,6 +59,14 @@ static inline void element_store(lanes *words, element a)
         r[i] = _mm512_mask_blend_epi64(below, less.limb[i], a.limb[i]);
     words[0] = (lanes)_mm512_or_si512(r[0], _mm512_slli_epi64(r[1], 52));
     words[1] = (lanes)_mm512_or_si512(_mm512_srli_epi64(r[1], 12), _mm512_slli_epi64(r[2], 40));
+}
+
+/* All ones where a canonical element, below 2p, is not 0. */
+static inline mask element_nonzero(element a)
+{
+    lanes words[2];
+    element_store(words, a);
+    return lanes_nonzero(words[0] | words[1]);
 }
 
 static inline element element_constant(u128 value)
@@ -89,10 +100,10 @@ static inline element element_sub(element a, element b)
     return element_sub_wide(a, b, 2);
 }
 
-static inline element element_masked(element a, lanes mask)
+static inline element element_masked(element a, mask chosen)
 {
     for (int i = 0; i < 3; i++)
-        a.limb[i] = AND(a.limb[i], (__m512i)mask);
+        a.limb[i] = AND(a.limb[i], (__m512i)chosen);
     return a;
 }
 

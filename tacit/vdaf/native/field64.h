@@ -1,13 +1,18 @@
 /* Field64, p = 2^64 - 2^32 + 1, in lanes. Elements are reduced; R = 1 (no Montgomery form).
  *
- * The interface of every field: element, sum_of_products, and the functions below. `mul` is a * b / R.
+ * The interface of every field: element, sum_of_products, and the functions below; element_mul is a * b / R. A field
+ * computes FIELD_LANES lanes at once: word is what it reads of a vector of lanes, mask what it selects by, STEP the
+ * distance of two elements in words.
  */
 #ifndef TACIT_FIELD64_H
 #define TACIT_FIELD64_H
 
 #include "lanes.h"
 
-enum { WORDS = 1, RADIX_BITS = 0 };
+enum { WORDS = 1, RADIX_BITS = 0, FIELD_LANES = LANES, STEP = 1 };
+
+typedef lanes word;
+typedef lanes mask;
 
 typedef struct {
     lanes v;
@@ -20,12 +25,12 @@ typedef struct {
 #define MODULUS64 0xFFFFFFFF00000001u
 #define EPSILON 0xFFFFFFFFu /* 2^64 mod p */
 
-static inline element element_load(const lanes *words)
+static inline element element_load(const word *words)
 {
     return (element){words[0]};
 }
 
-static inline void element_store(lanes *words, element a)
+static inline void element_store(word *words, element a)
 {
     words[0] = a.v;
 }
@@ -33,6 +38,12 @@ static inline void element_store(lanes *words, element a)
 static inline element element_constant(u128 value)
 {
     return (element){(lanes){0} + (u64)value};
+}
+
+/* All ones where a canonical element is not 0. */
+static inline mask element_nonzero(element a)
+{
+    return lanes_nonzero(a.v);
 }
 
 /* All ones in lanes whose words are not below the modulus. */
@@ -77,9 +88,9 @@ static inline element element_to_montgomery(element a, u128 r2)
     return a;
 }
 
-static inline element element_masked(element a, lanes mask)
+static inline element element_masked(element a, mask chosen)
 {
-    return (element){a.v & mask};
+    return (element){a.v & chosen};
 }
 
 static inline lanes mul32(lanes a, lanes b)

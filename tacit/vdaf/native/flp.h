@@ -1,4 +1,4 @@
-/* The proof system (section 7.3 of the draft) for LANES reports: query, decide, prove. The field comes by inclusion.
+/* The proof system (section 7.3 of the draft) for FIELD_LANES reports: query, decide, prove. The field comes by inclusion.
  *
  * Shares stay plain; the query point, joint randomness and tables are times R, so their products are plain again.
  */
@@ -8,6 +8,8 @@
 #include "lanes.h"
 
 #define TABLE(value) element_constant(value)
+
+enum { MASK_STEP = STEP / WORDS };
 
 typedef struct {
     element *even, *odd;        /* wire_len: Lagrange weights of the two cosets at the query point */
@@ -44,27 +46,27 @@ static element lagrange_weights(const tacit_plan *plan, element point, element *
 }
 
 /* Bits to integers: sum over k of weights[k] * meas[k]. */
-static inline element weighted_bits(const tacit_plan *plan, const lanes *meas)
+static inline element weighted_bits(const tacit_plan *plan, const word *meas)
 {
     sum_of_products sum;
     sum_clear(&sum);
     for (size_t k = 0; k < plan->bits; k++)
-        sum_add_product(&sum, element_load(meas + WORDS * k), TABLE(plan->weights[k]));
+        sum_add_product(&sum, element_load(meas + STEP * k), TABLE(plan->weights[k]));
     return sum_reduce(&sum);
 }
 
-static inline element sum_of_elements(const tacit_plan *plan, const lanes *words, size_t count, size_t stride)
+static inline element sum_of_elements(const tacit_plan *plan, const word *words, size_t count, size_t stride)
 {
     element sum = TABLE(0);
     for (size_t i = 0; i < count; i++)
-        sum = element_add(sum, element_load(words + WORDS * stride * i));
+        sum = element_add(sum, element_load(words + STEP * stride * i));
     return element_canonical(sum, plan->one);
 }
 
 /* The circuit's outputs, reduced to one element by the query randomness. */
-static element circuit_output(const tacit_plan *plan, const lanes *meas, const lanes *gadget, const lanes *query)
+static element circuit_output(const tacit_plan *plan, const word *meas, const word *gadget, const word *query)
 {
-    const lanes *outputs = gadget + 2 * WORDS; /* of call 1; of the next ones at every second point */
+    const word *outputs = gadget + 2 * STEP; /* of call 1; of the next ones at every second point */
     sum_of_products sum;
     element second;
     sum_clear(&sum);
@@ -74,7 +76,7 @@ static element circuit_output(const tacit_plan *plan, const lanes *meas, const l
         if (plan->query_len == 1)
             return element_load(outputs);
         for (size_t i = 0; i < plan->calls; i++)
-            sum_add_product(&sum, element_load(query + WORDS * i), element_load(outputs + 2 * WORDS * i));
+            sum_add_product(&sum, element_load(query + STEP * i), element_load(outputs + 2 * STEP * i));
         return element_to_montgomery(sum_reduce(&sum), plan->r2);
     }
     element first = sum_of_elements(plan, outputs, plan->calls, 2);
@@ -84,19 +86,19 @@ static element circuit_output(const tacit_plan *plan, const lanes *meas, const l
     if (plan->shape.circuit == TACIT_HISTOGRAM)
         second = element_sub(second, TABLE(plan->plain_half));
     else
-        second = element_sub(second, weighted_bits(plan, meas + WORDS * plan->shape.length));
+        second = element_sub(second, weighted_bits(plan, meas + STEP * plan->shape.length));
     sum_add_product(&sum, element_load(query), first);
-    sum_add_product(&sum, element_load(query + WORDS), second);
+    sum_add_product(&sum, element_load(query + STEP), second);
     return element_to_montgomery(sum_reduce(&sum), plan->r2);
 }
 
 /* Wires of the chunked range check at the query point. `meas` is padded with zeros to calls * chunk elements. */
-static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, const lanes *meas, const lanes *seeds,
-                              const lanes *joint, lanes *wires)
+static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, const word *meas, const word *seeds,
+                              const word *joint, word *wires)
 {
     element total = TABLE(0);
     for (size_t i = 0; i < plan->calls; i++) {
-        s->joint[i] = element_to_montgomery(element_load(joint + WORDS * i), plan->r2);
+        s->joint[i] = element_to_montgomery(element_load(joint + STEP * i), plan->r2);
         s->power[i] = element_mul(s->even[i + 1], s->joint[i]);
         total = element_add(total, s->even[i + 1]);
     }
@@ -105,10 +107,10 @@ static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, cons
         sum_of_products left, right;
         sum_clear(&left);
         sum_clear(&right);
-        sum_add_product(&left, s->even[0], element_load(seeds + 2 * WORDS * j));
-        sum_add_product(&right, s->even[0], element_load(seeds + 2 * WORDS * j + WORDS));
+        sum_add_product(&left, s->even[0], element_load(seeds + 2 * STEP * j));
+        sum_add_product(&right, s->even[0], element_load(seeds + 2 * STEP * j + STEP));
         for (size_t i = 0; i < plan->calls; i++) {
-            element value = element_load(meas + WORDS * (i * plan->shape.chunk + j)), power = s->power[i];
+            element value = element_load(meas + STEP * (i * plan->shape.chunk + j)), power = s->power[i];
             sum_add_product(&left, power, value);
             sum_add_product(&right, s->even[i + 1], value);
             s->power[i] = element_mul(power, s->joint[i]);
@@ -117,28 +119,28 @@ static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, cons
                 sum_carry(&right);
             }
         }
-        element_store(wires + 2 * WORDS * j, sum_reduce(&left));
+        element_store(wires + 2 * STEP * j, sum_reduce(&left));
         element last = element_sub(sum_reduce(&right), shift);
-        element_store(wires + 2 * WORDS * j + WORDS, element_canonical(last, plan->one));
+        element_store(wires + 2 * STEP * j + STEP, element_canonical(last, plan->one));
     }
 }
 
 /* Wires of Count (two that carry the measurement) and of Sum (one that carries a bit per call). */
-static void direct_wires(const tacit_plan *plan, const flp_scratch *s, const lanes *meas, const lanes *seeds,
-                         lanes *wires)
+static void direct_wires(const tacit_plan *plan, const flp_scratch *s, const word *meas, const word *seeds,
+                         word *wires)
 {
     for (size_t j = 0; j < plan->arity; j++) {
         sum_of_products sum;
         sum_clear(&sum);
-        sum_add_product(&sum, s->even[0], element_load(seeds + WORDS * j));
+        sum_add_product(&sum, s->even[0], element_load(seeds + STEP * j));
         for (size_t i = 0; i < plan->calls; i++)
-            sum_add_product(&sum, s->even[i + 1], element_load(meas + WORDS * i));
-        element_store(wires + WORDS * j, sum_reduce(&sum));
+            sum_add_product(&sum, s->even[i + 1], element_load(meas + STEP * i));
+        element_store(wires + STEP * j, sum_reduce(&sum));
     }
 }
 
 /* The gadget polynomial, given at all points of the fine grid but the last, at the query point. */
-static element gadget_at_point(const tacit_plan *plan, const flp_scratch *s, const lanes *gadget, element point_power)
+static element gadget_at_point(const tacit_plan *plan, const flp_scratch *s, const word *gadget, element point_power)
 {
     sum_of_products even, odd, missing;
     size_t n = plan->wire_len;
@@ -146,11 +148,11 @@ static element gadget_at_point(const tacit_plan *plan, const flp_scratch *s, con
     sum_clear(&odd);
     sum_clear(&missing);
     for (size_t i = 0; i < n; i++) {
-        element value = element_load(gadget + 2 * WORDS * i);
+        element value = element_load(gadget + 2 * STEP * i);
         sum_add_product(&missing, TABLE(plan->roots[2 * i]), value);
         sum_add_product(&even, s->even[i], value);
         if (i + 1 < n) {
-            value = element_load(gadget + 2 * WORDS * i + WORDS);
+            value = element_load(gadget + 2 * STEP * i + STEP);
             sum_add_product(&missing, TABLE(plan->roots[2 * i + 1]), value);
             sum_add_product(&odd, s->odd[i], value);
         }
@@ -171,33 +173,30 @@ static element gadget_at_point(const tacit_plan *plan, const flp_scratch *s, con
 }
 
 /* One proof's verifier share: verifier_len elements. Returns the lanes whose query point is a root of unity. */
-static lanes flp_query(const tacit_plan *plan, const flp_scratch *s, const lanes *meas, const lanes *proof,
-                       const lanes *joint, const lanes *query, lanes *verifier)
+static mask flp_query(const tacit_plan *plan, const flp_scratch *s, const word *meas, const word *proof,
+                       const word *joint, const word *query, word *verifier)
 {
-    lanes power[2] = {{0}, {0}};
-    const lanes *gadget = proof + WORDS * plan->arity;
-    element point = element_to_montgomery(element_load(query + WORDS * (plan->query_len - 1)), plan->r2);
+    const word *gadget = proof + STEP * plan->arity;
+    element point = element_to_montgomery(element_load(query + STEP * (plan->query_len - 1)), plan->r2);
     element point_power = lagrange_weights(plan, point, s->even);
     lagrange_weights(plan, element_mul(point, TABLE(plan->inv_root)), s->odd);
     element output = circuit_output(plan, meas, gadget, query);
     element_store(verifier, element_canonical(output, plan->one));
     if (is_range_check(plan))
-        range_check_wires(plan, s, meas, proof, joint, verifier + WORDS);
+        range_check_wires(plan, s, meas, proof, joint, verifier + STEP);
     else
-        direct_wires(plan, s, meas, proof, verifier + WORDS);
-    element_store(verifier + WORDS * (1 + plan->arity), gadget_at_point(plan, s, gadget, point_power));
-    element_store(power, element_mul(point_power, TABLE(1)));
-    return ~lanes_nonzero((power[0] ^ 1) | power[1]);
+        direct_wires(plan, s, meas, proof, verifier + STEP);
+    element_store(verifier + STEP * (1 + plan->arity), gadget_at_point(plan, s, gadget, point_power));
+    element difference = element_sub(element_mul(point_power, TABLE(1)), TABLE(1));
+    return ~element_nonzero(element_canonical(difference, plan->one));
 }
 
 /* The lanes whose summed verifier does not accept. */
-static lanes flp_decide(const tacit_plan *plan, const lanes *left, const lanes *right)
+static mask flp_decide(const tacit_plan *plan, const word *left, const word *right)
 {
-    lanes words[2] = {{0}, {0}}, bad;
     const size_t last = 1 + plan->arity;
-#define SUMMED(i) element_add(element_load(left + WORDS * (i)), element_load(right + WORDS * (i)))
-    element_store(words, element_canonical(SUMMED(0), plan->one));
-    bad = words[0] | words[1];
+#define SUMMED(i) element_add(element_load(left + STEP * (i)), element_load(right + STEP * (i)))
+    mask bad = element_nonzero(element_canonical(SUMMED(0), plan->one));
     sum_of_products sum;
     sum_clear(&sum);
     for (size_t j = 1; j < last; j += 2) {
@@ -211,8 +210,7 @@ static lanes flp_decide(const tacit_plan *plan, const lanes *left, const lanes *
         expected = element_add(expected, SUMMED(1)); /* x^2 - x */
 #undef SUMMED
     element difference = element_sub_wide(sum_reduce(&sum), expected, 3);
-    element_store(words, element_canonical(difference, plan->one));
-    return lanes_nonzero(bad | words[0] | words[1]);
+    return bad | element_nonzero(element_canonical(difference, plan->one));
 }
 
 /* From values on the wire grid to values on the odd coset of the fine grid, in place: inverse transform
@@ -245,20 +243,20 @@ static void move_to_odd_coset(const tacit_plan *plan, element *x)
 
 /* Values of wire pair j: the left wire times R, the right one plain, so that their product is plain. `bits` are the
  * measurement, 0 or all ones per lane. */
-static void prover_wires(const tacit_plan *plan, const flp_scratch *s, const lanes *bits, const lanes *seeds, size_t j)
+static void prover_wires(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *seeds, size_t j)
 {
     size_t circuit = plan->shape.circuit, n = plan->wire_len;
     size_t right_seed = plan->arity == 1 ? 0 : 2 * j + 1, left_seed = plan->arity == 1 ? 0 : 2 * j;
-    s->left[0] = element_to_montgomery(element_load(seeds + WORDS * left_seed), plan->r2);
-    s->right[0] = element_load(seeds + WORDS * right_seed);
+    s->left[0] = element_to_montgomery(element_load(seeds + STEP * left_seed), plan->r2);
+    s->right[0] = element_load(seeds + STEP * right_seed);
     for (size_t i = 0; i + 1 < n; i++) {
         if (i >= plan->calls) {
             s->left[i + 1] = s->right[i + 1] = TABLE(0);
         } else if (circuit == TACIT_COUNT || circuit == TACIT_SUM) {
-            s->left[i + 1] = element_masked(TABLE(plan->one), bits[i]);
-            s->right[i + 1] = element_masked(TABLE(1), bits[i]);
+            s->left[i + 1] = element_masked(TABLE(plan->one), bits[MASK_STEP * i]);
+            s->right[i + 1] = element_masked(TABLE(1), bits[MASK_STEP * i]);
         } else {
-            lanes bit = bits[i * plan->shape.chunk + j];
+            mask bit = bits[MASK_STEP * (i * plan->shape.chunk + j)];
             s->left[i + 1] = element_masked(s->power[i], bit);
             s->right[i + 1] = element_masked(TABLE(plan->minus_one), ~bit);
             s->power[i] = element_mul(s->power[i], s->joint[i]);
@@ -268,18 +266,19 @@ static void prover_wires(const tacit_plan *plan, const flp_scratch *s, const lan
 
 /* One proof: the seeds `proof` begins with are given, the gadget polynomial follows. On the wire grid it is 0 for
  * valid measurements at every call (m * (m - 1)), but for Count (m * m). */
-static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const lanes *bits, const lanes *joint, lanes *proof)
+static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *joint, word *proof)
 {
     size_t n = plan->wire_len, pairs = (plan->arity + 1) / 2;
-    lanes *gadget = proof + WORDS * plan->arity;
+    word *gadget = proof + STEP * plan->arity;
     sum_of_products first;
     element square = TABLE(0);
     sum_clear(&first);
     for (size_t k = 0; k < n; k++)
         sum_clear(&s->products[k]);
     for (size_t i = 0; is_range_check(plan) && i < plan->calls; i++)
-        s->power[i] = s->joint[i] = element_to_montgomery(element_load(joint + WORDS * i), plan->r2);
-    memset(gadget, 0, sizeof(lanes) * WORDS * plan->gadget_len);
+        s->power[i] = s->joint[i] = element_to_montgomery(element_load(joint + STEP * i), plan->r2);
+    for (size_t k = 0; k < plan->gadget_len; k++)
+        element_store(gadget + STEP * k, TABLE(0));
     for (size_t j = 0; j < pairs; j++) {
         int carry = j % SUM_SPAN == SUM_SPAN - 1;
         prover_wires(plan, s, bits, proof, j);
@@ -299,12 +298,12 @@ static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const lanes 
     element value = element_sub(sum_reduce(&first), square);
     element_store(gadget, element_canonical(value, plan->one));
     if (plan->shape.circuit == TACIT_COUNT)
-        element_store(gadget + 2 * WORDS, element_masked(TABLE(1), bits[0]));
+        element_store(gadget + 2 * STEP, element_masked(TABLE(1), bits[0]));
     for (size_t k = 0; k + 1 < n; k++) {
         value = sum_reduce(&s->products[k]);
         if (plan->arity == 1) /* x^2 - x, where the wire's bound is that of a whole transform */
             value = element_sub_wide(value, s->right[k], 24);
-        element_store(gadget + 2 * WORDS * k + WORDS, element_canonical(value, plan->one));
+        element_store(gadget + 2 * STEP * k + STEP, element_canonical(value, plan->one));
     }
 }
 
