@@ -16,7 +16,10 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 FIELDS = (64, 128)
-FLAGS = ("-O3", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi", "-Wno-unknown-pragmas")
+FLAGS = (
+    *("-O3", "-fno-tree-slp-vectorize", "-std=gnu11", "-fPIC", "-fvisibility=hidden"),
+    *("-Wno-psabi", "-Wno-unknown-pragmas"),
+)
 _AVX2 = ("-mavx2", "-mbmi", "-mbmi2", "-mfma")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512")
 X86_LEVELS = ((), _AVX2, _AVX512, (*_AVX512, "-mavx512ifma"))
