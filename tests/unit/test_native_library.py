@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,15 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     done = subprocess.run([str(program)], capture_output=True, text=True, timeout=300, check=False)
     assert done.stderr == ""
     assert done.stdout.split() == [str(len(usable_levels())), "levels", "ok"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(build.level_flags()) == 1, reason="reads x86-64 assembly")
+def test_no_branch_depends_on_the_carry_of_a_field_operation(tmp_path: Path) -> None:
+    for name, arguments in build.units():
+        output = tmp_path / f"{name}.s"
+        subprocess.run([*build.compiler(), *build.FLAGS, "-S", *arguments, "-o", str(output)], check=True)
+        assert re.findall(r"^\s+(?:adc|sbb).*\n\s+j(?:c|nc|b|ae)\s.*", output.read_text(), flags=re.MULTILINE) == []
 
 
 def test_importing_the_library_needs_nothing_but_the_standard_library() -> None:

@@ -118,11 +118,10 @@ static void add_halves(u64 *low, u64 *high, const uint8_t *row, size_t words, u6
     }
 }
 
-static u128 mask_of(int condition)
+static u128 mask_of(u64 condition)
 {
-    u64 mask = -(u64)condition;
-    __asm__("" : "+r"(mask)); /* lest the compiler makes a branch of it */
-    return (u128)mask << 64 | mask;
+    __asm__("" : "+r"(condition)); /* lest the compiler makes a branch of it */
+    return (u128)-condition << 64 | -condition;
 }
 
 /* The sum of low[k] + high[k] * 2^32, times 2^(64 k), modulo p = 2^bits - complement. Every half is below 2^63. */
@@ -138,7 +137,7 @@ static u128 fold(const u64 *low, const u64 *high, unsigned bits, u128 modulus)
         top = next >> 64;
     }
     rest -= modulus & mask_of(rest >= modulus);
-    u128 sum = rest + top * complement, less = sum - modulus, mask = mask_of((sum < rest) | (sum >= modulus));
+    u128 sum = rest + top * complement, less = sum - modulus, mask = mask_of(sum < rest) | mask_of(sum >= modulus);
     return (sum & ~mask) | (less & mask);
 }
 

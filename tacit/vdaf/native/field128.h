@@ -29,6 +29,17 @@ static inline u64 opaque(u64 bits)
     return bits;
 }
 
+/* The carry of a sum, and the borrow of a difference, out of sight of the compiler for the same reason. */
+static inline u64 add_carry(u128 a, u128 b, u128 *sum)
+{
+    return opaque(__builtin_add_overflow(a, b, sum));
+}
+
+static inline u64 sub_borrow(u128 a, u128 b, u128 *difference)
+{
+    return opaque(__builtin_sub_overflow(a, b, difference));
+}
+
 static inline u128 select_mask(u64 condition)
 {
     u64 bits = opaque(-condition);
@@ -39,7 +50,7 @@ static inline u128 select_mask(u64 condition)
 static inline u128 subtract_once(u128 value, u64 carry)
 {
     u128 less;
-    u64 above = __builtin_add_overflow(value, COMPLEMENT, &less);
+    u64 above = add_carry(value, COMPLEMENT, &less);
     return value ^ ((value ^ less) & select_mask(carry | above));
 }
 
@@ -75,14 +86,14 @@ static inline lanes element_excess(const lanes *words)
 static inline element element_add(element a, element b)
 {
     u128 sum;
-    u64 carry = __builtin_add_overflow(a, b, &sum);
+    u64 carry = add_carry(a, b, &sum);
     return subtract_once(sum, carry);
 }
 
 static inline element element_sub(element a, element b)
 {
     u128 difference;
-    u64 borrow = __builtin_sub_overflow(a, b, &difference);
+    u64 borrow = sub_borrow(a, b, &difference);
     return difference - (COMPLEMENT & select_mask(borrow));
 }
 
@@ -115,11 +126,11 @@ static inline void wide_product(u128 a, u128 b, u128 *low, u128 *high)
 static inline u128 montgomery(u128 low, u128 high, u64 *carry)
 {
     u64 t0 = (u64)low;
-    u128 q = (u128)(-t0) * MODULUS_HIGH + (u64)(low >> 64) + (t0 != 0), value;
+    u128 q = (u128)(-t0) * MODULUS_HIGH + (u64)(low >> 64) + opaque(t0 != 0), value;
     u64 t1 = (u64)q;
-    u64 first = __builtin_add_overflow(high, (u128)(u64)(q >> 64), &high);
-    q = (u128)(-t1) * MODULUS_HIGH + (t1 != 0);
-    *carry = first + __builtin_add_overflow(high, q, &value);
+    u64 first = add_carry(high, (u128)(u64)(q >> 64), &high);
+    q = (u128)(-t1) * MODULUS_HIGH + opaque(t1 != 0);
+    *carry = first + add_carry(high, q, &value);
     return value;
 }
 
@@ -146,8 +157,8 @@ static inline void sum_add_product(sum_of_products *s, element a, element b)
 {
     u128 low, high;
     wide_product(a, b, &low, &high);
-    high += __builtin_add_overflow(s->low, low, &s->low); /* a product's high half is below 2^128 - 1 */
-    s->top += __builtin_add_overflow(s->high, high, &s->high);
+    high += add_carry(s->low, low, &s->low); /* a product's high half is below 2^128 - 1 */
+    s->top += add_carry(s->high, high, &s->high);
 }
 
 /* Must be called once every SUM_SPAN products. */
@@ -163,7 +174,7 @@ static inline element sum_reduce(const sum_of_products *s)
     u64 carry;
     u128 value = montgomery(s->low, s->high, &carry), sum;
     u64 top = s->top + carry; /* top * 2^128 = top * (7 * 2^66 - 1), and top is below 2^58 */
-    carry = __builtin_add_overflow(value, ((u128)(7 * top) << 66) - top, &sum);
+    carry = add_carry(value, ((u128)(7 * top) << 66) - top, &sum);
     return subtract_once(sum, carry);
 }
 
