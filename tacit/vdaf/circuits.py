@@ -128,15 +128,15 @@ class Sum(Circuit[int]):
     OUTPUT_LEN = 1
 
     def __init__(self, field: type[Field], max_measurement: int) -> None:
-        self._range = BoundedInteger(field, max_measurement, "max_measurement")
-        super().__init__(field, PolyEval((0, -1, 1)), self._range.bits)
-        self.MEAS_LEN = self.EVAL_OUTPUT_LEN = self._range.bits
+        self.integers = BoundedInteger(field, max_measurement, "max_measurement")
+        super().__init__(field, PolyEval((0, -1, 1)), self.integers.bits)
+        self.MEAS_LEN = self.EVAL_OUTPUT_LEN = self.integers.bits
 
     def encode(self, measurement: int) -> list[int]:
-        return self._range.encode(measurement)
+        return self.integers.encode(measurement)
 
     def truncate(self, meas: Sequence[int]) -> list[int]:
-        return self._range.decode_vec(meas)
+        return self.integers.decode_vec(meas)
 
     def decode(self, output: Sequence[int], num_measurements: int) -> int:
         return output[0]
@@ -206,16 +206,16 @@ class SumVec(ChunkedRangeCheck[Sequence[int]]):
 
     def __init__(self, field: type[Field], length: int, max_measurement: int, chunk_length: int) -> None:
         _require_positive(length, "length")
-        self._range = BoundedInteger(field, max_measurement, "max_measurement")
-        super().__init__(field, length * self._range.bits, chunk_length)
+        self.integers = BoundedInteger(field, max_measurement, "max_measurement")
+        super().__init__(field, length * self.integers.bits, chunk_length)
         self.OUTPUT_LEN = length
 
     def encode(self, measurement: Sequence[int]) -> list[int]:
         _require_length(measurement, self.OUTPUT_LEN)
-        return [bit for value in measurement for bit in self._range.encode(value)]
+        return [bit for value in measurement for bit in self.integers.encode(value)]
 
     def truncate(self, meas: Sequence[int]) -> list[int]:
-        return self._range.decode_vec(meas)
+        return self.integers.decode_vec(meas)
 
     def decode(self, output: Sequence[int], num_measurements: int) -> list[int]:
         return list(output)
@@ -257,18 +257,18 @@ class MultihotCountVec(ChunkedRangeCheck[Sequence[int]]):
 
     def __init__(self, field: type[Field], length: int, max_weight: int, chunk_length: int) -> None:
         _require_positive(length, "length")
-        self._weight = BoundedInteger(field, max_weight, "max_weight")
+        self.weight = BoundedInteger(field, max_weight, "max_weight")
         if max_weight > length:
             raise ValueError(f"max_weight {max_weight} is above the length {length}")
-        super().__init__(field, length + self._weight.bits, chunk_length)
+        super().__init__(field, length + self.weight.bits, chunk_length)
         self.OUTPUT_LEN = length
 
     def encode(self, measurement: Sequence[int]) -> list[int]:
         _require_length(measurement, self.OUTPUT_LEN)
         counts = [_bit(value) for value in measurement]
-        if sum(counts) > self._weight.maximum:
-            raise ValueError(f"a measurement has more than {self._weight.maximum} positions set")
-        return counts + self._weight.encode(sum(counts))
+        if sum(counts) > self.weight.maximum:
+            raise ValueError(f"a measurement has more than {self.weight.maximum} positions set")
+        return counts + self.weight.encode(sum(counts))
 
     def truncate(self, meas: Sequence[int]) -> list[int]:
         return list(meas[: self.OUTPUT_LEN])
@@ -278,7 +278,7 @@ class MultihotCountVec(ChunkedRangeCheck[Sequence[int]]):
 
     def outputs(self, meas: Sequence[int], gadget_outputs: Sequence[int], num_shares: int) -> list[int]:
         modulus = self.field.MODULUS
-        weight = self._weight.decode_vec(meas[self.OUTPUT_LEN :])[0]
+        weight = self.weight.decode_vec(meas[self.OUTPUT_LEN :])[0]
         return [sum(gadget_outputs) % modulus, (sum(meas[: self.OUTPUT_LEN]) - weight) % modulus]
 
 

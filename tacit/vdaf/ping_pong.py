@@ -78,7 +78,7 @@ def leader_initialized(
         vdaf.decode_public_share(public_share),
         vdaf.decode_input_share(LEADER, input_share),
     )
-    return Continued(state, _message(MessageType.INITIALIZE, vdaf.encode_verifier_share(verifier_share)))
+    return Continued(state, message(MessageType.INITIALIZE, vdaf.encode_verifier_share(verifier_share)))
 
 
 def helper_initialized(
@@ -102,20 +102,22 @@ def helper_initialized(
         vdaf.decode_input_share(HELPER, input_share),
     )
     leader_share = vdaf.decode_verifier_share(state, _payload(MessageType.INITIALIZE, inbound))
-    message = vdaf.verifier_shares_to_message(ctx, agg_param, [leader_share, helper_share])
-    out_share = vdaf.verify_next(ctx, state, message)
-    return FinishedWithOutbound(out_share, _message(MessageType.FINISH, vdaf.encode_verifier_message(message)))
+    verifier_message = vdaf.verifier_shares_to_message(ctx, agg_param, [leader_share, helper_share])
+    out_share = vdaf.verify_next(ctx, state, verifier_message)
+    encoded = vdaf.encode_verifier_message(verifier_message)
+    return FinishedWithOutbound(out_share, message(MessageType.FINISH, encoded))
 
 
 def leader_continued(vdaf: Prio3[Any], ctx: bytes, agg_param: None, state: VerifyState, inbound: bytes) -> Finished:
     """Last step of the Leader, on the Helper's ``finish`` message."""
     if not vdaf.is_valid(agg_param, []):
         raise ValueError("Prio3 has no aggregation parameter")
-    message = vdaf.decode_verifier_message(state, _payload(MessageType.FINISH, inbound))
-    return Finished(vdaf.verify_next(ctx, state, message))
+    verifier_message = vdaf.decode_verifier_message(state, _payload(MessageType.FINISH, inbound))
+    return Finished(vdaf.verify_next(ctx, state, verifier_message))
 
 
-def _message(kind: MessageType, payload: bytes) -> bytes:
+def message(kind: MessageType, payload: bytes) -> bytes:
+    """A message of the exchange: its type, the length of its payload, the payload."""
     return Writer().uint(kind, 1).opaque(payload, 4).bytes()
 
 

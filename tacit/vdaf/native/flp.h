@@ -1,0 +1,310 @@
+/* The proof system (section 7.3 of the draft) for FIELD_LANES reports: query, decide, prove. The field comes by inclusion.
+ *
+ * Shares stay plain; the query point, joint randomness and tables are times R, so their products are plain again.
+ */
+#ifndef TACIT_FLP_H
+#define TACIT_FLP_H
+
+#include "lanes.h"
+
+#define TABLE(value) element_constant(value)
+
+enum { MASK_STEP = STEP / WORDS };
+
+typedef struct {
+    element *even, *odd;        /* wire_len: Lagrange weights of the two cosets at the query point */
+    element *power, *joint;     /* calls */
+    element *left, *right;      /* wire_len: one pair of wires of the prover */
+    sum_of_products *products;  /* wire_len: gadget outputs on the odd coset */
+} flp_scratch;
+
+static inline int is_range_check(const tacit_plan *plan)
+{
+    return plan->shape.circuit >= TACIT_SUM_VEC;
+}
+
+/* All basis polynomials of the wire grid at the point, times R. Of factors 1 + (t w^-i)^(2^k), level by level.
+ * Returns point^wire_len. */
+static element lagrange_weights(const tacit_plan *plan, element point, element *weights)
+{
+    element power[32];
+    size_t levels = plan->log_wire;
+    power[0] = point;
+    for (size_t k = 0; k < levels; k++)
+        power[k + 1] = element_mul(power[k], power[k]);
+    weights[0] = TABLE(plan->inv_wire_len);
+    for (size_t level = 1; level <= levels; level++) {
+        size_t half = (size_t)1 << (level - 1);
+        for (size_t i = 0; i < half; i++) {
+            element at = i ? element_mul(power[levels - level], TABLE(plan->tree[half + i])) : power[levels - level];
+            element whole = weights[i], part = element_mul(whole, at);
+            weights[i] = element_add(whole, part);
+            weights[half + i] = element_sub(whole, part);
+        }
+    }
+    return power[levels];
+}
+
+/* Bits to integers: sum over k of weights[k] * meas[k]. */
+static inline element weighted_bits(const tacit_plan *plan, const word *meas)
+{
+    sum_of_products sum;
+    sum_clear(&sum);
+    for (size_t k = 0; k < plan->bits; k++)
+        sum_add_product(&sum, element_load(meas + STEP * k), TABLE(plan->weights[k]));
+    return sum_reduce(&sum);
+}
+
+static inline element sum_of_elements(const tacit_plan *plan, const word *words, size_t count, size_t stride)
+{
+    element sum = TABLE(0);
+    for (size_t i = 0; i < count; i++)
+        sum = element_add(sum, element_load(words + STEP * stride * i));
+    return element_canonical(sum, plan->one);
+}
+
+/* The circuit's outputs, reduced to one element by the query randomness. */
+static element circuit_output(const tacit_plan *plan, const word *meas, const word *gadget, const word *query)
+{
+    const word *outputs = gadget + 2 * STEP; /* of call 1; of the next ones at every second point */
+    sum_of_products sum;
+    element second;
+    sum_clear(&sum);
+    if (plan->shape.circuit == TACIT_COUNT)
+        return element_sub(element_load(outputs), element_load(meas));
+    if (plan->shape.circuit == TACIT_SUM) {
+        if (plan->query_len == 1)
+            return element_load(outputs);
+        for (size_t i = 0; i < plan->calls; i++)
+            sum_add_product(&sum, element_load(query + STEP * i), element_load(outputs + 2 * STEP * i));
+        return element_to_montgomery(sum_reduce(&sum), plan->r2);
+    }
+    element first = sum_of_elements(plan, outputs, plan->calls, 2);
+    if (plan->shape.circuit == TACIT_SUM_VEC)
+        return first;
+    second = sum_of_elements(plan, meas, plan->shape.length, 1);
+    if (plan->shape.circuit == TACIT_HISTOGRAM)
+        second = element_sub(second, TABLE(plan->plain_half));
+    else
+        second = element_sub(second, weighted_bits(plan, meas + STEP * plan->shape.length));
+    sum_add_product(&sum, element_load(query), first);
+    sum_add_product(&sum, element_load(query + STEP), second);
+    return element_to_montgomery(sum_reduce(&sum), plan->r2);
+}
+
+/* Wires of the chunked range check at the query point. `meas` is padded with zeros to calls * chunk elements. */
+static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, const word *meas, const word *seeds,
+                              const word *joint, word *wires)
+{
+    element total = TABLE(0);
+    for (size_t i = 0; i < plan->calls; i++) {
+        s->joint[i] = element_to_montgomery(element_load(joint + STEP * i), plan->r2);
+        s->power[i] = element_mul(s->even[i + 1], s->joint[i]);
+        total = element_add(total, s->even[i + 1]);
+    }
+    element shift = element_mul(total, TABLE(plan->plain_half));
+    for (size_t j = 0; j < plan->shape.chunk; j++) {
+        sum_of_products left, right;
+        sum_clear(&left);
+        sum_clear(&right);
+        sum_add_product(&left, s->even[0], element_load(seeds + 2 * STEP * j));
+        sum_add_product(&right, s->even[0], element_load(seeds + 2 * STEP * j + STEP));
+        for (size_t i = 0; i < plan->calls; i++) {
+            element value = element_load(meas + STEP * (i * plan->shape.chunk + j)), power = s->power[i];
+            sum_add_product(&left, power, value);
+            sum_add_product(&right, s->even[i + 1], value);
+            s->power[i] = element_mul(power, s->joint[i]);
+            if (i % (SUM_SPAN / 2) == SUM_SPAN / 2 - 1) {
+                sum_carry(&left);
+                sum_carry(&right);
+            }
+        }
+        element_store(wires + 2 * STEP * j, sum_reduce(&left));
+        element last = element_sub(sum_reduce(&right), shift);
+        element_store(wires + 2 * STEP * j + STEP, element_canonical(last, plan->one));
+    }
+}
+
+/* Wires of Count (two that carry the measurement) and of Sum (one that carries a bit per call). */
+static void direct_wires(const tacit_plan *plan, const flp_scratch *s, const word *meas, const word *seeds,
+                         word *wires)
+{
+    for (size_t j = 0; j < plan->arity; j++) {
+        sum_of_products sum;
+        sum_clear(&sum);
+        sum_add_product(&sum, s->even[0], element_load(seeds + STEP * j));
+        for (size_t i = 0; i < plan->calls; i++)
+            sum_add_product(&sum, s->even[i + 1], element_load(meas + STEP * i));
+        element_store(wires + STEP * j, sum_reduce(&sum));
+    }
+}
+
+/* The gadget polynomial, given at all points of the fine grid but the last, at the query point. */
+static element gadget_at_point(const tacit_plan *plan, const flp_scratch *s, const word *gadget, element point_power)
+{
+    sum_of_products even, odd, missing;
+    size_t n = plan->wire_len;
+    sum_clear(&even);
+    sum_clear(&odd);
+    sum_clear(&missing);
+    for (size_t i = 0; i < n; i++) {
+        element value = element_load(gadget + 2 * STEP * i);
+        sum_add_product(&missing, TABLE(plan->roots[2 * i]), value);
+        sum_add_product(&even, s->even[i], value);
+        if (i + 1 < n) {
+            value = element_load(gadget + 2 * STEP * i + STEP);
+            sum_add_product(&missing, TABLE(plan->roots[2 * i + 1]), value);
+            sum_add_product(&odd, s->odd[i], value);
+        }
+        if (i % (SUM_SPAN / 4) == SUM_SPAN / 4 - 1) {
+            sum_carry(&even);
+            sum_carry(&odd);
+            sum_carry(&missing);
+        }
+    }
+    element last = element_mul(sum_reduce(&missing), TABLE(plan->neg_root));
+    sum_add_product(&odd, s->odd[n - 1], last);
+    element half = TABLE(plan->half), half_power = element_mul(point_power, half);
+    sum_of_products value;
+    sum_clear(&value);
+    sum_add_product(&value, element_add(half, half_power), sum_reduce(&even));
+    sum_add_product(&value, element_sub(half, half_power), sum_reduce(&odd));
+    return sum_reduce(&value);
+}
+
+/* One proof's verifier share: verifier_len elements. Returns the lanes whose query point is a root of unity. */
+static mask flp_query(const tacit_plan *plan, const flp_scratch *s, const word *meas, const word *proof,
+                       const word *joint, const word *query, word *verifier)
+{
+    const word *gadget = proof + STEP * plan->arity;
+    element point = element_to_montgomery(element_load(query + STEP * (plan->query_len - 1)), plan->r2);
+    element point_power = lagrange_weights(plan, point, s->even);
+    lagrange_weights(plan, element_mul(point, TABLE(plan->inv_root)), s->odd);
+    element output = circuit_output(plan, meas, gadget, query);
+    element_store(verifier, element_canonical(output, plan->one));
+    if (is_range_check(plan))
+        range_check_wires(plan, s, meas, proof, joint, verifier + STEP);
+    else
+        direct_wires(plan, s, meas, proof, verifier + STEP);
+    element_store(verifier + STEP * (1 + plan->arity), gadget_at_point(plan, s, gadget, point_power));
+    element difference = element_sub(element_mul(point_power, TABLE(1)), TABLE(1));
+    return ~element_nonzero(element_canonical(difference, plan->one));
+}
+
+/* The lanes whose summed verifier does not accept. */
+static mask flp_decide(const tacit_plan *plan, const word *left, const word *right)
+{
+    const size_t last = 1 + plan->arity;
+#define SUMMED(i) element_add(element_load(left + STEP * (i)), element_load(right + STEP * (i)))
+    mask bad = element_nonzero(element_canonical(SUMMED(0), plan->one));
+    sum_of_products sum;
+    sum_clear(&sum);
+    for (size_t j = 1; j < last; j += 2) {
+        element x = SUMMED(j), y = plan->arity == 1 ? x : SUMMED(j + 1);
+        sum_add_product(&sum, element_to_montgomery(x, plan->r2), y);
+        if (j / 2 % SUM_SPAN == SUM_SPAN - 1)
+            sum_carry(&sum);
+    }
+    element expected = SUMMED(last);
+    if (plan->arity == 1)
+        expected = element_add(expected, SUMMED(1)); /* x^2 - x */
+#undef SUMMED
+    element difference = element_sub_wide(sum_reduce(&sum), expected, 3);
+    return bad | element_nonzero(element_canonical(difference, plan->one));
+}
+
+/* From values on the wire grid to values on the odd coset of the fine grid, in place: inverse transform
+ * (decimation in frequency), twist, transform (decimation in time). Sums double their bound at each stage. */
+static void move_to_odd_coset(const tacit_plan *plan, element *x)
+{
+    size_t n = plan->wire_len;
+    unsigned bound = 2;
+    for (size_t half = n / 2; half; half /= 2, bound++)
+        for (size_t block = 0; block < n; block += 2 * half)
+            for (size_t i = block; i < block + half; i++) {
+                element a = x[i], b = x[i + half], difference = element_sub_wide(a, b, bound);
+                x[i] = element_add(a, b);
+                x[i + half] = i == block ? difference
+                                         : element_mul(difference, TABLE(plan->tree[half + i - block]));
+            }
+    for (size_t i = 0; i < n; i++)
+        x[i] = element_mul(x[i], TABLE(plan->twist[i]));
+    bound = 2;
+    for (size_t half = 1; half < n; half *= 2, bound++)
+        for (size_t block = 0; block < n; block += 2 * half)
+            for (size_t i = block; i < block + half; i++) {
+                element a = x[i], b = x[i + half];
+                if (i != block)
+                    b = element_mul(b, TABLE(plan->roots[(i - block) * (n / half)]));
+                x[i] = element_add(a, b);
+                x[i + half] = element_sub_wide(a, b, bound);
+            }
+}
+
+/* Values of wire pair j: the left wire times R, the right one plain, so that their product is plain. `bits` are the
+ * measurement, 0 or all ones per lane. */
+static void prover_wires(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *seeds, size_t j)
+{
+    size_t circuit = plan->shape.circuit, n = plan->wire_len;
+    size_t right_seed = plan->arity == 1 ? 0 : 2 * j + 1, left_seed = plan->arity == 1 ? 0 : 2 * j;
+    s->left[0] = element_to_montgomery(element_load(seeds + STEP * left_seed), plan->r2);
+    s->right[0] = element_load(seeds + STEP * right_seed);
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (i >= plan->calls) {
+            s->left[i + 1] = s->right[i + 1] = TABLE(0);
+        } else if (circuit == TACIT_COUNT || circuit == TACIT_SUM) {
+            s->left[i + 1] = element_masked(TABLE(plan->one), bits[MASK_STEP * i]);
+            s->right[i + 1] = element_masked(TABLE(1), bits[MASK_STEP * i]);
+        } else {
+            mask bit = bits[MASK_STEP * (i * plan->shape.chunk + j)];
+            s->left[i + 1] = element_masked(s->power[i], bit);
+            s->right[i + 1] = element_masked(TABLE(plan->minus_one), ~bit);
+            s->power[i] = element_mul(s->power[i], s->joint[i]);
+        }
+    }
+}
+
+/* One proof: the seeds `proof` begins with are given, the gadget polynomial follows. On the wire grid it is 0 for
+ * valid measurements at every call (m * (m - 1)), but for Count (m * m). */
+static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *joint, word *proof)
+{
+    size_t n = plan->wire_len, pairs = (plan->arity + 1) / 2;
+    word *gadget = proof + STEP * plan->arity;
+    sum_of_products first;
+    element square = TABLE(0);
+    sum_clear(&first);
+    for (size_t k = 0; k < n; k++)
+        sum_clear(&s->products[k]);
+    for (size_t i = 0; is_range_check(plan) && i < plan->calls; i++)
+        s->power[i] = s->joint[i] = element_to_montgomery(element_load(joint + STEP * i), plan->r2);
+    for (size_t k = 0; k < plan->gadget_len; k++)
+        element_store(gadget + STEP * k, TABLE(0));
+    for (size_t j = 0; j < pairs; j++) {
+        int carry = j % SUM_SPAN == SUM_SPAN - 1;
+        prover_wires(plan, s, bits, proof, j);
+        sum_add_product(&first, s->left[0], s->right[0]);
+        if (carry)
+            sum_carry(&first);
+        if (plan->arity == 1)
+            square = s->right[0];
+        move_to_odd_coset(plan, s->left);
+        move_to_odd_coset(plan, s->right);
+        for (size_t k = 0; k < n; k++) {
+            sum_add_product(&s->products[k], s->left[k], s->right[k]);
+            if (carry)
+                sum_carry(&s->products[k]);
+        }
+    }
+    element value = element_sub(sum_reduce(&first), square);
+    element_store(gadget, element_canonical(value, plan->one));
+    if (plan->shape.circuit == TACIT_COUNT)
+        element_store(gadget + 2 * STEP, element_masked(TABLE(1), bits[0]));
+    for (size_t k = 0; k + 1 < n; k++) {
+        value = sum_reduce(&s->products[k]);
+        if (plan->arity == 1) /* x^2 - x, where the wire's bound is that of a whole transform */
+            value = element_sub_wide(value, s->right[k], 24);
+        element_store(gadget + 2 * STEP * k + STEP, element_canonical(value, plan->one));
+    }
+}
+
+#endif

@@ -1,0 +1,187 @@
+"""The kernels of one VDAF instance and one context, over rows of bytes.
+
+A row is what one report has of something; rows of one kind lie one after the other in one buffer. Everything here is
+for two Aggregators. The exact meaning of every flag is in ``tacit_native.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec
+from tacit.vdaf.field import Field64, Field128
+from tacit.vdaf.native.library import Shape, Sizes, chosen_level, load
+from tacit.vdaf.prio3 import Prio3
+from tacit.vdaf.shares import SEED_SIZE
+
+REDO = 1
+MALFORMED = 2
+
+BAD_SHARE = 1
+BAD_PROOF = 2
+BAD_SEED = 4
+
+_FIELD_BITS = {Field64: 64, Field128: 128}
+_NO_MEMORY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedRows:
+    """What ``verify_init`` makes of a batch. Rows of flagged reports mean nothing."""
+
+    verifier_shares: bytes = field(repr=False)
+    seeds: bytes = field(repr=False)
+    out_shares: bytes = field(repr=False)
+    flags: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedRows:
+    """What ``shard`` makes of a batch. The Helper's input share is the beginning of the report's rand."""
+
+    public_shares: bytes = field(repr=False)
+    leader_shares: bytes = field(repr=False)
+    flags: bytes
+
+
+class Kernels:
+    """Batched operations; ``sizes`` holds the bytes per row of everything but nonces (16) and flags (1)."""
+
+    def __init__(self, vdaf: Prio3[Any], ctx: bytes, level: int) -> None:
+        """``level`` indexes ``LEVELS``. Raises ``ValueError`` where ``kernels_for`` would return None."""
+        library = load()
+        shape = _shape(vdaf)
+        if library is None or shape is None:
+            raise ValueError("there are no kernels for this VDAF here")
+        self.sizes = Sizes()
+        self._library = library
+        self._plan = library.tacit_plan_new(level, shape, ctx, len(ctx), self.sizes)
+        if not self._plan:
+            raise ValueError("the kernels refuse this VDAF, context or level")
+        weakref.finalize(self, library.tacit_plan_free, self._plan)
+        self.helper_share_size = SEED_SIZE + self.sizes.seed
+        _require_same_sizes(vdaf, self.sizes)
+
+    def verify_init(
+        self, agg_id: int, verify_key: bytes, nonces: bytes, public_shares: bytes, input_shares: bytes
+    ) -> VerifiedRows:
+        """Raises ``ValueError`` for a buffer that does not hold whole rows of as many reports as ``nonces`` does."""
+        reports, sizes = len(nonces) // Prio3.NONCE_SIZE, self.sizes
+        outputs = [bytearray(reports * size) for size in (sizes.verifier_share, sizes.seed, sizes.out_share, 1)]
+        self._call(
+            self._library.tacit_verify_init,
+            (agg_id, verify_key, len(verify_key), reports),
+            (nonces, public_shares, input_shares),
+            outputs,
+        )
+        return VerifiedRows(*map(bytes, outputs))
+
+    def decide(self, leader_shares: bytes, helper_shares: bytes, seeds: bytes) -> tuple[bytes, bytes]:
+        """Verifier messages and flags, from both verifier shares and the Helper's own seeds."""
+        reports, sizes = len(leader_shares) // self.sizes.verifier_share, self.sizes
+        outputs = [bytearray(reports * sizes.seed), bytearray(reports)]
+        self._call(self._library.tacit_decide, (reports,), (leader_shares, helper_shares, seeds), outputs)
+        return bytes(outputs[0]), bytes(outputs[1])
+
+    def aggregate(self, out_shares: bytes, accepted: bytes) -> bytes:
+        """The encoded sum of the out shares whose byte in ``accepted`` is 1, the others' being 0."""
+        outputs = [bytearray(self.sizes.out_share)]
+        self._call(self._library.tacit_aggregate, (len(accepted),), (out_shares, accepted), outputs)
+        return bytes(outputs[0])
+
+    def shard(self, measurements: bytes, nonces: bytes, rands: bytes) -> ShardedRows:
+        """``measurements`` as ``pack_measurements`` makes them; a measurement out of range is flagged."""
+        reports, sizes = len(nonces) // Prio3.NONCE_SIZE, self.sizes
+        outputs = [bytearray(reports * size) for size in (sizes.public_share, sizes.leader_share, 1)]
+        self._call(self._library.tacit_shard, (reports,), (measurements, nonces, rands), outputs)
+        return ShardedRows(*map(bytes, outputs))
+
+    def _call(self, function: Any, head: tuple[object, ...], inputs: Sequence[bytes], outputs: list[bytearray]) -> None:
+        held = [(ctypes.c_char * len(output)).from_buffer(output) if output else None for output in outputs]
+        arguments: list[object] = []
+        for data in inputs:
+            arguments += (data, len(data))
+        for output, buffer in zip(outputs, held, strict=True):
+            arguments += (buffer, len(output))
+        status = function(self._plan, *head, *arguments)
+        if status == _NO_MEMORY:
+            raise MemoryError("no memory for a batch")
+        if status:
+            raise ValueError("the buffers of a batch do not hold one row per report")
+
+
+def kernels_for(vdaf: Prio3[Any], ctx: bytes, level: int | None = None) -> Kernels | None:
+    """The kernels of this process for an instance, or None: pure Python is chosen, or all there is, or the only one
+    that knows this circuit, these sizes or this number of shares."""
+    level = chosen_level() if level is None else level
+    if level is None or _shape(vdaf) is None:
+        return None
+    try:
+        return Kernels(vdaf, ctx, level)
+    except ValueError:
+        return None
+
+
+def pack_measurements(vdaf: Prio3[Any], measurements: Sequence[Any]) -> bytes:
+    """64-bit integers, row by row. Raises ``ValueError`` for what is not integers in [0, 2^64) in the right number."""
+    values: list[int] = []
+    for measurement in measurements:
+        if isinstance(vdaf.flp.circuit, (SumVec, MultihotCountVec)):
+            if not isinstance(measurement, Sequence) or len(measurement) != vdaf.flp.OUTPUT_LEN:
+                raise ValueError(f"a measurement is not a sequence of {vdaf.flp.OUTPUT_LEN} values")
+            values += measurement
+        else:
+            values.append(measurement)
+    try:
+        return struct.pack(f"<{len(values)}Q", *values)
+    except struct.error as error:
+        raise ValueError("a measurement is not an unsigned 64-bit integer") from error
+
+
+def _shape(vdaf: Prio3[Any]) -> Shape | None:
+    """The instance as the kernels describe it; None for one that they do not know."""
+    circuit = vdaf.flp.circuit
+    known = _circuit(circuit)
+    if known is None or vdaf.SHARES != 2 or vdaf.field not in _FIELD_BITS:
+        return None
+    kind, maximum, chunk = known
+    if maximum >= 1 << 64:
+        return None
+    return Shape(kind, _FIELD_BITS[vdaf.field], vdaf.PROOFS, vdaf.ID, circuit.OUTPUT_LEN, maximum, chunk)
+
+
+def _circuit(circuit: Circuit[Any]) -> tuple[int, int, int] | None:
+    """The kernels' name of a circuit, its maximum and its chunk length."""
+    kind = type(circuit)
+    if kind is Count:
+        return 1, 1, 1
+    if isinstance(circuit, Sum) and kind is Sum:
+        return 2, circuit.integers.maximum, 1
+    if isinstance(circuit, SumVec) and kind is SumVec:
+        return 3, circuit.integers.maximum, circuit.chunk_length
+    if isinstance(circuit, Histogram) and kind is Histogram:
+        return 4, 1, circuit.chunk_length
+    if isinstance(circuit, MultihotCountVec) and kind is MultihotCountVec:
+        return 5, circuit.weight.maximum, circuit.chunk_length
+    return None
+
+
+def _require_same_sizes(vdaf: Prio3[Any], sizes: Sizes) -> None:
+    element, flp = vdaf.field.ENCODED_SIZE, vdaf.flp
+    seed = SEED_SIZE if flp.JOINT_RAND_LEN else 0
+    expected = (
+        2 * seed,
+        element * (flp.MEAS_LEN + vdaf.PROOFS * flp.PROOF_LEN) + seed,
+        element * vdaf.PROOFS * flp.VERIFIER_LEN + seed,
+        seed,
+        element * flp.OUTPUT_LEN,
+        vdaf.RAND_SIZE,
+    )
+    found = (sizes.public_share, sizes.leader_share, sizes.verifier_share, sizes.seed, sizes.out_share, sizes.rand)
+    if found != expected:
+        raise ValueError(f"the kernels compute other sizes: {found} instead of {expected}")

@@ -1,0 +1,123 @@
+"""How the kernels are found, built, chosen and done without."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.vdaf.native import LEVELS, batch, build, level, library, usable_levels
+from tacit.vdaf.native.batch import BatchProver, BatchVerifier
+from tacit.vdaf.ping_pong import Continued
+from tacit.vdaf.prio3 import Prio3Count
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", usable_levels())
+def test_each_level_can_be_forced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_NATIVE", name)
+    assert level() == name
+
+
+def test_the_fastest_level_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACIT_NATIVE", raising=False)
+    assert level() == usable_levels()[-1]
+
+
+def test_off_means_pure_python_with_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    vdaf = Prio3Count(2)
+    prover = BatchProver(vdaf, b"ctx")
+    report = ([1], [bytes(16)], [bytes(range(64))])
+    made = prover.shard(*report)
+    monkeypatch.setenv("TACIT_NATIVE", "off")
+    assert level() == "off"
+    assert BatchProver(vdaf, b"ctx").shard(*report) == made
+    verifier = BatchVerifier(vdaf, bytes(32), b"ctx")
+    assert not verifier.is_native
+    (result,) = verifier.leader_init(report[1], [made[0][0]], [made[0][1]])
+    assert isinstance(result, Continued)
+
+
+def test_an_unknown_level_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_NATIVE", "sse9")
+    with pytest.raises(ValueError, match="TACIT_NATIVE must be one of off, baseline"):
+        level()
+
+
+def test_without_a_compiler_the_pure_path_runs_and_the_log_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(library, "_folders", lambda: (tmp_path,))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    library._load.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert [level(), level()] == ["off", "off"]
+            assert not BatchVerifier(Prio3Count(2), bytes(32), b"ctx").is_native
+        assert [record.message for record in caplog.records] == [
+            "the Prio3 kernels are not available (no C compiler); reports are verified in pure Python"
+        ]
+    finally:
+        library._load.cache_clear()
+
+
+def test_a_failing_compiler_fails_with_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(build.BuildError, match="exit code 1"):
+        build.compile_library(tmp_path / "kernels.so")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_the_library_follows_its_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "kernel.c").write_text("int one;\n")
+    monkeypatch.setattr(build, "SOURCES", tmp_path)
+    first = build.library_name()
+    (tmp_path / "kernel.c").write_text("int two;\n")
+    assert build.library_name() != first
+
+
+def test_the_bound_on_exact_repetition_is_small() -> None:
+    assert batch.MIN_REDO <= 8
+    assert batch.REDO_SHARE >= 64
+
+
+@pytest.mark.slow
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "exercise"
+    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-std=gnu11", "-Wno-psabi"]
+    flags += ["-fno-sanitize=alignment"] if "clang" in build.compiler()[0] else []
+    objects = []
+    for name, arguments in [*build.units(), ("exercise", [str(ROOT / "tests" / "unit" / "native_exercise.c")])]:
+        objects.append(str(tmp_path / f"{name}.o"))
+        subprocess.run(
+            [*build.compiler(), *flags, f"-I{build.SOURCES}", "-c", *arguments, "-o", objects[-1]], check=True
+        )
+    subprocess.run([*build.compiler(), *flags, "-o", str(program), *objects], check=True)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split() == [str(len(usable_levels())), "levels", "ok"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(build.level_flags()) == 1, reason="reads x86-64 assembly")
+def test_no_branch_depends_on_the_carry_of_a_field_operation(tmp_path: Path) -> None:
+    secret = [unit for unit in build.units() if unit[0] != "plan"]  # a plan is made of public values
+    for name, arguments in secret:
+        output = tmp_path / f"{name}.s"
+        subprocess.run([*build.compiler(), *build.FLAGS, "-S", *arguments, "-o", str(output)], check=True)
+        assert re.findall(r"^\s+(?:adc|sbb).*\n\s+j(?:c|nc|b|ae)\s.*", output.read_text(), flags=re.MULTILINE) == []
+
+
+def test_importing_the_library_needs_nothing_but_the_standard_library() -> None:
+    program = "import runpy; print(sorted(runpy.run_path('tacit/vdaf/native/build.py')['X86_LEVELS'][0]))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout == "[]\n"
+    assert len(build.X86_LEVELS) == len(LEVELS)
