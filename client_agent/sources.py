@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Literal, Protocol
 
 from pydantic import Field
 
@@ -55,9 +55,6 @@ class SqliteSourceConfig(Frozen):
     kind: Literal["sqlite"]
     path: ConfigPath
     queries: dict[str, str]
-
-
-SourceConfig = Annotated[CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig, Field(discriminator="kind")]
 
 
 class CsvSource:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from client_agent.config import AgentConfig
-from infra.layout import Layout, provision_device
+from infra.layout import Layout
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
@@ -44,7 +44,7 @@ def _authority(path: Path) -> SoftwareRoot:
 
 
 def _provision(layout: Layout, authority: SoftwareRoot, folder: Path, entropy: Entropy, now: float) -> None:
-    device = provision_device(layout, authority, f"device-{folder.name}", entropy, now)
+    device = authority.issue(f"device-{folder.name}", entropy, now)
     write_secret(folder / "identity.pem", device.to_pem())
     visits, crashed = _visits(entropy), int(_fraction(entropy) < CRASH_RATE)
     (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")

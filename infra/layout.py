@@ -21,10 +21,9 @@ from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.recipe.model import Parties
 from tacit.service.config import write_secret
-from tacit.service.keys import write_signing_key
+from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.software_root import SoftwareRoot
 
 OPERATORS = {
@@ -130,13 +129,6 @@ def create_layout(state_dir: Path, options: StackOptions, entropy: Entropy, now:
     """Make all keys, credentials and configurations of a new stack below ``state_dir``."""
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     return _Builder(state_dir.absolute(), options, entropy, now).build()
-
-
-def provision_device(
-    layout: Layout, authority: SoftwareRoot, name: str, entropy: Entropy, now: float
-) -> SoftwareDevice:
-    """A fresh attestation identity from the stack's device authority."""
-    return authority.issue(name, entropy, now)
 
 
 class _Builder:
@@ -374,6 +366,4 @@ def free_ports(count: int) -> list[int]:
 
 def signing_key_of(layout: Layout) -> SigningKey:
     """The analyst's key."""
-    from tacit.service.keys import read_signing_key
-
     return read_signing_key(layout.analyst_key)

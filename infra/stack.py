@@ -7,8 +7,7 @@ them as a process of its own (``tacit serve``). Both build exactly the same appl
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from collections.abc import AsyncIterator
 
 from aiohttp import web
 
@@ -65,7 +64,3 @@ class LocalStack:
         for _ in range(rounds):
             if await self.step(*names) == 0:
                 return
-
-    def drivers(self, names: Iterable[str]) -> list[Any]:
-        """The drivers of the named services."""
-        return [driver for name in names for driver in self.apps[name][DRIVERS]]

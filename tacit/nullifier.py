@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 
-NULLIFIER_SIZE = 32
-
 
 def nullifier(token_type: int, nonce: bytes, challenge_digest: bytes, key_id: bytes) -> bytes:
     """SHA-256 of type (uint16), nonce, challenge digest and key id (32 bytes each)."""

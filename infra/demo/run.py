@@ -27,7 +27,7 @@ from infra.demo.fleet import Device, Fleet
 from infra.demo.observer import FollowingObserver
 from infra.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
 from infra.demo.view import Stages
-from infra.layout import OPERATORS, StackOptions, create_layout
+from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
@@ -43,7 +43,6 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import read_secret
-from tacit.service.keys import read_signing_key
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
 
@@ -295,7 +294,7 @@ class DemoRun:
         )
 
     def _signed(self, recipe: Recipe) -> SignedLeaf:
-        key = read_signing_key(self._layout.analyst_key)
+        key = signing_key_of(self._layout)
         return sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, key)
 
     async def _post_leaf(self, leaf: SignedLeaf, transport: Transport) -> None:

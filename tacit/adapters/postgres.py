@@ -33,7 +33,6 @@ from tacit.adapters.migrate import MARKER_TABLE, upgrade_async
 from tacit.adapters.sql import Database
 from tacit.errors import Fatal, TacitError, UsageError
 
-DRIVER = "postgresql+asyncpg"
 CONNECTIONS = 5
 CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60

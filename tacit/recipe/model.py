@@ -230,9 +230,6 @@ class Parties(Part):
     issuer: Issuer
 
 
-MODELS = ("secure-aggregation", "pan-private", "pan-private-single", "shuffled", "local")
-
-
 class Recipe(Part):
     """The whole recipe."""
 
