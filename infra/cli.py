@@ -26,6 +26,7 @@ COMMANDS = {
     "collect": "infra.commands.results:collect",
     "results": "infra.commands.results:results",
     "keys": "infra.commands.keys:app",
+    "privacy": "infra.commands.privacy:app",
     "bench": "infra.commands.bench:app",
 }
 """Name -> module and function, or module and group of commands."""
