@@ -27,6 +27,7 @@ COMMANDS = {
     "results": "infra.commands.results:results",
     "keys": "infra.commands.keys:app",
     "privacy": "infra.commands.privacy:app",
+    "figures": "infra.commands.figures:figures",
     "bench": "infra.commands.bench:app",
 }
 """Name -> module and function, or module and group of commands."""

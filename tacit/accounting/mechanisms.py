@@ -7,12 +7,12 @@ that devices use; compositions come from the PLD accountant.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tacit.accounting.accountants import epsilon_pld, epsilon_rdp
+from tacit.accounting.calibrate import sigma_for
 from tacit.accounting.events import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -109,26 +109,6 @@ def _subsampled(sigma: float, q: float, delta: float, rounds: int = 1) -> Answer
 
 def _subsampled_sigma(epsilon: float, q: float, delta: float, rounds: int = 1) -> Answer:
     return {"sigma": sigma_for(epsilon, delta, q, rounds)}
-
-
-def sigma_for(epsilon: float, delta: float, q: float, rounds: int, tolerance: float = 1e-4) -> float:
-    """The least sigma, to a relative ``tolerance`` above, whose ``rounds``-fold Poisson-subsampled Gaussian is
-    (epsilon, delta) by add/remove: PLD, or the closed form for one round and for q = 1."""
-    if rounds == 1:
-        return gaussian.sigma_subsampled(epsilon, delta, q)
-    if q == 1:
-        return gaussian.sigma_gaussian(epsilon, delta) * math.sqrt(rounds)
-    low, high = (
-        gaussian.sigma_subsampled(epsilon, delta, q),
-        gaussian.sigma_gaussian(epsilon, delta) * math.sqrt(rounds),
-    )
-    while high / low > 1 + tolerance:
-        middle = math.sqrt(low * high)
-        if epsilon_pld(Repeated(Sampled(Gaussian(middle), q), rounds), delta, Relation.ADD_REMOVE) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def _noise(make: Callable[[float, Any], Event]) -> Callable[..., Answer]:

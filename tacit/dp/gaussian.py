@@ -1,9 +1,9 @@
 """The Gaussian mechanism, exactly: one release, and one Poisson-subsampled release.
 
 ``delta(epsilon) = Phi(s / (2 sigma) - epsilon sigma / s) - e^epsilon Phi(-s / (2 sigma) - epsilon sigma / s)`` for
-noise of standard deviation sigma and L2 sensitivity s (B. Balle, Y.-X. Wang, Improving the Gaussian Mechanism for Differential
-Privacy, Theorem 8). The relation is the sensitivity's: 1 for add/remove of a unit vector, 2 for its replacement. m
-releases cost what one with ``sigma / sqrt(m)`` costs.
+noise of standard deviation sigma and L2 sensitivity s (B. Balle, Y.-X. Wang, Improving the Gaussian Mechanism for
+Differential Privacy, Theorem 8). The relation is the sensitivity's: 1 for add/remove of a unit vector, 2 for its
+replacement. m releases cost what one with ``sigma / sqrt(m)`` costs.
 
 ``classical_sigma`` is the textbook formula; it is loose and kept to compare with published figures.
 """

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tacit.accounting import accountants
 from tacit.accounting.accountants import delta_pld, epsilon_pld, epsilon_rdp
+from tacit.accounting.calibrate import sigma_for
 from tacit.accounting.events import (
     Approximate,
     Composed,
@@ -25,7 +26,7 @@ from tacit.accounting.events import (
     flattened,
 )
 from tacit.accounting.examples import rows
-from tacit.accounting.mechanisms import MECHANISMS, explain, sigma_for
+from tacit.accounting.mechanisms import MECHANISMS, explain
 from tacit.dp.composition import epsilon_composed
 from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled
 from tacit.errors import Refusal, UsageError
