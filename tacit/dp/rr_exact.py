@@ -20,51 +20,25 @@ bits), so the likelihood ratio is monotone and each hockey stick is a tail.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate
 
 from tacit.dp import parameters
 from tacit.dp.binomial import binomial_window, deviation
+from tacit.dp.cells import Cell, one_cell_delta, paired, two_cell_delta
 from tacit.dp.solve import smallest_epsilon
 
 _TAIL = 1e-20
 _LATTICE = 1.006
-_ROUNDING = 1e-10
 _NEAR_ENDS = (0, 1, 2, 3, 4, 6, 8)
 _NEAR_ALL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """Distribution of one cell's count: ``zero`` with own bit 0, ``one`` with own bit 1, on the same window.
-
-    ``ratio`` is one/zero, non-decreasing; ``*_upto[i]`` the mass below index i, ``*_from[i]`` from i upwards.
-    """
-
-    zero: list[float]
-    one: list[float]
-    ratio: list[float]
-    zero_upto: list[float] = field(repr=False)
-    one_upto: list[float] = field(repr=False)
-    zero_from: list[float] = field(repr=False)
-    one_from: list[float] = field(repr=False)
-
-
-def _cell(others: list[float], f: float) -> _Cell:
+def _cell(others: list[float], f: float) -> Cell:
+    """The count of the others and the own bit, Ber(f) or Ber(1-f)."""
     lower, upper = [*others, 0.0], [0.0, *others]
-    zero = [(1 - f) * a + f * b for a, b in zip(lower, upper, strict=True)]
-    one = [f * a + (1 - f) * b for a, b in zip(lower, upper, strict=True)]
-    ratio = list(accumulate((b / a if a else math.inf for a, b in zip(zero, one, strict=True)), max))
-    return _Cell(
-        zero=zero,
-        one=one,
-        ratio=ratio,
-        zero_upto=[0.0, *accumulate(zero)],
-        one_upto=[0.0, *accumulate(one)],
-        zero_from=[*reversed(list(accumulate(reversed(zero)))), 0.0],
-        one_from=[*reversed(list(accumulate(reversed(one)))), 0.0],
+    return paired(
+        [(1 - f) * a + f * b for a, b in zip(lower, upper, strict=True)],
+        [f * a + (1 - f) * b for a, b in zip(lower, upper, strict=True)],
     )
 
 
@@ -99,7 +73,7 @@ def _balanced(half: int, f: float) -> list[float]:
 
 
 @lru_cache(maxsize=16)
-def _cell_with(f: float, n: int, ones: int) -> _Cell:
+def _cell_with(f: float, n: int, ones: int) -> Cell:
     """The cell where ``ones`` of the n - 1 others hold a one: few of them, all but few, or half."""
     others = n - 1
     if ones == others // 2 and others >= 2:
@@ -108,33 +82,6 @@ def _cell_with(f: float, n: int, ones: int) -> _Cell:
         return _cell(_with_bits(binomial_window(others - ones, f, _TAIL)[1], 1 - f, ones), f)
     mirrored = binomial_window(ones, f, _TAIL)[1][::-1]
     return _cell(_with_bits(mirrored, f, others - ones), f)
-
-
-def _one_cell_delta(cell: _Cell, epsilon: float) -> float:
-    """The larger hockey stick of own bit 1 against 0, in both directions."""
-    bound = math.exp(epsilon)
-    high = bisect_left(cell.ratio, bound)
-    forward = cell.one_from[high] - bound * cell.zero_from[high]
-    gross = cell.one_from[high]
-    low = bisect_left(cell.ratio, 1 / bound)
-    backward = cell.zero_upto[low] - bound * cell.one_upto[low]
-    return max(forward, backward) + _ROUNDING * max(gross, cell.zero_upto[low])
-
-
-def _two_cell_delta(first: _Cell, second: _Cell, epsilon: float) -> float:
-    """Hockey stick of (own bits 1, 0) against (0, 1) in two independent cells."""
-    bound = math.exp(epsilon)
-    total = gross = 0.0
-    reach = 0
-    size = len(second.ratio)
-    for index, ratio in enumerate(first.ratio):
-        limit = ratio / bound
-        while reach < size and second.ratio[reach] <= limit:
-            reach += 1
-        gain = first.one[index] * second.zero_upto[reach]
-        gross += gain
-        total += gain - bound * first.zero[index] * second.one_upto[reach]
-    return total + _ROUNDING * gross
 
 
 def _flip(value: float) -> float:
@@ -155,7 +102,7 @@ def delta_one_cell(epsilon: float, f: float, n: int) -> float:
     parameters.reports(n)
     half = (n - 1) // 2
     tried = {half, *(ones for ones in _NEAR_ENDS if ones <= half)}
-    worst = max(_one_cell_delta(_cell_with(f, n, ones), epsilon) for ones in tried)
+    worst = max(one_cell_delta(_cell_with(f, n, ones), epsilon) for ones in tried)
     return min(1.0, _LATTICE * worst + 4 * _TAIL)
 
 
@@ -173,7 +120,7 @@ def delta_two_cells(epsilon: float, f: float, n: int, *, others_hold_neither: bo
     if not others_hold_neither:
         pairs |= {(others // 2, others // 2)}
         pairs |= {(others - few, 0) for few in range(_NEAR_ALL) if few <= others}
-    worst = max(_two_cell_delta(_cell_with(f, n, a), _cell_with(f, n, b), epsilon) for a, b in pairs)
+    worst = max(two_cell_delta(_cell_with(f, n, a), _cell_with(f, n, b), epsilon) for a, b in pairs)
     return min(1.0, _LATTICE * worst + 8 * _TAIL)
 
 

@@ -56,3 +56,11 @@ def uniform_below(bound: int, entropy: Entropy) -> int:
         value = int.from_bytes(entropy(BYTES), "big")
         if value < usable:
             return value % bound
+
+
+def fair_flips(flips: int, entropy: Entropy) -> int:
+    """Bin(flips, 1/2) exactly: the ones among ``flips`` random bits; the work depends on ``flips`` alone."""
+    if flips < 0:
+        raise ValueError("flips must not be negative")
+    size = (flips + 7) // 8
+    return (int.from_bytes(entropy(size), "big") & ((1 << flips) - 1)).bit_count() if size else 0

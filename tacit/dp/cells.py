@@ -1,0 +1,72 @@
+"""Counts that one device moves: exact hockey sticks of one cell, and of two that move in opposite directions.
+
+Everything here is about log-concave counts, so that likelihood ratios are monotone and each hockey stick is a tail.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+_ROUNDING = 1e-10
+"""Allowance for floating point, relative to the larger of the two terms whose difference is delta."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Distribution of one cell's count on one window: ``zero`` without, ``one`` with what the device adds.
+
+    ``ratio`` is one/zero, non-decreasing; ``*_upto[i]`` the mass below index i, ``*_from[i]`` from i upwards.
+    """
+
+    zero: list[float]
+    one: list[float]
+    ratio: list[float]
+    zero_upto: list[float] = field(repr=False)
+    one_upto: list[float] = field(repr=False)
+    zero_from: list[float] = field(repr=False)
+    one_from: list[float] = field(repr=False)
+
+
+def paired(zero: Sequence[float], one: Sequence[float]) -> Cell:
+    """The cell of two distributions on the same window whose ratio one/zero does not fall."""
+    ratio = list(accumulate((b / a if a else math.inf for a, b in zip(zero, one, strict=True)), max))
+    return Cell(
+        zero=list(zero),
+        one=list(one),
+        ratio=ratio,
+        zero_upto=[0.0, *accumulate(zero)],
+        one_upto=[0.0, *accumulate(one)],
+        zero_from=[*reversed(list(accumulate(reversed(zero)))), 0.0],
+        one_from=[*reversed(list(accumulate(reversed(one)))), 0.0],
+    )
+
+
+def one_cell_delta(cell: Cell, epsilon: float) -> float:
+    """The larger hockey stick of own bit 1 against 0, in both directions."""
+    bound = math.exp(epsilon)
+    high = bisect_left(cell.ratio, bound)
+    forward = cell.one_from[high] - bound * cell.zero_from[high]
+    gross = cell.one_from[high]
+    low = bisect_left(cell.ratio, 1 / bound)
+    backward = cell.zero_upto[low] - bound * cell.one_upto[low]
+    return max(forward, backward) + _ROUNDING * max(gross, cell.zero_upto[low])
+
+
+def two_cell_delta(first: Cell, second: Cell, epsilon: float) -> float:
+    """Hockey stick of (own bits 1, 0) against (0, 1) in two independent cells."""
+    bound = math.exp(epsilon)
+    total = gross = 0.0
+    reach = 0
+    size = len(second.ratio)
+    for index, ratio in enumerate(first.ratio):
+        limit = ratio / bound
+        while reach < size and second.ratio[reach] <= limit:
+            reach += 1
+        gain = first.one[index] * second.zero_upto[reach]
+        gross += gain
+        total += gain - bound * first.zero[index] * second.one_upto[reach]
+    return total + _ROUNDING * gross
