@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.accounting import accountants
 from tacit.accounting.accountants import delta_pld, epsilon_pld, epsilon_rdp
 from tacit.accounting.calibrate import sigma_for
 from tacit.accounting.events import (
@@ -174,6 +174,6 @@ def test_every_mechanism_answers_for_ordinary_parameters(name: str) -> None:
 
 
 def test_without_its_library_the_accountant_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accountants.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'tacit\[accounting\]'"):
         epsilon_pld(Gaussian(1.0), 1e-8, ADDED)

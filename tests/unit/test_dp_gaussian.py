@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,12 +13,14 @@ from scipy import integrate, stats
 
 from tacit.dp import gaussian
 
+Density = Callable[[float], Any]
 
-def integrated(epsilon: float, p: object, q: object, low: float, high: float) -> float:
+
+def integrated(epsilon: float, p: Density, q: Density, low: float, high: float) -> float:
     """Hockey stick of two densities by quadrature: nothing of the closed forms."""
 
     def gap(x: float) -> float:
-        return max(p(x) - math.exp(epsilon) * q(x), 0.0)  # type: ignore[operator]
+        return max(float(p(x)) - math.exp(epsilon) * float(q(x)), 0.0)
 
     value, _ = integrate.quad(gap, low, high, limit=2000, epsabs=0, epsrel=1e-10, points=[(low + high) / 2])
     return float(value)
