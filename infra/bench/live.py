@@ -36,7 +36,7 @@ from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
 from tacit.service.config import read_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 
-SLOTS = 8
+SLOTS = 4
 JOB_SIZE = 1000
 BUCKETS = 128
 POPULATION = 5_000_000

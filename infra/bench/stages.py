@@ -63,7 +63,7 @@ class Bench:
     helper: Party
 
     @classmethod
-    def make(cls, reports: int = REPORTS) -> Bench:
+    def make(cls, reports: int) -> Bench:
         """A task whose interval has begun, and valid reports."""
         kit = make_task_kit(
             Prio3Histogram(2, LENGTH, CHUNK_LENGTH), expected_contributions=1_000_000, interval=Interval(1000, 100)
@@ -102,7 +102,7 @@ def stage_rows(repetitions: int) -> Iterator[Row]:
     """Primitives, then every stage."""
     primitives = Primitives.measure(max(3, repetitions))
     yield from primitives.rows()
-    bench = Bench.make()
+    bench = Bench.make(REPORTS)
     for crypto in cryptos():
         yield from _crypto(bench, crypto, primitives, repetitions)
     yield from _prio3(bench, primitives, repetitions)
