@@ -45,11 +45,14 @@ check-types: $(STAMP)
 check-imports: $(STAMP)
 	$(BIN)/lint-imports
 
+# One worker per processor, at most four; a module's tests stay together, so that each worker makes its fixtures once.
+PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+
 test: $(STAMP)
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: $(STAMP)
-	$(BIN)/pytest -m ""
+	$(PYTEST) -m ""
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

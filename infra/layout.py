@@ -6,7 +6,10 @@ services themselves only ever see their own folder. A layout is made once and lo
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +43,9 @@ KEY_LIFETIME = 30 * 86400
 INDEX = "stack.json"
 BEARER_PREFIX = b"tacit-"
 """Of every bearer token, so that a person or a scanner can tell one from a key."""
+PORTS = range(16_384, 32_768)
+PORT_STRIDE = 997
+_candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for number in itertools.count())
 
 
 @dataclass(frozen=True)
@@ -353,15 +359,20 @@ def bearer_token(entropy: Entropy) -> bytes:
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` distinct TCP ports that nothing listens on at this moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """``count`` distinct TCP ports that nothing listens on at this moment.
+
+    They lie below the range from which systems take the ports of outgoing connections, so that none of these can
+    take one before its service starts; and each process looks in an order of its own, so that two that lay out
+    stacks at the same time do not come upon the same ports.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_candidates)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def signing_key_of(layout: Layout) -> SigningKey:

@@ -1,57 +1,208 @@
-"""``tacit bench``: what each stage costs on this machine, beside its floor."""
+"""``tacit bench``: what each stage costs on this machine, beside its floor and its target."""
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from infra.bench import Row, document, kernel_rows, machine
+from infra.bench import history
+from infra.bench.kernels import STAGES, kernel_rows
+from infra.bench.rows import Row, document, machine
+from infra.bench.targets import target_of
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
+from tacit.errors import UsageError
 from tacit.vdaf.native import level
 
 app = typer.Typer(help="Measure what each stage costs, beside the floor of this machine.", no_args_is_help=True)
 
-
-@app.callback()
-def _nothing_in_common() -> None:
-    """Measure what each stage costs, beside the floor of this machine."""
+Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
+Save = Annotated[bool, typer.Option("--save", help="Keep the document as benchmarks/DATE-COMMIT.json.")]
+Million = Annotated[bool, typer.Option("--million", help="Also the memory with 1,000,000 reports queued (minutes).")]
+VDAF, RIGHT_FROM = 1, 4
+"""Places in the table: the VDAF's column, and the first of the figures."""
+KERNEL_REPETITIONS, STAGE_REPETITIONS, LIVE_REPETITIONS = 15, 7, 3
 
 
 @app.command("kernels")
-def kernels(
-    as_json: AsJson = False,
-    repetitions: Annotated[int, typer.Option("--repetitions", min=3, help="Repetitions of every measurement.")] = 15,
-) -> None:
+def kernels(as_json: AsJson = False, repetitions: Repetitions = KERNEL_REPETITIONS, save: Save = False) -> None:
     """CPU time per report of the Prio3 kernels, for every VDAF, role and path that this processor runs.
 
     Medians; a floor is what the stage's Keccak permutations and field products alone would cost. Path "off" is pure
     Python. Example: tacit bench kernels --json
     """
-    rows = []
-    for row in kernel_rows(repetitions):
-        rows.append(row)
-        notes().print(f"{row.stage} {row.vdaf} {row.role} {row.path}", style="dim")
+    _deliver(kernel_rows(repetitions), as_json=as_json, save=save)
+
+
+@app.command("stages")
+def stages(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS, save: Save = False) -> None:
+    """CPU time per report of each step: open, verify, prepare a job, commit it; seal, prove, decapsulate.
+
+    A floor is what the primitives of a step cost alone, measured in the same run. Example: tacit bench stages
+    """
+    _deliver(_stages(repetitions), as_json=as_json, save=save)
+
+
+@app.command("ingest")
+def ingest(as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False) -> None:
+    """CPU time per contribution of relay, gateway, leader and database while they take uploads, and the latency.
+
+    Real processes at three offered rates, on PostgreSQL where it is installed. Example: tacit bench ingest
+    """
+    _deliver(_ingest(repetitions), as_json=as_json, save=save)
+
+
+@app.command("pipeline")
+def pipeline(
+    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, million: Million = False
+) -> None:
+    """CPU time per contribution of the whole server side, seconds from the B-th to its result, memory under a queue.
+
+    Real processes, from the relay to the committed aggregate. Example: tacit bench pipeline --repetitions 1
+    """
+    _deliver(_pipeline(repetitions, million=million), as_json=as_json, save=save)
+
+
+@app.command("all")
+def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
+    """Everything, in a few minutes. Example: tacit bench all --json --save"""
+
+    def rows() -> Iterator[Row]:
+        yield from kernel_rows(KERNEL_REPETITIONS)
+        yield from _stages(STAGE_REPETITIONS)
+        yield from _ingest(LIVE_REPETITIONS)
+        yield from _pipeline(LIVE_REPETITIONS, million=million)
+
+    _deliver(rows(), as_json=as_json, save=save)
+
+
+@app.command("plot")
+def plot(
+    folder: Annotated[Path, typer.Option("--folder", help="Where the documents are.")] = history.FOLDER,
+    out: Annotated[Path | None, typer.Option("--out", help="The picture (default: history.png in the folder).")] = None,
+) -> None:
+    """Draw the kept results over commits. Example: tacit bench plot"""
+    target = out or folder / history.PLOT
+    results = history.load(folder)
+    history.plot(results, target)
+    answers().print(f"{target}: {len(results)} result{'s' if len(results) > 1 else ''}", soft_wrap=True)
+
+
+def _stages(repetitions: int) -> Iterator[Row]:
+    _require_psutil()
+    from infra.bench.stages import stage_rows
+
+    return stage_rows(repetitions)
+
+
+def _ingest(repetitions: int) -> Iterator[Row]:
+    _require_psutil()
+    from infra.bench.ingest import ingest_rows
+
+    return ingest_rows(repetitions)
+
+
+def _pipeline(repetitions: int, *, million: bool) -> Iterator[Row]:
+    _require_psutil()
+    from infra.bench.pipeline import QUEUED, pipeline_rows
+
+    return pipeline_rows(repetitions, (*QUEUED, 1_000_000) if million else QUEUED)
+
+
+def _require_psutil() -> None:
+    if importlib.util.find_spec("psutil") is None:
+        raise UsageError("psutil is not installed; pip install 'tacit[bench]'")
+
+
+def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
+    found = []
+    for row in rows:
+        found.append(row)
+        rate = history.rate_text(row.offered_rate, " ")
+        notes().print(f"{row.stage} {row.vdaf} {row.role} {row.path}{rate}", style="dim")
     if as_json:
-        print_json(document(rows))
-        return
+        print_json(document(found))
+    else:
+        _show(found)
+    if save:
+        notes().print(f"kept in {history.save(found, history.FOLDER)}")
+
+
+def _show(rows: list[Row]) -> None:
     facts = machine()
     answers().print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}")
-    primitives = plain_table("primitive", "path", "ns", "spread")
-    stages = plain_table("stage", "VDAF", "role", "path", "us per report", "floor", "ratio", "spread")
+    tables: dict[str, list[Row]] = {}
     for row in rows:
-        if row.stage == "primitive":
-            primitives.add_row(row.role, row.path, f"{1000 * row.us_per_report:.2f}", f"{row.spread:.0%}")
-        else:
-            stages.add_row(*_cells(row))
-    answers().print(primitives)
-    answers().print(stages)
+        tables.setdefault(_table_of(row), []).append(row)
+    for name, some in tables.items():
+        answers().print()
+        answers().print(_table(name, some))
 
 
-def _cells(row: Row) -> list[str]:
-    parameters = ", ".join(map(str, row.parameters.values()))
-    name = f"{row.vdaf}({parameters})" if parameters else row.vdaf
-    floor = "" if row.floor_us is None else f"{row.floor_us:.3f}"
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return [row.stage, name, row.role, row.path, f"{row.us_per_report:.3f}", floor, ratio, f"{row.spread:.0%}"]
+def _table_of(row: Row) -> str:
+    """Each table has rows of one kind, so that none needs every column."""
+    if row.stage == "primitive":
+        return "primitives"
+    if row.stage in STAGES:
+        return "kernels"
+    measures_services = row.offered_rate is not None or any(word in row.stage for word in ("latency", "memory"))
+    return "running services" if measures_services else "stages"
+
+
+def _table(name: str, rows: list[Row]) -> Table:
+    """The rows, without columns in which nothing stands; a VDAF that all of them share goes into the title."""
+    columns = (name, "VDAF", "role", "path", "offered", "µs/report", "floor", "ratio", "spread", "target")
+    cells = [_cells(row) for row in rows]
+    vdafs = {str(line[VDAF]) for line in cells}
+    used = [at for at in range(len(columns)) if any(str(line[at]) for line in cells)]
+    if len(vdafs) == 1:
+        used = [at for at in used if at != VDAF]
+    title = f"[bold]{vdafs.pop()}[/bold]" if len(vdafs) == 1 and vdafs != {""} else None
+    table = plain_table(*(columns[at] for at in used), title=title)
+    for column, at in zip(table.columns, used, strict=True):
+        column.justify = "right" if at >= RIGHT_FROM else "left"
+        column.no_wrap = True
+    for line in cells:
+        table.add_row(*(line[at] for at in used))
+    return table
+
+
+def _cells(row: Row) -> list[str | Text]:
+    primitive = row.stage == "primitive"
+    parameters = ",".join(map(str, row.parameters.values()))
+    return [
+        row.role if primitive else row.stage,
+        f"{row.vdaf}({parameters})" if parameters else row.vdaf,
+        "" if primitive else row.role,
+        row.path,
+        history.rate_text(row.offered_rate),
+        _figure(row, row.us_per_report),
+        "" if row.floor_us is None or primitive else _figure(row, row.floor_us),
+        "" if row.ratio is None or primitive else f"{row.ratio:.2f}",
+        f"{row.spread:.0%}",
+        _verdict(row),
+    ]
+
+
+def _figure(row: Row, value: float) -> str:
+    if row.stage.startswith("memory"):
+        return f"{value / 2**20:.0f} MiB"
+    if "latency" in row.stage:
+        return f"{value / 1000:.1f} ms"
+    if value < 1:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def _verdict(row: Row) -> Text:
+    limit = target_of(row)
+    if limit is None:
+        return Text("")
+    met = row.us_per_report <= limit
+    return Text(f"{_figure(row, limit)} {'met' if met else 'missed'}", style="green" if met else "red")

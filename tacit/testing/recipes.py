@@ -33,6 +33,9 @@ URLS = {
     "helper": "http://127.0.0.1:8082",
     "relay": "http://127.0.0.1:8083",
 }
+Change = tuple[str, str, Any]
+"""A rule, the member of a recipe that breaks it, and its value."""
+
 VISITS = Question(
     text="How many doctor visits?",
     metric="mdvis",
@@ -182,11 +185,13 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
     """(rule, recipe) pairs: each recipe breaks the rule under ``kit.policy`` at NOW; some break others with it.
     All are well formed, so that they can be signed."""
     good = kit.recipe()
-    own_key = good.parties.collector.hpke_config
+    changes = [*_bad_parties(good), *_bad_questions(), *_bad_batches(), *_bad_claims()]
+    return [(rule, changed(good, path, value)) for rule, path, value in changes]
+
+
+def _bad_parties(good: Recipe) -> list[Change]:
     other_key = b64url(bytes(31) + b"\x01")
-    weak = b64url(HpkeConfig(9, 0x0010, 1, 1, bytes(65)).encode())
-    zero = b64url(HpkeConfig(9, 0x0020, 1, 1, bytes(32)).encode())
-    changes: list[tuple[str, str, Any]] = [
+    return [
         *(("model-unsupported", "model", model) for model in ("local", "shuffled", "pan-private")),
         ("analyst-unknown", "parties.analyst.operator", "someone.example"),
         ("analyst-unknown", "parties.analyst.signing_key", other_key),
@@ -205,11 +210,24 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
         ("url-invalid", "parties.helper.url", good.parties.leader.url),
         ("url-invalid", "parties.relay.url", "https://relay.example?x"),
         ("url-invalid", "parties.relay.url", "https://relay.example:port"),
-        ("hpke-key-invalid", "parties.leader.hpke_config", own_key),
+        *_bad_hpke_keys(good),
+        ("signing-key-shared", "parties.helper.signing_key", good.parties.leader.signing_key),
+    ]
+
+
+def _bad_hpke_keys(good: Recipe) -> list[Change]:
+    weak = b64url(HpkeConfig(9, 0x0010, 1, 1, bytes(65)).encode())
+    zero = b64url(HpkeConfig(9, 0x0020, 1, 1, bytes(32)).encode())
+    return [
+        ("hpke-key-invalid", "parties.leader.hpke_config", good.parties.collector.hpke_config),
         ("hpke-key-invalid", "parties.leader.hpke_config", "AAAA"),
         ("hpke-key-invalid", "parties.collector.hpke_config", weak),
         ("hpke-key-invalid", "parties.helper.hpke_config", zero),
-        ("signing-key-shared", "parties.helper.signing_key", good.parties.leader.signing_key),
+    ]
+
+
+def _bad_questions() -> list[Change]:
+    return [
         ("audience-not-allowed", "audience.population", "one-village"),
         ("randomizer-not-allowed", "randomizer.name", "identity"),
         ("randomizer-parameters", "randomizer.epsilon0", "0"),
@@ -222,6 +240,11 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
         ("vdaf-parameters", "vdaf.chunk_length", 17),
         ("vdaf-parameters", "vdaf.length", 2000),
         ("vdaf-parameters", "vdaf", {"name": "Prio3MultihotCountVec", "length": 16, "chunk_length": 6}),
+    ]
+
+
+def _bad_batches() -> list[Change]:
+    return [
         ("sampling-rate", "sampling.rate", "0"),
         ("sampling-rate", "sampling.rate", "1.5"),
         ("sampling-cap", "sampling.rate", "1.5"),
@@ -236,6 +259,13 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
         ("interval-too-long", "interval.duration", 32 * 86_400),
         ("interval-outside-epoch", "interval.start", (EPOCH + 1) * EPOCH_SECONDS - 60),
         ("interval-outside-epoch", "interval.start", (EPOCH + 1) * EPOCH_SECONDS + 60),
+        ("slot-key-missing", "token.epoch", EPOCH + 3),
+        ("slot-key-missing", "token.slot", 99),
+    ]
+
+
+def _bad_claims() -> list[Change]:
+    return [
         ("claim-parameters", "privacy.n", 250),
         ("claim-parameters", "privacy.epsilon0", "1"),
         ("delta-cap", "privacy.delta", "0.00001"),
@@ -250,7 +280,4 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
         ("claim-cap", "privacy.epsilon.aggregator", "1.1"),
         ("claim-cap", "privacy.epsilon.both_aggregators_with_relay", "9"),
         ("claim-half-batch", "randomizer.epsilon0", "6"),
-        ("slot-key-missing", "token.epoch", EPOCH + 3),
-        ("slot-key-missing", "token.slot", 99),
     ]
-    return [(rule, changed(good, path, value)) for rule, path, value in changes]

@@ -1,13 +1,16 @@
-"""``tacit bench kernels``: its table, its JSON document, and the count of operations that its floors rest on."""
+"""``tacit bench``: its tables, its JSON document, what it keeps, and the counts that its floors rest on."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-import infra.bench
-from infra.bench import Case, work_of
+import infra.bench.kernels
+from infra.bench import history, stages
+from infra.bench.kernels import Case, work_of
+from infra.bench.storage import SQLITE, Backend
 from infra.cli import run
 from tacit.vdaf.native import usable_levels
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3SumVec
@@ -17,11 +20,18 @@ COLUMNS = {
     *("stage", "vdaf", "parameters", "role", "path", "us_per_report", "floor_us", "ratio", "offered_rate"),
     *("repetitions", "spread"),
 }
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(autouse=True)
-def one_vdaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(infra.bench, "cases", lambda: [Case(Prio3Count(2), "count", {}, 1, 16)])
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One VDAF, few reports, no database server; results are kept in the test's own folder."""
+    monkeypatch.setattr(infra.bench.kernels, "cases", lambda: [Case(Prio3Count(2), "count", {}, 1, 16)])
+    monkeypatch.setattr(stages, "REPORTS", 8)
+    monkeypatch.setattr(stages, "JOB_REPORTS", 16)
+    monkeypatch.setattr(stages, "backends", lambda: [Backend(SQLITE)])
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
 
 
 def test_json_holds_the_machine_and_one_row_per_stage_role_and_path(capsys: Capture) -> None:
@@ -36,11 +46,43 @@ def test_json_holds_the_machine_and_one_row_per_stage_role_and_path(capsys: Capt
 
 
 def test_table_names_primitives_and_stages(capsys: Capture) -> None:
-    assert run(["bench", "kernels", "--repetitions", "3"]) == 0
+    assert run(["bench", "kernels", "--repetitions", "1"]) == 0
     answer = capsys.readouterr().out
     assert "reports are verified on path" in answer
     assert "keccak permutation" in answer
     assert "verify_init" in answer
+
+
+def test_stages_show_every_step_beside_its_floor_and_the_jobs_target(capsys: Capture) -> None:
+    assert run(["bench", "stages", "--repetitions", "2"]) == 0
+    answer = capsys.readouterr().out
+    steps = ("X25519", "fsync", "HPKE open", "token verify", "prepare a job", "aggregation job", "commit a job")
+    for step in (*steps, "upload, group commit", "OHTTP decapsulate", "HPKE seal"):
+        assert step in answer
+    (job,) = [line for line in answer.splitlines() if line.startswith("aggregation job")]
+    assert "openssl, sqlite" in job
+    assert "135 m" in job
+    assert max(map(len, answer.splitlines())) <= 120
+
+
+def test_kept_results_are_drawn_over_commits(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_commit", lambda: "0123abc")
+    assert run(["bench", "stages", "--repetitions", "1", "--json", "--save"]) == 0
+    (kept,) = Path("benchmarks").iterdir()
+    assert kept.name.endswith("-0123abc.json")
+    assert json.loads(kept.read_text()) == json.loads(capsys.readouterr().out)
+    assert run(["bench", "plot"]) == 0
+    assert capsys.readouterr().out == "benchmarks/history.png: 1 result\n"
+    assert Path("benchmarks/history.png").read_bytes().startswith(PNG)
+
+
+def test_a_plot_of_nothing_says_in_one_line_what_to_do(capsys: Capture) -> None:
+    assert run(["bench", "plot"]) == 1
+    assert capsys.readouterr().err == "tacit: benchmarks: no results here; keep one with: tacit bench all --save\n"
+    Path("benchmarks").mkdir()
+    Path("benchmarks/2026-01-01-abc.json").write_text("[]")
+    assert run(["bench", "plot"]) == 1
+    assert "not a document of tacit bench --save" in capsys.readouterr().err
 
 
 def test_permutations_are_those_that_the_draft_implies() -> None:

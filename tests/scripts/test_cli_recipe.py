@@ -26,6 +26,7 @@ from tacit.service.config import load_config
 from tacit.testing.recipes import RecipeKit
 
 EPOCH_SECONDS = 8
+SHORT_SECONDS = 4
 START_SECONDS = 120
 AGENTS = 3
 
@@ -151,7 +152,10 @@ def test_too_few_contributions_are_a_clear_refusal(
     stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(tmp_path / "many.json")
+    start = int(SystemClock().now()) + 1
+    start += -start % EPOCH_SECONDS if start % EPOCH_SECONDS + SHORT_SECONDS > EPOCH_SECONDS else 0
     flags = ["--name", "many", "--metric", "nothing", "--boolean", "--population", "1000"]
+    flags += ["--start", str(start), "--duration", str(SHORT_SECONDS)]
     assert stack("recipe", "new", *flags, "--out", file) == 0
     assert stack("recipe", "publish", file) == 0
     capsys.readouterr()

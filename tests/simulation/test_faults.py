@@ -397,7 +397,7 @@ SEEDS = st.integers(0, 2**16)
 LONG = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 
-@settings(max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=LONG)
+@settings(max_examples=5, derandomize=True, deadline=None, database=None, suppress_health_check=LONG)
 @given(ops=LISTS, seed=SEEDS)
 def test_generated_lists_keep_the_invariants(template: Template, ops: list[Op], seed: int) -> None:
     asyncio.run(play(template, [*TOKENS, *ops], seed))

@@ -1,0 +1,6 @@
+"""What Tacit costs on this machine, beside the floor that the machine's own primitives set.
+
+``kernels`` and ``stages`` time code in this process; ``ingest`` and ``pipeline`` run the services as real processes and
+know them only by their HTTP interfaces, the layout on disk and their process ids. Every figure is CPU time unless its
+stage is called latency or memory.
+"""

@@ -1,0 +1,89 @@
+"""What it costs to take a contribution: relay, gateway, leader upload and database, as real processes.
+
+Contributions are prepared beforehand; the Leader forms no job meanwhile. CPU time of every server process per
+contribution at each offered rate, and how long uploads took to be acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from infra.bench.contributions import prepare
+from infra.bench.implementations import OPENSSL
+from infra.bench.live import BUCKETS, LiveStack, laid_out, run_on
+from infra.bench.load import Load, send_all
+from infra.bench.rows import Row, Subject, Timing
+from infra.bench.storage import POSTGRES, SQLITE, has_postgres
+from tacit.errors import Fatal
+
+RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
+"""Contributions per second offered (0: as fast as they are answered) -> contributions per repetition."""
+PARTIES = ("relay", "gateway", "leader", "helper", "database", "redis", "mosquitto")
+"""Whose time a contribution costs; the other services poll and wait at their own pace."""
+TOTAL, BESIDE = "all servers", "other services"
+NO_JOBS = {"min_job_size": 1 << 30, "max_job_delay": 86400.0}
+BATCH_SIZE = 1_000_000
+SUBJECT = Subject("histogram", {"length": BUCKETS})
+PERCENTILES = (50, 99)
+
+
+def ingest_rows(repetitions: int, rates: dict[float, int] | None = None) -> Iterator[Row]:
+    """Per rate: every party's CPU time, their sum, and two percentiles of the upload latency."""
+    postgres = has_postgres()
+    path = f"{OPENSSL}, {POSTGRES if postgres else SQLITE}"
+    plan = RATES if rates is None else rates
+    with laid_out(postgres=postgres, limits=NO_JOBS) as layout:
+        runs = run_on(layout, lambda stack: _measure(stack, plan, repetitions))
+    for rate, some in runs.items():
+        yield from cost_rows("ingest", path, rate, [cost for cost, _ in some])
+        yield from latency_rows("upload latency", path, rate, [load for _, load in some])
+
+
+def cost_rows(stage: str, path: str, rate: float, costs: list[dict[str, float]]) -> Iterator[Row]:
+    """A row per party, one of their sum and one of the services beside them. ``costs``: CPU seconds per contribution
+    and party, one mapping a repetition."""
+    for party in PARTIES:
+        if any(party in cost for cost in costs):
+            timing = Timing.of([cost.get(party, 0.0) for cost in costs])
+            yield SUBJECT.row(stage, party, path, timing, offered_rate=rate)
+    inside = [sum(cost.get(party, 0.0) for party in PARTIES) for cost in costs]
+    yield SUBJECT.row(stage, TOTAL, path, Timing.of(inside), offered_rate=rate)
+    beside = [sum(cost.values()) - one for cost, one in zip(costs, inside, strict=True)]
+    yield SUBJECT.row(stage, BESIDE, path, Timing.of(beside), offered_rate=rate)
+
+
+def latency_rows(stage: str, path: str, rate: float, loads: list[Load]) -> Iterator[Row]:
+    """Rows of wall time until an upload was acknowledged."""
+    for share in PERCENTILES:
+        timing = Timing.of([load.percentile(share) for load in loads])
+        yield SUBJECT.row(stage, f"p{share}", path, timing, offered_rate=rate)
+
+
+def spent(before: dict[str, float], after: dict[str, float], units: int) -> dict[str, float]:
+    """CPU seconds per unit and party between two readings; parties that took none are left out."""
+    parties = {party: (after[party] - before.get(party, 0.0)) / units for party in after}
+    return {party: seconds for party, seconds in parties.items() if seconds > 0}
+
+
+async def _measure(
+    stack: LiveStack, plan: dict[float, int], repetitions: int
+) -> dict[float, list[tuple[dict[str, float], Load]]]:
+    order = await stack.publish(BATCH_SIZE)
+    found: dict[float, list[Any]] = {}
+    total = sum(plan.values()) * repetitions
+    made = iter(await asyncio.to_thread(prepare, order, total, time.time()))
+    sent = 0
+    for rate, count in plan.items():
+        for _ in range(repetitions):
+            messages = [next(made).message for _ in range(count)]
+            before = stack.cpu()
+            load = await send_all(stack.layout.urls["relay"], messages, rate)
+            found.setdefault(rate, []).append((spent(before, stack.cpu(), count), load))
+            sent += count
+    await stack.require_stored(order.recipe, sent)
+    if not found:
+        raise Fatal("no rate to offer")
+    return found

@@ -1,0 +1,221 @@
+"""A local stack of real processes to be measured: made, started, asked over HTTP, and thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import uvloop
+
+from infra.api import call, verified_log
+from infra.bench.contributions import Order, slot_keys
+from infra.bench.implementations import BATCH_CRYPTO
+from infra.bench.processes import cpu_by_party
+from infra.databases import databases
+from infra.layout import Layout, StackOptions, create_layout, signing_key_of
+from infra.places import policy_of
+from infra.processes import ServiceProcess, running
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy
+from tacit.codec import b64url
+from tacit.errors import Fatal
+from tacit.ports import Transport
+from tacit.recipe.builder import propose
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.service.config import read_secret
+from tacit.tlog.leaves import LeafType, sign_leaf
+
+SLOTS = 4
+JOB_SIZE = 1000
+BUCKETS = 128
+POPULATION = 5_000_000
+INTERVAL_SECONDS = 1800
+LEFT_OF_EPOCH = 2 * INTERVAL_SECONDS
+READY_SECONDS = 60.0
+PAUSE = 0.02
+Result = TypeVar("Result")
+
+
+@contextlib.contextmanager
+def laid_out(
+    *, postgres: bool, batch_crypto: bool = False, limits: Mapping[str, Any] | None = None
+) -> Iterator[Layout]:
+    """A new stack on disk with its databases running; ``limits`` are the Leader's. All of it is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
+    folder.chmod(0o711)
+    now = time.time()
+    epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > LEFT_OF_EPOCH)
+    options = StackOptions(epoch_seconds=epoch, slots_per_epoch=SLOTS, job_size=JOB_SIZE)
+    try:
+        layout = create_layout(folder / "stack", options, OsEntropy(), now)
+        for name in ("leader", "helper"):
+            _change(layout.configs[name], {BATCH_CRYPTO: True} if batch_crypto else {})
+        body = json.loads(layout.configs["leader"].read_text())
+        _change(layout.configs["leader"], {"limits": {**body["limits"], **(limits or {})}})
+        with databases(layout, wanted=postgres, url_file=None, entropy=OsEntropy()):
+            yield layout
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_on(layout: Layout, work: Callable[[LiveStack], Coroutine[Any, Any, Result]]) -> Result:
+    """Start the services of ``layout``, do ``work``, stop them."""
+
+    async def whole() -> Result:
+        async with started(layout) as stack:
+            return await work(stack)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(whole())
+
+
+@contextlib.asynccontextmanager
+async def started(layout: Layout) -> AsyncIterator[LiveStack]:
+    """The stack with all services ready and its issuer's keys in the log."""
+    async with running(layout) as services, AiohttpTransport() as transport:
+        stack = LiveStack(layout, services, transport)
+        await stack.until_keys()
+        yield stack
+
+
+@dataclass
+class LiveStack:
+    """A running stack."""
+
+    layout: Layout
+    services: list[ServiceProcess]
+    transport: Transport
+    _slot: int = 0
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by service."""
+        return {service.name: service.pid for service in self.services}
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds of every service, of the database and of the brokers so far."""
+        return cpu_by_party(self.pids)
+
+    async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
+        """Log a recipe of ``BUCKETS`` buckets that asks now, wait until both aggregators take part, and return what
+        contributions to it are made of."""
+        epoch = self._epoch()
+        recipe = propose(
+            name=f"bench-{self._slot}",
+            question=Question(
+                text="What does it cost?",
+                metric="cost",
+                encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
+                statistic="histogram",
+            ),
+            population=POPULATION,
+            rate=Decimal("0.5"),
+            min_batch_size=batch_size,
+            parties=self.layout.parties,
+            token=TokenSlot(issuer=self.layout.parties.issuer.name, epoch=epoch, slot=self._slot),
+            start=int(time.time()) // 60 * 60,
+            duration=INTERVAL_SECONDS,
+            close=close,
+        )
+        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
+        await call(self.transport, "POST", f"{self.layout.urls['recipe_server']}/v1/leaves", body=leaf.encode())
+        key = (await asyncio.to_thread(slot_keys, self.layout))[epoch, self._slot]
+        self._slot += 1
+        for party in ("leader", "helper", "collector"):
+            await self._until(partial(self._serves, party, recipe), f"the {party} takes part")
+        return Order(recipe, key, self.layout.gateway_key_config)
+
+    def task_text(self, recipe: Recipe) -> str:
+        """The recipe's task id as URLs write it."""
+        return b64url(task_id(recipe))
+
+    async def counts(self, recipe: Recipe, party: str = "leader") -> dict[str, Any]:
+        """What an aggregator says of the recipe's task."""
+        url = f"{self.layout.urls[party]}/v1/tasks/{self.task_text(recipe)}/status"
+        return dict(await call(self.transport, "GET", url, bearer=self.operator))
+
+    async def until_aggregated(self, recipe: Recipe, count: int, seconds: float) -> None:
+        """Wait until the Leader has counted ``count`` reports. Raises ``Fatal`` where one was lost or rejected."""
+
+        async def done() -> bool:
+            found = await self.counts(recipe)
+            if found["rejected"]:
+                raise Fatal(f"valid contributions were rejected: {found['rejected_by_cause']}")
+            return bool(found["aggregated"] >= count)
+
+        await self._until(done, f"{count} contributions are counted", seconds)
+
+    async def require_stored(self, recipe: Recipe, count: int) -> None:
+        """Raises ``Fatal`` unless the Leader holds exactly ``count`` reports."""
+        found = int((await self.counts(recipe))["uploaded"])
+        if found != count:
+            raise Fatal(f"the leader stored {found} of {count} contributions that the relay acknowledged")
+
+    async def ask_for_batch(self, recipe: Recipe) -> None:
+        """Let the collector ask for the recipe's batch."""
+        body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
+        await call(
+            self.transport, "POST", f"{self.layout.urls['collector']}/v1/collections", body=body, bearer=self.operator
+        )
+
+    async def until_released(self, recipe: Recipe, seconds: float) -> None:
+        """Wait until the collector shows a result of the recipe."""
+
+        async def done() -> bool:
+            url = f"{self.layout.urls['collector']}/v1/results"
+            found = (await call(self.transport, "GET", url, bearer=self.operator))["results"]
+            return any(one["recipe_hash"] == recipe.hash_text for one in found)
+
+        await self._until(done, "the result is released", seconds)
+
+    async def until_keys(self) -> None:
+        """Wait until the log shows this epoch's token keys."""
+        policy, issuer = policy_of(self.layout.policy_path), self.layout.parties.issuer.name
+
+        async def done() -> bool:
+            live = await verified_log(self.transport, self.layout, policy)
+            return live.directory(issuer, self._epoch()) is not None
+
+        await self._until(done, "the log shows the issuer's keys")
+
+    @property
+    def operator(self) -> str:
+        """The operator's bearer token."""
+        return read_secret(self.layout.credentials["operator"]).decode("ascii").strip()
+
+    def _epoch(self) -> int:
+        return int(time.time() // self.layout.options.epoch_seconds)
+
+    async def _serves(self, party: str, recipe: Recipe) -> bool:
+        url = f"{self.layout.urls[party]}/v1/recipes"
+        answer = await call(self.transport, "GET", url, bearer=self.operator)
+        rows = answer["recipes"] if party == "collector" else answer
+        state = {one["recipe_hash"]: one["state"] for one in rows}.get(recipe.hash_text)
+        if state == "refused" and party != "collector":
+            raise Fatal(f"the {party} refuses the recipe of the measurement")
+        return bool(state == "active")
+
+    async def _until(
+        self, done: Callable[[], Coroutine[Any, Any, bool]], what: str, seconds: float = READY_SECONDS
+    ) -> None:
+        until = time.monotonic() + seconds
+        while not await done():
+            if time.monotonic() > until:
+                raise Fatal(f"waited {seconds:.0f} s until {what}")
+            await asyncio.sleep(PAUSE)
+
+
+def _change(config: Path, changes: Mapping[str, Any]) -> None:
+    """Write settings into a service's configuration."""
+    config.write_text(json.dumps({**json.loads(config.read_text()), **changes}, indent=1))

@@ -1,0 +1,167 @@
+"""Sends prepared contributions to a relay, as fast as it answers or at a stated rate, and times every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+from urllib.parse import urlsplit
+
+import httptools
+
+from tacit.errors import Fatal
+from tacit.media_types import OHTTP_REQ
+
+CONNECTIONS = 64
+ANSWER_SECONDS = 60.0
+TRIES = 20
+OVERLOADED = frozenset({429, 503})
+
+
+@dataclass(frozen=True)
+class Load:
+    """What came of a load: wall seconds from the first request to the last answer, seconds per answer, and how often
+    the relay asked to come back."""
+
+    seconds: float
+    latencies: Sequence[float] = field(repr=False)
+    retries: int
+
+    @property
+    def rate(self) -> float:
+        """Answers per second."""
+        return len(self.latencies) / self.seconds
+
+    def percentile(self, share: int) -> float:
+        """Seconds within which ``share`` percent of the answers came."""
+        return statistics.quantiles(self.latencies, n=100)[share - 1]
+
+
+async def send_all(url: str, messages: Sequence[bytes], rate: float = 0.0, connections: int = CONNECTIONS) -> Load:
+    """POST every message to ``url``; with a ``rate`` each at its own time, whether or not earlier ones were answered,
+    and its latency counts from then. Raises ``Fatal`` for an answer that is neither 200 nor "come back"."""
+    target = urlsplit(url)
+    if target.hostname is None or target.port is None:
+        raise ValueError(f"{url} names no host and port")
+    head = f"POST {target.path or '/'} HTTP/1.1\r\nHost: {target.netloc}\r\nContent-Type: {OHTTP_REQ}\r\n".encode()
+    start = time.perf_counter()
+    plan = _Plan(start, rate, messages)
+    senders = [_Sender(target.hostname, target.port, head, plan) for _ in range(min(connections, len(messages)))]
+    await asyncio.gather(*(sender.run() for sender in senders))
+    return Load(time.perf_counter() - start, plan.latencies, plan.retries)
+
+
+class _Plan:
+    """Which message is sent next, and when."""
+
+    def __init__(self, start: float, rate: float, messages: Sequence[bytes]) -> None:
+        self.start = start
+        self.rate = rate
+        self.latencies: list[float] = []
+        self.retries = 0
+        self.left: Iterator[tuple[int, bytes]] = iter(enumerate(messages))
+
+    async def due(self, number: int) -> float:
+        """Wait for the message's time; returns the moment from which its latency counts."""
+        if not self.rate:
+            return time.perf_counter()
+        at = self.start + number / self.rate
+        await asyncio.sleep(max(0.0, at - time.perf_counter()))
+        return at
+
+
+class _Sender:
+    """One connection that sends one message after the other."""
+
+    def __init__(self, host: str, port: int, head: bytes, plan: _Plan) -> None:
+        self._address = (host, port)
+        self._head = head
+        self._plan = plan
+        self._connection: _Connection | None = None
+
+    async def run(self) -> None:
+        try:
+            for number, message in self._plan.left:
+                begun = await self._plan.due(number)
+                await self._deliver(message)
+                self._plan.latencies.append(time.perf_counter() - begun)
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    async def _deliver(self, message: bytes) -> None:
+        for _ in range(TRIES):
+            answer = await self._exchange(message)
+            if answer.status == 200:
+                return
+            if answer.status not in OVERLOADED:
+                raise Fatal(f"the relay answered {answer.status} to a contribution")
+            self._plan.retries += 1
+            await asyncio.sleep(answer.retry_after)
+        raise Fatal(f"the relay was overloaded {TRIES} times in a row")
+
+    async def _exchange(self, message: bytes) -> _Answer:
+        if self._connection is None or self._connection.closed:
+            loop = asyncio.get_running_loop()
+            _, self._connection = await loop.create_connection(_Connection, *self._address)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self._connection.exchange(
+                b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(message), message)
+            )
+
+
+@dataclass
+class _Answer:
+    status: int = 0
+    retry_after: float = 1.0
+
+
+class _Connection(asyncio.Protocol):
+    """A keep-alive HTTP/1.1 connection, one exchange at a time; bodies of answers are dropped."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[_Answer] | None = None
+        self._answer = _Answer()
+        self._parser = httptools.HttpResponseParser(self)
+
+    async def exchange(self, request: bytes) -> _Answer:
+        if self._transport is None:
+            raise Fatal("the relay is not connected")
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._waiting
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(Fatal("the relay closed a connection that waited for its answer"))
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"retry-after" and value.isdigit():
+            self._answer.retry_after = float(value)
+
+    def on_message_complete(self) -> None:
+        self._answer.status = self._parser.get_status_code()
+        answer, self._answer = self._answer, _Answer()
+        if not self._parser.should_keep_alive():
+            self.closed = True
+            self.close()
+        else:
+            self._parser = httptools.HttpResponseParser(self)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(answer)

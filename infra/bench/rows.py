@@ -1,0 +1,114 @@
+"""The rows of a benchmark, its document, and how one figure is measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FEATURES = ("avx2", "bmi2", "avx512f", "avx512dq", "avx512ifma", "asimd", "sha3")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: one stage of one role on one path.
+
+    ``us_per_report`` is a median over ``repetitions``; stages called "... latency" and "... memory" hold
+    microseconds of wall time and bytes there. ``floor_us`` is what the stage's primitives alone would cost, ``ratio``
+    the figure over its floor (of memory: over the row with fewer reports). ``offered_rate`` is in contributions per
+    second, 0 for as fast as the services take them. ``spread`` is the interquartile range over the median.
+    """
+
+    stage: str
+    vdaf: str
+    parameters: Mapping[str, int]
+    role: str
+    path: str
+    us_per_report: float
+    floor_us: float | None = None
+    ratio: float | None = None
+    offered_rate: float | None = None
+    repetitions: int = 1
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the rows of one family have in common."""
+
+    vdaf: str
+    parameters: Mapping[str, int] = field(default_factory=dict)
+
+    def row(self, stage: str, role: str, path: str, timing: Timing, **more: Any) -> Row:
+        """A row of ``timing``, with ``floor_us`` and ``offered_rate`` among ``more``."""
+        floor = more.get("floor_us")
+        ratio = timing.micro / floor if floor else None
+        return Row(
+            stage,
+            self.vdaf,
+            self.parameters,
+            role,
+            path,
+            timing.micro,
+            repetitions=timing.repetitions,
+            spread=timing.spread,
+            **{"ratio": ratio, **more},
+        )
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Microseconds per unit: the median over repetitions, and the interquartile range over it."""
+
+    micro: float
+    spread: float
+    repetitions: int
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Timing:
+        """From seconds per unit, one figure per repetition."""
+        if len(seconds) < 2:
+            return cls(1e6 * seconds[0], 0.0, len(seconds))
+        low, middle, high = statistics.quantiles(seconds, n=4)
+        return cls(1e6 * middle, (high - low) / middle if middle else 0.0, len(seconds))
+
+
+def measured(call: Callable[[], object], units: int, repetitions: int) -> Timing:
+    """CPU time of this thread per unit of ``call``, which is made once more beforehand to warm up."""
+    call()
+    times = []
+    for _ in range(repetitions):
+        start = time.thread_time_ns()
+        call()
+        times.append((time.thread_time_ns() - start) / units / 1e9)
+    return Timing.of(times)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, the features that kernels use, and cores."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    facts = _facts(text)
+    flags = set((facts.get("flags") or facts.get("Features") or "").split())
+    return {
+        "cpu": facts.get("model name") or platform.processor() or platform.machine(),
+        "features": [feature for feature in FEATURES if feature in flags],
+        "cores": os.cpu_count() or 1,
+    }
+
+
+def _facts(text: str) -> dict[str, str]:
+    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def document(rows: Iterable[Row]) -> dict[str, Any]:
+    """The JSON document of a run."""
+    return {"machine": machine(), "rows": [asdict(row) for row in rows]}

@@ -1,0 +1,175 @@
+"""A relay and a gateway around devices, with a log that the test controls."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from aiohttp import web
+
+from client_agent.agent import Agent
+from client_agent.agent import Deps as AgentDeps
+from client_agent.config import AgentConfig
+from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, Trouble
+from client_agent.sources import CallableSource, Value
+from services.gateway.service import Gateway
+from tacit.codec import b64url
+from tacit.errors import Refusal
+from tacit.recipe.model import Recipe
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.network import FaultyTransport, InProcessTransport
+from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, RecipeKit
+from tacit.testing.reports import issuer_key, token_source
+from tacit.tlog.checkpoint import Checkpoint, NoteKey, sign_checkpoint
+from tacit.tlog.client import Bundle, BundleEntry
+from tacit.tlog.leaves import LeafType, OhttpConfig, SignedLeaf, sign_leaf
+from tacit.tlog.log import MemoryTree
+from tacit.tlog.merkle import prove_consistency, prove_inclusion
+from tacit.tokens.attestation import Evidence
+from tacit.tokens.blind_rsa import IssuerKey
+from tacit.tokens.slots import Slot
+
+KIT = RecipeKit()
+ENTROPY = SeededEntropy(b"decision tests")
+LOG_URL = "http://127.0.0.1:8090"
+GATEWAY_URL = "http://127.0.0.1:8084"
+ATTESTER = "http://127.0.0.1:8085"
+SLOT = Slot("issuer.example", EPOCH, 0)
+RARE = Decimal("0.000000000000000001")
+ALWAYS = KIT.recipe(rate=Decimal(1), min_batch_size=200)
+NEVER_SAMPLED = KIT.recipe(rate=RARE, min_batch_size=200)
+
+
+def leaves_of(recipe: Recipe) -> list[SignedLeaf]:
+    """The recipe with its opt-ins, where it has a task at all and names the keys that these are signed with."""
+    found = [KIT.recipe_leaf(recipe)]
+    with contextlib.suppress(Refusal):
+        for role in ("leader", "helper"):
+            if getattr(recipe.parties, role).signing_key == b64url(KIT.keys[role].public):
+                found.append(KIT.opt_in_leaf(recipe, role))
+    return found
+
+
+@dataclass
+class Log:
+    """A log that the test writes, signs and bends."""
+
+    leaves: list[bytes] = field(default_factory=list)
+    status: int = 200
+    hidden: set[int] = field(default_factory=set)
+    signer: str = "log"
+    spoil_inclusion: bool = False
+
+    def add(self, *leaves: SignedLeaf) -> None:
+        self.leaves += [leaf.encode() for leaf in leaves]
+
+    def bundle(self, since: int) -> Bundle:
+        tree = MemoryTree(self.leaves)
+        size, read = tree.size, tree.read
+        checkpoint = Checkpoint("log.example/tacit", size, tree.root())
+        proof = prove_consistency(read, since, size) if 0 < since < size else ()
+        entries = []
+        for index, leaf in enumerate(self.leaves):
+            if index not in self.hidden:
+                inclusion = tuple(prove_inclusion(read, index, size))
+                if self.spoil_inclusion:
+                    inclusion = (bytes(32), *inclusion[1:])
+                entries.append(BundleEntry(index, leaf, inclusion))
+        return Bundle(sign_checkpoint(checkpoint, KIT.keys[self.signer]), tuple(proof), tuple(entries))
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if self.status != 200:
+            return web.Response(status=self.status)
+        since = int(request.query["since"])
+        return web.Response(body=self.bundle(since).encode(), content_type="application/json")
+
+
+@dataclass
+class World:
+    """Relay, gateway, log, a Leader that stores everything, and devices."""
+
+    clock: SimClock
+    inner: InProcessTransport
+    network: FaultyTransport
+    gateway: Gateway
+    log: Log
+    first_key: str
+    uploads: list[bytes] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def config(self, **changes: Any) -> AgentConfig:
+        body: dict[str, Any] = {
+            "state_dir": "unused",
+            "log_key": NoteKey("log.example/tacit", KIT.keys["log"].public).encode(),
+            "issuer": {
+                "name": "issuer.example",
+                "signing_key": b64url(KIT.keys["issuer"].public),
+                "epoch_seconds": EPOCH_SECONDS,
+            },
+            "gateway": {
+                "name": "gateway.example",
+                "signing_key": b64url(KIT.keys["gateway"].public),
+                "key_config": self.first_key,
+            },
+            "relay_url": URLS["relay"],
+            "recipe_server_url": LOG_URL,
+            "attester_url": ATTESTER,
+            "attestation": {"identity": "unused"},
+            "policy": "unused",
+            "source": {"kind": "csv", "path": "unused"},
+        }
+        return AgentConfig.model_validate({**body, **changes})
+
+    def agent(self, store: AgentStore, value: Value | None = 3, **changes: Any) -> Agent:
+        deps = AgentDeps(self.clock, ENTROPY.child(f"agent {next(self.numbers)}"), self.network)
+        return Agent(self.config(**changes), KIT.policy, deps, store, CallableSource(lambda _metric: value), Device())
+
+    async def device(self, value: Value | None = 3, **options: Any) -> tuple[Agent, MemoryAgentStore]:
+        """A fresh device that holds the token of the first slot."""
+        store = MemoryAgentStore()
+        await give_token(store)
+        return self.agent(store, value, **options), store
+
+    def publish_key(self) -> None:
+        """The gateway's active key goes into the log."""
+        key = self.gateway.ring.active
+        body = OhttpConfig(
+            gateway="gateway.example",
+            key_config=b64url(key.config.encode()),
+            not_before=key.not_before,
+            not_after=key.not_after,
+        )
+        self.log.add(sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"]))
+
+    def relayed(self) -> list[int]:
+        """Sizes of everything that devices sent to the relay."""
+        return [len(exchange.body) for exchange in self.network.exchanges if exchange.url == URLS["relay"]]
+
+
+class Device:
+    def attest(self, binding: bytes) -> Evidence:
+        return Evidence("software-root", hashlib.sha256(binding).digest() * 30)
+
+
+async def give_token(store: AgentStore, slot: Slot = SLOT, key: IssuerKey | None = None) -> None:
+    key = key or issuer_key()
+    bound = token_source(key, ENTROPY)(slot)
+    key_id = key.token_key.token_key_id
+    secrets = bound.preimages.r_leader + bound.preimages.r_helper
+    await store.put_prefetch(Prefetch(slot, float(NOW), key_id, preimages=secrets, token=bound.token))
+
+
+async def only(store: AgentStore) -> Entry:
+    (entry,) = await store.entries()
+    return entry
+
+
+async def trouble(store: AgentStore) -> str:
+    found = Trouble.decode(await store.fact(Fact.LOG_TROUBLE))
+    return found.what if found else ""

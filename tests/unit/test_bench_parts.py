@@ -1,0 +1,150 @@
+"""The benchmark's own parts: contributions made in bulk, the load generator, targets, and figures of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from infra.bench import load
+from infra.bench.contributions import enclose, make_reports, private_key
+from infra.bench.ingest import spent
+from infra.bench.load import send_all
+from infra.bench.processes import cpu_by_party, cpu_of_tree, memory_of_tree
+from infra.bench.rows import Row, Timing
+from infra.bench.targets import TARGETS, target_of
+from tacit import bhttp, ohttp
+from tacit.errors import Fatal, UsageError
+from tacit.messages import Role, UploadRequest
+from tacit.roles import helper, leader
+from tacit.testing.aggregators import party_of
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.reports import make_task_kit
+
+KIT = make_task_kit()
+NOBODY = 2**22 + 1
+"""No process has this id: it is above the largest that Linux gives."""
+
+
+def test_reports_made_in_bulk_are_accepted_by_both_aggregators() -> None:
+    made = make_reports(KIT.task, private_key(KIT.issuer_key.to_der()), [0, 3, 3], KIT.task.interval.start)
+    now = float(KIT.task.start_seconds)
+    for report in made:
+        leader.check_upload(KIT.task, report, now)
+        prepared = leader.prepare_report(party_of(KIT, Role.LEADER), report, now)
+        assert isinstance(prepared, leader.Prepared)
+        verified = helper.prepare_report(party_of(KIT, Role.HELPER), prepared.verify_init, now)
+        assert isinstance(verified, helper.Verified)
+    assert len({report.report_metadata.report_id for report in made}) == 3
+
+
+def test_an_enclosed_upload_reaches_the_leaders_resource() -> None:
+    (report,) = make_reports(KIT.task, private_key(KIT.issuer_key.to_der()), [1], KIT.task.interval.start)
+    config, pair = ohttp.generate_key_config(1, SeededEntropy(1))
+    upload = UploadRequest((report,)).encode()
+    opened, _ = ohttp.Gateway([(config, pair)]).decapsulate_request(enclose(KIT.task, upload, config, 1e9))
+    request = bhttp.decode_request(opened)
+    assert (request.method, request.path) == ("POST", f"/tasks/{KIT.task.task_id_text}/reports")
+    assert request.content == upload
+
+
+def test_a_key_of_another_kind_is_refused() -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    der = Ed25519PrivateKey.generate().private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    with pytest.raises(UsageError, match="no RSA key"):
+        private_key(der)
+
+
+class Relay:
+    """Answers what a test wants it to, and remembers what it was sent."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.bodies: list[bytes] = []
+        self._statuses = list(statuses)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.bodies.append(await request.read())
+        status = self._statuses.pop(0) if self._statuses else 200
+        headers = {"Retry-After": "0"} if status == 503 else {}
+        response = web.Response(status=status, headers=headers, body=b"sealed")
+        if len(self.bodies) == 2:
+            response.force_close()
+        return response
+
+    async def receive(self, messages: list[bytes], rate: float = 0.0) -> load.Load:
+        """Everything sent over two connections."""
+        app = web.Application()
+        app.router.add_post("/", self.answer)
+        async with TestServer(app) as server:
+            return await send_all(str(server.make_url("/")), messages, rate, connections=2)
+
+
+@pytest.mark.parametrize("rate", [0.0, 10_000.0])
+async def test_every_message_is_sent_once_and_timed(rate: float) -> None:
+    relay, messages = Relay(), [b"%d" % number * 1000 for number in range(9)]
+    found = await relay.receive(messages, rate)
+    assert sorted(relay.bodies) == sorted(messages)
+    assert len(found.latencies) == 9
+    assert found.retries == 0
+    assert 0 < found.percentile(50) <= found.percentile(99)
+    assert found.rate > 0
+
+
+async def test_what_an_overloaded_relay_turned_away_is_sent_again() -> None:
+    relay = Relay(503, 503)
+    found = await relay.receive([b"a", b"b", b"c"])
+    assert (found.retries, len(found.latencies)) == (2, 3)
+    assert sorted(set(relay.bodies)) == [b"a", b"b", b"c"]
+
+
+async def test_any_other_answer_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Fatal, match="answered 404"):
+        await Relay(404).receive([b"a"])
+    monkeypatch.setattr(load, "TRIES", 2)
+    with pytest.raises(Fatal, match="overloaded 2 times"):
+        await Relay(503, 503).receive([b"a"])
+
+
+def test_a_target_concerns_rows_of_its_stage_role_path_and_rate_alone() -> None:
+    row = Row("whole server side", "histogram", {}, "all servers", "multibuffer, postgresql", 1.0, offered_rate=0.0)
+    assert target_of(row) == 220
+    assert target_of(replace(row, path="openssl, sqlite")) == 350
+    assert target_of(replace(row, offered_rate=1000.0)) == 300
+    assert target_of(replace(row, role="leader")) is None
+    assert target_of(replace(row, offered_rate=200.0)) is None
+    kernel = Row("verify_init", "histogram", {}, "helper", "avx2", 1.0)
+    assert target_of(kernel) == 9
+    assert target_of(replace(kernel, path="baseline")) is None
+    assert len(TARGETS) == len({(*vars(target).values(),) for target in TARGETS})
+
+
+def test_a_timing_is_the_median_and_its_spread() -> None:
+    assert Timing.of([2e-6]) == Timing(2.0, 0.0, 1)
+    timing = Timing.of([1e-6, 3e-6, 2e-6])
+    assert timing.repetitions == 3
+    assert timing.micro == pytest.approx(2.0)
+    assert timing.spread == pytest.approx(1.0)
+
+
+def test_processor_time_and_memory_are_told_by_process_ids() -> None:
+    before = cpu_of_tree(os.getpid())
+    until = time.process_time() + 0.02
+    while time.process_time() < until:
+        pass
+    assert cpu_of_tree(os.getpid()) >= before + 0.02
+    assert memory_of_tree(os.getpid()) > 1 << 20
+    assert cpu_of_tree(NOBODY) == memory_of_tree(NOBODY) == 0
+    assert cpu_by_party({"nobody": NOBODY})["nobody"] == 0
+    assert spent({"leader": 1.0}, {"leader": 3.0, "helper": 1.0, "relay": 0.0}, 2) == {"leader": 1.0, "helper": 0.5}
+
+
+def test_a_url_without_a_port_is_refused() -> None:
+    with pytest.raises(ValueError, match="host and port"):
+        asyncio.run(send_all("relay.example", [b"a"]))
