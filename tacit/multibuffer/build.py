@@ -14,7 +14,7 @@ __all__ = ["BuildError", "compile_library", "compiler", "library_name", "units"]
 
 SOURCES = Path(__file__).resolve().parent
 FLAGS = ("-O3", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi", "-Wno-unknown-pragmas")
-KERNELS = ("rsa",)
+KERNELS = ("rsa", "hpke")
 
 
 def library_name() -> str:

@@ -86,6 +86,13 @@ INLINE lanes load(const u8 *base, lanes at)
     return _mm512_i64gather_epi64(at, base, 1);
 }
 
+/* Overwrites what secrets leave behind; the compiler may not drop it. */
+INLINE void wipe(void *memory, size_t bytes)
+{
+    memset(memory, 0, bytes);
+    __asm__ volatile("" : : "r"(memory) : "memory");
+}
+
 INLINE lanes swap_bytes(lanes a)
 {
     const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
