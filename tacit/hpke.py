@@ -7,7 +7,6 @@ the exporter. Randomness is an argument. What depends on suite and info string a
 from __future__ import annotations
 
 import hmac
-import struct
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -50,11 +49,6 @@ class Suite:
     def supported(self) -> bool:
         """Whether this module implements the suite."""
         return self.kem_id == KEM_X25519 and self.kdf_id == KDF_HKDF_SHA256 and self.aead_id in KEY_SIZES
-
-    @property
-    def identifier(self) -> bytes:
-        """The suite_id of the key schedule, 10 bytes."""
-        return b"HPKE" + struct.pack(">3H", self.kem_id, self.kdf_id, self.aead_id)
 
     @property
     def key_size(self) -> int:
@@ -156,7 +150,7 @@ class _Context:
     """Key, nonce sequence and exporter that one Setup produced (RFC 9180 section 5.2 and 5.3)."""
 
     def __init__(self, suite: Suite, keys: KeySchedule) -> None:
-        self._suite_id = suite.identifier
+        self._suite_id = _suite_id(suite)
         self._aead_id = suite.aead_id
         self._key = keys.key
         self._base_nonce = int.from_bytes(keys.base_nonce, "big")
@@ -252,8 +246,13 @@ def _labeled_expand(suite_id: bytes, prk: bytes, label: bytes, info: bytes, leng
     return expand(prk, length.to_bytes(2, "big") + _VERSION + suite_id + label + info, length)
 
 
+@lru_cache(maxsize=16)
+def _suite_id(suite: Suite) -> bytes:
+    return b"HPKE" + b"".join(number.to_bytes(2, "big") for number in (suite.kem_id, suite.kdf_id, suite.aead_id))
+
+
 def _key_schedule(suite: Suite, shared_secret: bytes, info: bytes) -> KeySchedule:
-    suite_id, schedule = suite.identifier, key_schedule_context(suite, info)
+    suite_id, schedule = key_schedule_context(suite, info)
     secret = _labeled_extract(suite_id, shared_secret, b"secret", b"")
     return KeySchedule(
         _labeled_expand(suite_id, secret, b"key", schedule, suite.key_size),
@@ -263,11 +262,12 @@ def _key_schedule(suite: Suite, shared_secret: bytes, info: bytes) -> KeySchedul
 
 
 @lru_cache(maxsize=256)
-def key_schedule_context(suite: Suite, info: bytes) -> bytes:
-    """The 65 bytes of base mode that depend on suite and info string alone (RFC 9180 section 5.1)."""
-    psk_id_hash = _labeled_extract(suite.identifier, b"", b"psk_id_hash", b"")
-    info_hash = _labeled_extract(suite.identifier, b"", b"info_hash", info)
-    return _MODE_BASE + psk_id_hash + info_hash
+def key_schedule_context(suite: Suite, info: bytes) -> tuple[bytes, bytes]:
+    """suite_id (10 bytes) and key_schedule_context (65 bytes) of base mode (RFC 9180 section 5.1)."""
+    suite_id = _suite_id(suite)
+    psk_id_hash = _labeled_extract(suite_id, b"", b"psk_id_hash", b"")
+    info_hash = _labeled_extract(suite_id, b"", b"info_hash", info)
+    return suite_id, _MODE_BASE + psk_id_hash + info_hash
 
 
 def _aead(aead_id: int, key: bytes, nonce: bytes) -> AESGCM | ChaCha20Poly1305:

@@ -21,13 +21,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from tacit import hpke
 from tacit.errors import CryptoError
 from tacit.hpke import ENC_SIZE, NONCE_SIZE, KeyPair, KeySchedule, RecipientContext, Suite
-from tacit.multibuffer.library import DerivedKeys, Setup, kernels
+from tacit.multibuffer.interface import EXPORTER_SIZE, DerivedKeys, Setup
+from tacit.multibuffer.library import kernels
 from tacit.ports import Entropy
 
 MIN_BATCH = 2
 """A lane costs OpenSSL's time for one message, whether or not the other seven are used."""
 
-_EXPORTER_SIZE = 32
 _CIPHERS: dict[int, type[AESGCM] | type[ChaCha20Poly1305]] = {
     hpke.AEAD_AES128GCM: AESGCM,
     hpke.AEAD_CHACHA20POLY1305: ChaCha20Poly1305,
@@ -71,7 +71,7 @@ class BatchOpener:
                 schedule = KeySchedule(
                     bytes(made.keys[key_size * i : key_size * (i + 1)]),
                     bytes(made.nonces[NONCE_SIZE * i : NONCE_SIZE * (i + 1)]),
-                    bytes(made.exporters[_EXPORTER_SIZE * i : _EXPORTER_SIZE * (i + 1)]),
+                    bytes(made.exporters[EXPORTER_SIZE * i : EXPORTER_SIZE * (i + 1)]),
                 )
                 found.append(self._setup_alone(encs[i]) if refused else RecipientContext(self._suite, schedule))
             return found
@@ -137,7 +137,7 @@ def _setup(suite: Suite, public_key: bytes, info: bytes) -> Setup:
     if len(public_key) != hpke.PUBLIC_KEY_SIZE:
         raise CryptoError("an X25519 public key has 32 bytes")
     key_size = suite.key_size
-    return Setup(public_key, suite.identifier, hpke.key_schedule_context(suite, info), key_size)
+    return Setup(public_key, *hpke.key_schedule_context(suite, info), key_size)
 
 
 def _slices(rows: bytearray, size: int) -> list[memoryview]:

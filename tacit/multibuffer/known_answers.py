@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
+
+from tacit import hpke
+from tacit.multibuffer.interface import Multibuffer, Setup
 
 _MODULUS = bytes.fromhex(
     "c186b62baef8819f299dad082f0482f33b47979299c1e1e7bfa2ba53b2d573edf3beadf236c65dfc13e89fcaff49b4c7e8a2fc092f21468c"
@@ -21,21 +23,40 @@ _SIGNATURE = bytes.fromhex(
 )
 _MESSAGE = b"known answer"
 
+# RFC 7748 section 5.2, the first pair and the second.
+_SCALARS = (
+    "a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4",
+    "4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d",
+)
+_POINTS = (
+    "e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c",
+    "e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493",
+)
+_SECRETS = (
+    "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552",
+    "95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957",
+)
 
-class Kernels(Protocol):
-    """What is tested: ``tacit.multibuffer.library.Multibuffer``."""
+# RFC 9180 appendix A.1.1.
+_INFO = bytes.fromhex("4f6465206f6e2061204772656369616e2055726e")
+_EPHEMERAL = bytes.fromhex("52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736")
+_ENC = bytes.fromhex("37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431")
+_PRIVATE = bytes.fromhex("4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8")
+_PUBLIC = bytes.fromhex("3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d")
+_KEY = bytes.fromhex("4531685d41d65f03dc48f6b8302c05b0")
+_NONCE = bytes.fromhex("56d890e5accaaf011cff4b7d")
+_EXPORTER = bytes.fromhex("45ff1c2e220db587171952c0592d5f5ebe103f1561a2614e38f2ffd47e99e3f8")
 
-    def rsa_verify(self, modulus: bytes, r_squared: bytes, signatures: bytes, hashes: bytes) -> bytes:
-        """One byte per signature."""
-        ...
+_LANES = 17
 
 
-def failed_answers(kernels: Kernels) -> list[str]:
+def failed_answers(kernels: Multibuffer) -> list[str]:
     """Names of the operations whose answers are wrong."""
-    return [name for name, passes in (("RSA", _rsa(kernels)),) if not passes]
+    tests = {"RSA": _rsa, "X25519": _x25519, "HPKE open": _hpke_open, "HPKE seal": _hpke_seal}
+    return [name for name, passes in tests.items() if not passes(kernels)]
 
 
-def _rsa(kernels: Kernels) -> bool:
+def _rsa(kernels: Multibuffer) -> bool:
     """A valid signature in every lane but three, which hold a changed one, another message's and the modulus."""
     r_squared = pow(2, 4160, int.from_bytes(_MODULUS, "big")).to_bytes(len(_MODULUS), "big")
     signatures, messages = [_SIGNATURE] * 9, [_MESSAGE] * 9
@@ -45,3 +66,28 @@ def _rsa(kernels: Kernels) -> bool:
     hashes = b"".join(hashlib.sha384(message).digest() for message in messages)
     verdicts = kernels.rsa_verify(_MODULUS, r_squared, b"".join(signatures), hashes)
     return verdicts == bytes((1, 0, 1, 1, 0, 1, 0, 1, 1))
+
+
+def _x25519(kernels: Multibuffer) -> bool:
+    """Both pairs in turn, and a point of low order last."""
+    scalars, points, secrets = (
+        b"".join(bytes.fromhex(values[i % 2]) for i in range(_LANES - 1)) for values in (_SCALARS, _POINTS, _SECRETS)
+    )
+    found = kernels.x25519(scalars + _PRIVATE, points + bytes(32))
+    return found == (secrets + bytes(32), bytes(_LANES - 1) + b"\x01")
+
+
+def _setup() -> Setup:
+    suite = hpke.DEFAULT_SUITE
+    return Setup(_PUBLIC, *hpke.key_schedule_context(suite, _INFO), suite.key_size)
+
+
+def _hpke_open(kernels: Multibuffer) -> bool:
+    made = kernels.hpke_open(_PRIVATE, _setup(), _ENC * _LANES, exporters=True)
+    expected = (_KEY * _LANES, _NONCE * _LANES, _EXPORTER * _LANES, bytes(_LANES))
+    return (made.keys, made.nonces, made.exporters, made.flags) == expected
+
+
+def _hpke_seal(kernels: Multibuffer) -> bool:
+    encs, made = kernels.hpke_seal(_setup(), _EPHEMERAL * _LANES)
+    return (encs, made.keys, made.nonces, made.flags) == (_ENC * _LANES, _KEY * _LANES, _NONCE * _LANES, bytes(_LANES))
