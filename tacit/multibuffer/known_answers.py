@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from tacit import hpke
-from tacit.multibuffer.interface import Multibuffer, Setup
+from tacit.multibuffer.interface import DerivedKeys, Multibuffer, Setup
 
 _MODULUS = bytes.fromhex(
     "c186b62baef8819f299dad082f0482f33b47979299c1e1e7bfa2ba53b2d573edf3beadf236c65dfc13e89fcaff49b4c7e8a2fc092f21468c"
@@ -84,10 +84,13 @@ def _setup() -> Setup:
 
 def _hpke_open(kernels: Multibuffer) -> bool:
     made = kernels.hpke_open(_PRIVATE, _setup(), _ENC * _LANES, exporters=True)
-    expected = (_KEY * _LANES, _NONCE * _LANES, _EXPORTER * _LANES, bytes(_LANES))
-    return (made.keys, made.nonces, made.exporters, made.flags) == expected
+    return _answers(made) == [_KEY * _LANES, _NONCE * _LANES, _EXPORTER * _LANES, bytes(_LANES)]
 
 
 def _hpke_seal(kernels: Multibuffer) -> bool:
     encs, made = kernels.hpke_seal(_setup(), _EPHEMERAL * _LANES)
-    return (encs, made.keys, made.nonces, made.flags) == (_ENC * _LANES, _KEY * _LANES, _NONCE * _LANES, bytes(_LANES))
+    return [encs, *_answers(made)] == [_ENC * _LANES, _KEY * _LANES, _NONCE * _LANES, b"", bytes(_LANES)]
+
+
+def _answers(made: DerivedKeys) -> list[bytes]:
+    return [bytes(rows) for rows in (made.keys, made.nonces, made.exporters, made.flags)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -110,7 +111,7 @@ def test_both_paths_seal_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.usefixtures("path")
 def test_damaged_messages_are_refused_as_alone_and_their_neighbours_open() -> None:
     sealed, plaintexts = sealed_messages(40)
-    damaged = {
+    damaged: dict[int, Callable[[bytes, bytes, bytes], Sealed]] = {
         3: lambda e, a, c: (e, a, c[:-1] + bytes((c[-1] ^ 1,))),
         4: lambda e, a, c: (e, a + b"x", c),
         7: lambda e, a, c: (bytes((e[0] ^ 1,)) + e[1:], a, c),
@@ -221,9 +222,8 @@ def test_keys_from_faulty_kernels_cost_no_message(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Multibuffer, "hpke_open", wrong)
     assert BatchOpener(PAIR, SUITES[0], INFO).open_all(sealed) == plaintexts
-    assert [result[0] for result in decapsulate_all(ohttp.Gateway(keys), [message] * 3) if isinstance(result, tuple)] == [
-        b"request"
-    ] * 3
+    results = decapsulate_all(ohttp.Gateway(keys), [message] * 3)
+    assert [result[0] for result in results if isinstance(result, tuple)] == [b"request"] * 3
 
 
 @pytest.mark.usefixtures("path")
@@ -260,5 +260,3 @@ def test_keys_are_overwritten_after_use_and_never_shown() -> None:
     with made:
         pass
     assert not any(made.keys + made.nonces + made.exporters)
-
-
