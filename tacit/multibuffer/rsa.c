@@ -13,9 +13,9 @@ enum { LIMBS = 40, BLOCK = 8, WORDS = 32, SQUARINGS = 16 };
 static const u64 LIMB_MASK = ((u64)1 << 52) - 1;
 
 typedef struct {
-    u64 limbs[LIMBS + BLOCK]; /* N, and zeros that let a column reach beyond its end */
-    u64 quotient;             /* -1/N modulo 2^52 */
-    u64 r_squared[LIMBS];     /* R^2 modulo N */
+    u64 limbs[LIMBS];     /* N */
+    u64 r_squared[LIMBS]; /* R^2 modulo N */
+    u64 quotient;         /* -1/N modulo 2^52 */
 } modulus;
 
 /* The lowest limb of a block's number q[k] that makes column k of t divisible by 2^52; its carry goes up. */
@@ -33,30 +33,61 @@ INLINE void next_quotient(lanes q[BLOCK], lanes *t, int k, const modulus *n)
     t[k + 1] = add(t[k + 1], _mm512_srli_epi64(low, 52));
 }
 
-/* Adds column `at` (8 or more) of q * N. */
+/* Adds column `at` (8 or more) of q * N. Where `at` is a constant, so is which terms there are. */
 INLINE void add_quotient_column(lanes *t, const lanes q[BLOCK], int at, const modulus *n)
 {
     lanes low = t[at], high = zero();
     UNROLL
     for (int j = 0; j < BLOCK; j++) {
-        low = add_low(low, q[j], every(n->limbs[at - j]));
-        high = add_high(high, q[j], every(n->limbs[at - j - 1]));
+        if (at - j < LIMBS)
+            low = add_low(low, q[j], every(n->limbs[at - j]));
+        if (at - j - 1 < LIMBS)
+            high = add_high(high, q[j], every(n->limbs[at - j - 1]));
     }
     t[at] = add(low, high);
 }
 
-/* Adds q * a to t, columns 0 to count + 7. There are 8 limbs of zero on either side of the `count` limbs of a. */
+/* Adds to the column at t those terms of a product by q that are asked for: limb a[-j] for j in [low_from, low_to), one
+ * lower for the high halves. */
+INLINE void add_column(lanes *t, const lanes q[BLOCK], const lanes *a, int low_from, int low_to, int high_from,
+                       int high_to)
+{
+    lanes low = *t, high = zero();
+    UNROLL
+    for (int j = 0; j < BLOCK; j++) {
+        if (j >= low_from && j < low_to)
+            low = add_low(low, q[j], a[-j]);
+        if (j >= high_from && j < high_to)
+            high = add_high(high, q[j], a[-j - 1]);
+    }
+    *t = add(low, high);
+}
+
+/* Adds q * a to t; a has `count` limbs, 8 or more. */
 INLINE void add_rows(lanes *t, const lanes q[BLOCK], const lanes *a, int count)
 {
-    for (int at = 0; at < count + BLOCK; at++) {
-        lanes low = t[at], high = zero();
-        UNROLL
-        for (int j = 0; j < BLOCK; j++) {
-            low = add_low(low, q[j], a[at - j]);
-            high = add_high(high, q[j], a[at - j - 1]);
-        }
-        t[at] = add(low, high);
+    UNROLL
+    for (int at = 0; at < BLOCK; at++)
+        add_column(t + at, q, a + at, 0, at + 1, 0, at);
+    for (int at = BLOCK; at < count; at++)
+        add_column(t + at, q, a + at, 0, BLOCK, 0, BLOCK);
+    UNROLL
+    for (int beyond = 0; beyond < BLOCK; beyond++)
+        add_column(t + count + beyond, q, a + count + beyond, beyond + 1, BLOCK, beyond, BLOCK);
+}
+
+/* Adds to column `at` the products of different limbs of q, each once. */
+INLINE void add_own_column(lanes *t, const lanes q[BLOCK], int at)
+{
+    lanes low = t[at], high = zero();
+    UNROLL
+    for (int j = 0; j < BLOCK; j++) {
+        if (at - j > j && at - j < BLOCK)
+            low = add_low(low, q[j], q[at - j]);
+        if (at - j - 1 > j && at - j - 1 < BLOCK)
+            high = add_high(high, q[j], q[at - j - 1]);
     }
+    t[at] = add(low, high);
 }
 
 /* result = t / R modulo N. The serial chain of a block's quotients runs between the columns of the block before. */
@@ -79,7 +110,10 @@ INLINE void reduce(lanes result[LIMBS], lanes t[2 * LIMBS], const modulus *n)
         }
         memcpy(q, next, sizeof q);
     }
-    for (int at = BLOCK; at < LIMBS + BLOCK; at++)
+    for (int at = BLOCK; at < LIMBS; at++)
+        add_quotient_column(t + LIMBS - BLOCK, q, at, n);
+    UNROLL
+    for (int at = LIMBS; at < LIMBS + BLOCK; at++)
         add_quotient_column(t + LIMBS - BLOCK, q, at, n);
     for (int i = 0; i < LIMBS; i++) {
         carry = add(carry, t[LIMBS + i]);
@@ -90,10 +124,9 @@ INLINE void reduce(lanes result[LIMBS], lanes t[2 * LIMBS], const modulus *n)
 
 KERNEL void multiply(lanes result[LIMBS], const lanes a[LIMBS], const lanes b[LIMBS], const modulus *n)
 {
-    lanes t[2 * LIMBS] = {zero()}, wide[LIMBS + 2 * BLOCK] = {zero()};
-    memcpy(wide + BLOCK, a, LIMBS * sizeof *a);
+    lanes t[2 * LIMBS] = {zero()};
     for (int row = 0; row < LIMBS; row += BLOCK)
-        add_rows(t + row, b + row, wide + BLOCK, LIMBS);
+        add_rows(t + row, b + row, a, LIMBS);
     reduce(result, t, n);
 }
 
@@ -104,19 +137,10 @@ KERNEL void square(lanes a[LIMBS], const modulus *n)
     for (int row = 0; row < LIMBS; row += BLOCK) {
         const lanes *q = a + row;
         UNROLL
-        for (int j = 0; j < BLOCK; j++) {
-            UNROLL
-            for (int k = j + 1; k < BLOCK; k++) {
-                lanes *at = t + 2 * row + j + k;
-                at[0] = add_low(at[0], q[j], q[k]);
-                at[1] = add_high(at[1], q[j], q[k]);
-            }
-        }
-        lanes rest[LIMBS + BLOCK] = {zero()};
-        int count = LIMBS - BLOCK - row;
-        memcpy(rest + BLOCK, a + row + BLOCK, (size_t)count * sizeof *a);
-        if (count)
-            add_rows(t + 2 * row + BLOCK, q, rest + BLOCK, count);
+        for (int at = 1; at < 2 * BLOCK - 1; at++)
+            add_own_column(t + 2 * row, q, at);
+        if (row < LIMBS - BLOCK)
+            add_rows(t + 2 * row + BLOCK, q, q + BLOCK, LIMBS - BLOCK - row);
     }
     for (int i = 0; i < LIMBS; i++) {
         t[2 * i] = add_low(add(t[2 * i], t[2 * i]), a[i], a[i]);
