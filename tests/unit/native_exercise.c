@@ -82,7 +82,7 @@ int main(void)
         {TACIT_SUM, 64, 1, 2, 1, 1, 1},         {TACIT_SUM_VEC, 128, 1, 3, 11, 9, 7},
         {TACIT_SUM_VEC, 64, 3, 3, 5, 6, 4},     {TACIT_HISTOGRAM, 128, 1, 4, 33, 1, 5},
         {TACIT_HISTOGRAM, 128, 1, 4, 1, 1, 1},  {TACIT_HISTOGRAM, 128, 1, 4, 3, 1, 9},
-        {TACIT_MULTIHOT, 128, 1, 5, 13, 3, 4},
+        {TACIT_MULTIHOT, 128, 1, 5, 13, 3, 4},  {TACIT_HISTOGRAM, 128, 1, 4, 70, 1, 1},
     };
     const tacit_shape refused[] = {
         {0, 64, 1, 1, 1, 1, 1},          {TACIT_COUNT, 32, 1, 1, 1, 1, 1},

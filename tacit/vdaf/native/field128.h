@@ -103,9 +103,8 @@ static inline element element_sub_wide(element a, element b, unsigned bound)
     return element_sub(a, b);
 }
 
-static inline element element_canonical(element a, u128 one)
+static inline element element_canonical(element a)
 {
-    (void)one;
     return a;
 }
 
@@ -175,6 +174,33 @@ static inline element sum_reduce(const sum_of_products *s)
     u128 value = montgomery(s->low, s->high, &carry), sum;
     u64 top = s->top + carry; /* top * 2^128 = top * (7 * 2^66 - 1), and top is below 2^58 */
     carry = add_carry(value, ((u128)(7 * top) << 66) - top, &sum);
+    return subtract_once(sum, carry);
+}
+
+/* A sum of up to PLAIN_SPAN elements, each only where its mask says so. */
+typedef struct {
+    u128 low;
+    u64 top;
+} plain_sum;
+
+enum { PLAIN_SPAN = 1 << 16, PLAIN_WIDTH = 4 };
+
+static inline void plain_clear(plain_sum *s)
+{
+    s->low = s->top = 0;
+}
+
+static inline void plain_add(plain_sum *s, element a, mask chosen)
+{
+    s->top += add_carry(s->low, element_masked(a, chosen), &s->low);
+}
+
+/* Canonical value of both sums together. */
+static inline element plain_reduce(const plain_sum *s, const plain_sum *t)
+{
+    u128 sum;
+    u64 top = s->top + t->top + add_carry(s->low, t->low, &sum);
+    u64 carry = add_carry(sum, ((u128)(7 * top) << 66) - top, &sum);
     return subtract_once(sum, carry);
 }
 

@@ -169,10 +169,38 @@ static inline element element_to_montgomery(element a, u128 r2)
     return element_mul(a, element_constant(r2));
 }
 
-/* The same element below 2p; `one` is R mod p. */
-static inline element element_canonical(element a, u128 one)
+/* The same element below 2p: what lies above 2^128 comes back by 2^128 = 7 * 2^66 - 1. */
+static inline element element_canonical(element a)
 {
-    return element_mul(a, element_constant(one));
+    __m512i top = _mm512_srli_epi64(a.limb[2], 24), less = SUB(_mm512_slli_epi64(top, 17), _mm512_slli_epi64(top, 14));
+    return normal(SUB(a.limb[0], top), ADD(a.limb[1], less), AND(a.limb[2], ALL(P2)));
+}
+
+/* A sum of up to PLAIN_SPAN elements, each only where its mask says so. */
+typedef struct {
+    __m512i limb[3];
+} plain_sum;
+
+enum { PLAIN_SPAN = 1024, PLAIN_WIDTH = 4 };
+
+static inline void plain_clear(plain_sum *s)
+{
+    for (int i = 0; i < 3; i++)
+        s->limb[i] = _mm512_setzero_si512();
+}
+
+static inline void plain_add(plain_sum *s, element a, mask chosen)
+{
+    __mmask8 lanes_chosen = _mm512_test_epi64_mask((__m512i)chosen, (__m512i)chosen);
+    for (int i = 0; i < 3; i++)
+        s->limb[i] = _mm512_mask_add_epi64(s->limb[i], lanes_chosen, s->limb[i], a.limb[i]);
+}
+
+/* Canonical value of both sums together. */
+static inline element plain_reduce(const plain_sum *s, const plain_sum *t)
+{
+    return element_canonical(normal(ADD(s->limb[0], t->limb[0]), ADD(s->limb[1], t->limb[1]),
+                                    ADD(s->limb[2], t->limb[2])));
 }
 
 #endif

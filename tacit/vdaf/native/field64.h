@@ -76,9 +76,8 @@ static inline element element_sub_wide(element a, element b, unsigned bound)
     return element_sub(a, b);
 }
 
-static inline element element_canonical(element a, u128 one)
+static inline element element_canonical(element a)
 {
-    (void)one;
     return a;
 }
 
@@ -159,6 +158,31 @@ static inline void sum_carry(sum_of_products *s)
 static inline element sum_reduce(const sum_of_products *s)
 {
     return element_sub((element){fold_wide(s->low, s->high)}, (element){s->top << 32});
+}
+
+/* A sum of up to PLAIN_SPAN elements, each only where its mask says so. */
+typedef struct {
+    lanes low, top;
+} plain_sum;
+
+enum { PLAIN_SPAN = 1 << 16, PLAIN_WIDTH = 4 };
+
+static inline void plain_clear(plain_sum *s)
+{
+    s->low = s->top = (lanes){0};
+}
+
+static inline void plain_add(plain_sum *s, element a, mask chosen)
+{
+    s->low += a.v & chosen;
+    s->top -= lanes_below(s->low, a.v & chosen);
+}
+
+/* Canonical value of both sums together. */
+static inline element plain_reduce(const plain_sum *s, const plain_sum *t)
+{
+    lanes low = s->low + t->low, top = s->top + t->top - lanes_below(low, s->low);
+    return (element){fold_wide(low, top)};
 }
 
 #endif

@@ -16,6 +16,8 @@ typedef struct {
     element *power, *joint;     /* calls */
     element *left, *right;      /* wire_len: one pair of wires of the prover */
     sum_of_products *products;  /* wire_len: gadget outputs on the odd coset */
+    element *chosen;            /* calls * chunk: left wires of the prover */
+    plain_sum *pairs;           /* calls * calls: what the wires of two calls make together */
 } flp_scratch;
 
 static inline int is_range_check(const tacit_plan *plan)
@@ -60,7 +62,7 @@ static inline element sum_of_elements(const tacit_plan *plan, const word *words,
     element sum = TABLE(0);
     for (size_t i = 0; i < count; i++)
         sum = element_add(sum, element_load(words + STEP * stride * i));
-    return element_canonical(sum, plan->one);
+    return element_canonical(sum);
 }
 
 /* The circuit's outputs, reduced to one element by the query randomness. */
@@ -121,7 +123,7 @@ static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, cons
         }
         element_store(wires + 2 * STEP * j, sum_reduce(&left));
         element last = element_sub(sum_reduce(&right), shift);
-        element_store(wires + 2 * STEP * j + STEP, element_canonical(last, plan->one));
+        element_store(wires + 2 * STEP * j + STEP, element_canonical(last));
     }
 }
 
@@ -181,14 +183,14 @@ static mask flp_query(const tacit_plan *plan, const flp_scratch *s, const word *
     element point_power = lagrange_weights(plan, point, s->even);
     lagrange_weights(plan, element_mul(point, TABLE(plan->inv_root)), s->odd);
     element output = circuit_output(plan, meas, gadget, query);
-    element_store(verifier, element_canonical(output, plan->one));
+    element_store(verifier, element_canonical(output));
     if (is_range_check(plan))
         range_check_wires(plan, s, meas, proof, joint, verifier + STEP);
     else
         direct_wires(plan, s, meas, proof, verifier + STEP);
     element_store(verifier + STEP * (1 + plan->arity), gadget_at_point(plan, s, gadget, point_power));
     element difference = element_sub(element_mul(point_power, TABLE(1)), TABLE(1));
-    return ~element_nonzero(element_canonical(difference, plan->one));
+    return ~element_nonzero(element_canonical(difference));
 }
 
 /* The lanes whose summed verifier does not accept. */
@@ -196,7 +198,7 @@ static mask flp_decide(const tacit_plan *plan, const word *left, const word *rig
 {
     const size_t last = 1 + plan->arity;
 #define SUMMED(i) element_add(element_load(left + STEP * (i)), element_load(right + STEP * (i)))
-    mask bad = element_nonzero(element_canonical(SUMMED(0), plan->one));
+    mask bad = element_nonzero(element_canonical(SUMMED(0)));
     sum_of_products sum;
     sum_clear(&sum);
     for (size_t j = 1; j < last; j += 2) {
@@ -210,7 +212,7 @@ static mask flp_decide(const tacit_plan *plan, const word *left, const word *rig
         expected = element_add(expected, SUMMED(1)); /* x^2 - x */
 #undef SUMMED
     element difference = element_sub_wide(sum_reduce(&sum), expected, 3);
-    return bad | element_nonzero(element_canonical(difference, plan->one));
+    return bad | element_nonzero(element_canonical(difference));
 }
 
 /* From values on the wire grid to values on the odd coset of the fine grid, in place: inverse transform
@@ -264,47 +266,150 @@ static void prover_wires(const tacit_plan *plan, const flp_scratch *s, const wor
     }
 }
 
-/* One proof: the seeds `proof` begins with are given, the gadget polynomial follows. On the wire grid it is 0 for
- * valid measurements at every call (m * (m - 1)), but for Count (m * m). */
-static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *joint, word *proof)
+/* The gadget polynomial on the odd coset: transforms of every pair of wires, multiplied point by point. */
+static void prove_by_transforms(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *proof,
+                                element *values)
 {
     size_t n = plan->wire_len, pairs = (plan->arity + 1) / 2;
-    word *gadget = proof + STEP * plan->arity;
-    sum_of_products first;
-    element square = TABLE(0);
-    sum_clear(&first);
     for (size_t k = 0; k < n; k++)
         sum_clear(&s->products[k]);
-    for (size_t i = 0; is_range_check(plan) && i < plan->calls; i++)
-        s->power[i] = s->joint[i] = element_to_montgomery(element_load(joint + STEP * i), plan->r2);
-    for (size_t k = 0; k < plan->gadget_len; k++)
-        element_store(gadget + STEP * k, TABLE(0));
     for (size_t j = 0; j < pairs; j++) {
-        int carry = j % SUM_SPAN == SUM_SPAN - 1;
         prover_wires(plan, s, bits, proof, j);
-        sum_add_product(&first, s->left[0], s->right[0]);
-        if (carry)
-            sum_carry(&first);
-        if (plan->arity == 1)
-            square = s->right[0];
         move_to_odd_coset(plan, s->left);
         move_to_odd_coset(plan, s->right);
         for (size_t k = 0; k < n; k++) {
             sum_add_product(&s->products[k], s->left[k], s->right[k]);
-            if (carry)
+            if (j % SUM_SPAN == SUM_SPAN - 1)
                 sum_carry(&s->products[k]);
         }
     }
-    element value = element_sub(sum_reduce(&first), square);
-    element_store(gadget, element_canonical(value, plan->one));
+    for (size_t k = 0; k + 1 < n; k++) {
+        values[k] = sum_reduce(&s->products[k]);
+        if (plan->arity == 1) /* x^2 - x, where the wire's bound is that of a whole transform */
+            values[k] = element_sub_wide(values[k], s->right[k], 24);
+    }
+}
+
+/* The left wires behind their seeds, times R: powers of the joint randomness where the bit is set, else 0. */
+static void chosen_powers(const tacit_plan *plan, const flp_scratch *s, const word *bits)
+{
+    size_t calls = plan->calls, chunk = plan->shape.chunk;
+    for (size_t j = 0; j < chunk; j++)
+        for (size_t i = 0; i < calls; i++) {
+            size_t at = i * chunk + j;
+            s->chosen[at] = element_masked(s->power[i], bits[MASK_STEP * at]);
+            s->power[i] = element_mul(s->power[i], s->joint[i]);
+        }
+}
+
+/* pairs[k] for `width` calls from k on: the left wires of one call, `row`, summed where the call has a 0. */
+static inline __attribute__((always_inline)) void sum_pairs(const tacit_plan *plan, const element *row,
+                                                            const word *bits, size_t k, size_t width,
+                                                            plain_sum *pairs)
+{
+    size_t chunk = plan->shape.chunk;
+    plain_sum sums[PLAIN_WIDTH];
+    for (size_t b = 0; b < width; b++)
+        plain_clear(&sums[b]);
+    for (size_t j = 0; j < chunk; j++)
+        for (size_t b = 0; b < width; b++)
+            plain_add(&sums[b], row[j], ~(mask)bits[MASK_STEP * ((k + b) * chunk + j)]);
+    for (size_t b = 0; b < width; b++)
+        pairs[k + b] = sums[b];
+}
+
+/* What a call's wires make with the seeds: where the bit is 0 the left seeds, less the left wires times the right seeds.
+ * Times R. */
+static element pair_with_seeds(const tacit_plan *plan, const element *row, const word *bits, const word *seeds)
+{
+    sum_of_products right;
+    plain_sum left, none;
+    sum_clear(&right);
+    plain_clear(&left);
+    plain_clear(&none);
+    for (size_t j = 0; j < plan->shape.chunk; j++) {
+        plain_add(&left, element_load(seeds + 2 * STEP * j), ~(mask)bits[MASK_STEP * j]);
+        sum_add_product(&right, row[j], element_load(seeds + 2 * STEP * j + STEP));
+        if (j % SUM_SPAN == SUM_SPAN - 1)
+            sum_carry(&right);
+    }
+    return element_to_montgomery(element_sub(plain_reduce(&left, &none), sum_reduce(&right)), plan->r2);
+}
+
+/* The same as prove_by_transforms, for range checks of few calls. Wires are sums over calls a of values times basis
+ * polynomials l_a; call 0 is the seeds. On the odd coset, where x^n = -1,
+ *     l_a l_b = -D(a - b) l_a - D(b - a) l_b   and   l_0^2 = sum of D(a) l_a,   D(d) = 2 / (n (w^d - 1)), D(0) = 1 / n,
+ * so the gadget polynomial is a sum of multiples of the l_a, and one transform moves it to the coset. What the values of
+ * two calls make together is a sum of powers of the joint randomness, chosen by bits: no product but those of the seeds.
+ * A call makes 0 with itself, for a bit is 0 or 1. `product` is that of the seeds. */
+static void prove_by_pairs(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *seeds,
+                           element product, element *values)
+{
+    size_t calls = plan->calls, chunk = plan->shape.chunk, n = plan->wire_len;
+    element *with_seeds = s->right;
+    chosen_powers(plan, s, bits);
+    for (size_t i = 0; i < calls; i++) {
+        const element *row = s->chosen + i * chunk;
+        size_t k = 0;
+        for (; k + PLAIN_WIDTH <= calls; k += PLAIN_WIDTH)
+            sum_pairs(plan, row, bits, k, PLAIN_WIDTH, s->pairs + i * calls);
+        for (; k < calls; k++)
+            sum_pairs(plan, row, bits, k, 1, s->pairs + i * calls);
+        with_seeds[i] = pair_with_seeds(plan, row, bits + MASK_STEP * i * chunk, seeds);
+    }
+    product = element_to_montgomery(product, plan->r2);
+    for (size_t a = 0; a < n; a++) {
+        sum_of_products sum;
+        sum_clear(&sum);
+        sum_add_product(&sum, product, TABLE(plan->pairing[a]));
+        for (size_t i = 0; a == 0 && i < calls; i++)
+            sum_add_product(&sum, with_seeds[i], TABLE(plan->pairing[n - 1 - i]));
+        if (a && a <= calls)
+            sum_add_product(&sum, with_seeds[a - 1], TABLE(plan->pairing[a]));
+        for (size_t i = 0; a && a <= calls && i < calls; i++) {
+            element pair = plain_reduce(&s->pairs[(a - 1) * calls + i], &s->pairs[i * calls + a - 1]);
+            sum_add_product(&sum, pair, TABLE(plan->pairing[(a - 1 - i) & (n - 1)]));
+        }
+        values[a] = sum_reduce(&sum);
+    }
+    move_to_odd_coset(plan, values);
+}
+
+static element product_of_seeds(const tacit_plan *plan, const word *seeds)
+{
+    element square = TABLE(0);
+    sum_of_products sum;
+    sum_clear(&sum);
+    for (size_t j = 0; j < (plan->arity + 1) / 2; j++) {
+        const word *left = seeds + 2 * STEP * j, *right = plan->arity == 1 ? left : left + STEP;
+        sum_add_product(&sum, element_load(left), element_load(right));
+        if (j % SUM_SPAN == SUM_SPAN - 1)
+            sum_carry(&sum);
+    }
+    if (plan->arity == 1)
+        square = element_load(seeds);
+    return element_canonical(element_sub(element_to_montgomery(sum_reduce(&sum), plan->r2), square));
+}
+
+/* One proof: the seeds `proof` begins with are given, the gadget polynomial follows. On the wire grid it is 0 for
+ * valid measurements at every call (m * (m - 1)), but for Count (m * m). */
+static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const word *bits, const word *joint, word *proof)
+{
+    word *gadget = proof + STEP * plan->arity;
+    element first = product_of_seeds(plan, proof), *values = s->left;
+    for (size_t i = 0; is_range_check(plan) && i < plan->calls; i++)
+        s->power[i] = s->joint[i] = element_to_montgomery(element_load(joint + STEP * i), plan->r2);
+    for (size_t k = 0; k < plan->gadget_len; k++)
+        element_store(gadget + STEP * k, TABLE(0));
+    element_store(gadget, first);
     if (plan->shape.circuit == TACIT_COUNT)
         element_store(gadget + 2 * STEP, element_masked(TABLE(1), bits[0]));
-    for (size_t k = 0; k + 1 < n; k++) {
-        value = sum_reduce(&s->products[k]);
-        if (plan->arity == 1) /* x^2 - x, where the wire's bound is that of a whole transform */
-            value = element_sub_wide(value, s->right[k], 24);
-        element_store(gadget + 2 * STEP * k + STEP, element_canonical(value, plan->one));
-    }
+    if (plan->by_pairs)
+        prove_by_pairs(plan, s, bits, proof, first, values);
+    else
+        prove_by_transforms(plan, s, bits, proof, values);
+    for (size_t k = 0; k + 1 < plan->wire_len; k++)
+        element_store(gadget + 2 * STEP * k + STEP, element_canonical(values[k]));
 }
 
 #endif

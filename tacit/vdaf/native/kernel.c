@@ -50,6 +50,10 @@ static size_t lay_out(scratch *s, const tacit_plan *plan, int proving)
         s->flp.left = piece(s, &used, n * sizeof(element));
         s->flp.right = piece(s, &used, n * sizeof(element));
         s->flp.products = piece(s, &used, n * sizeof(sum_of_products));
+        if (plan->by_pairs) {
+            s->flp.chosen = piece(s, &used, padded * sizeof(element));
+            s->flp.pairs = piece(s, &used, plan->calls * plan->calls * sizeof(plain_sum));
+        }
         s->helper_meas = piece(s, &used, plan->meas_len * word);
         s->helper_proofs = piece(s, &used, share * word);
         s->bits = piece(s, &used, (padded > plan->meas_len ? padded : plan->meas_len) * sizeof(lanes));
@@ -334,7 +338,7 @@ static void subtract_share(const tacit_plan *plan, lanes *left, lanes *right, si
     {
         word *into = from_lane(left, lane) + STEP * i;
         element difference = element_sub(element_load(into), element_load(from_lane(right, lane) + STEP * i));
-        element_store(into, element_canonical(difference, plan->one));
+        element_store(into, element_canonical(difference));
     }
 }
 
@@ -429,7 +433,7 @@ static u64 exercise(int primitive, u64 rounds)
             sum_carry(&sum);
     }
     x[0] = element_add(x[0], sum_reduce(&sum));
-    element_store(from_lane(words, 0), element_canonical(x[0], 1));
+    element_store(from_lane(words, 0), element_canonical(x[0]));
     __asm__ volatile("" : : "r"(words), "r"(x) : "memory");
     return rounds * (primitive == TACIT_KECCAK ? LANES : WIDTH * FIELD_LANES);
 }
