@@ -177,7 +177,7 @@ static inline element sum_reduce(const sum_of_products *s)
     return subtract_once(sum, carry);
 }
 
-/* A sum of up to PLAIN_SPAN elements, each only where its mask says so. */
+/* A sum of up to PLAIN_SPAN elements, each left out where its mask is set. */
 typedef struct {
     u128 low;
     u64 top;
@@ -190,9 +190,9 @@ static inline void plain_clear(plain_sum *s)
     s->low = s->top = 0;
 }
 
-static inline void plain_add(plain_sum *s, element a, mask chosen)
+static inline void plain_add_unless(plain_sum *s, element a, mask left_out)
 {
-    s->top += add_carry(s->low, element_masked(a, chosen), &s->low);
+    s->top += add_carry(s->low, element_masked(a, ~left_out), &s->low);
 }
 
 /* Canonical value of both sums together. */

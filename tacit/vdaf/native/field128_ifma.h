@@ -176,7 +176,7 @@ static inline element element_canonical(element a)
     return normal(SUB(a.limb[0], top), ADD(a.limb[1], less), AND(a.limb[2], ALL(P2)));
 }
 
-/* A sum of up to PLAIN_SPAN elements, each only where its mask says so. */
+/* A sum of up to PLAIN_SPAN elements, each left out where its mask is set. */
 typedef struct {
     __m512i limb[3];
 } plain_sum;
@@ -189,11 +189,11 @@ static inline void plain_clear(plain_sum *s)
         s->limb[i] = _mm512_setzero_si512();
 }
 
-static inline void plain_add(plain_sum *s, element a, mask chosen)
+static inline void plain_add_unless(plain_sum *s, element a, mask left_out)
 {
-    __mmask8 lanes_chosen = _mm512_test_epi64_mask((__m512i)chosen, (__m512i)chosen);
+    __mmask8 kept = _mm512_testn_epi64_mask((__m512i)left_out, (__m512i)left_out);
     for (int i = 0; i < 3; i++)
-        s->limb[i] = _mm512_mask_add_epi64(s->limb[i], lanes_chosen, s->limb[i], a.limb[i]);
+        s->limb[i] = _mm512_mask_add_epi64(s->limb[i], kept, s->limb[i], a.limb[i]);
 }
 
 /* Canonical value of both sums together. */

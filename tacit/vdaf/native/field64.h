@@ -160,7 +160,7 @@ static inline element sum_reduce(const sum_of_products *s)
     return element_sub((element){fold_wide(s->low, s->high)}, (element){s->top << 32});
 }
 
-/* A sum of up to PLAIN_SPAN elements, each only where its mask says so. */
+/* A sum of up to PLAIN_SPAN elements, each left out where its mask is set. */
 typedef struct {
     lanes low, top;
 } plain_sum;
@@ -172,10 +172,11 @@ static inline void plain_clear(plain_sum *s)
     s->low = s->top = (lanes){0};
 }
 
-static inline void plain_add(plain_sum *s, element a, mask chosen)
+static inline void plain_add_unless(plain_sum *s, element a, mask left_out)
 {
-    s->low += a.v & chosen;
-    s->top -= lanes_below(s->low, a.v & chosen);
+    lanes added = a.v & ~left_out;
+    s->low += added;
+    s->top -= lanes_below(s->low, added);
 }
 
 /* Canonical value of both sums together. */

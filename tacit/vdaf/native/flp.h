@@ -313,7 +313,7 @@ static inline __attribute__((always_inline)) void sum_pairs(const tacit_plan *pl
         plain_clear(&sums[b]);
     for (size_t j = 0; j < chunk; j++)
         for (size_t b = 0; b < width; b++)
-            plain_add(&sums[b], row[j], ~(mask)bits[MASK_STEP * ((k + b) * chunk + j)]);
+            plain_add_unless(&sums[b], row[j], bits[MASK_STEP * ((k + b) * chunk + j)]);
     for (size_t b = 0; b < width; b++)
         pairs[k + b] = sums[b];
 }
@@ -328,7 +328,7 @@ static element pair_with_seeds(const tacit_plan *plan, const element *row, const
     plain_clear(&left);
     plain_clear(&none);
     for (size_t j = 0; j < plan->shape.chunk; j++) {
-        plain_add(&left, element_load(seeds + 2 * STEP * j), ~(mask)bits[MASK_STEP * j]);
+        plain_add_unless(&left, element_load(seeds + 2 * STEP * j), bits[MASK_STEP * j]);
         sum_add_product(&right, row[j], element_load(seeds + 2 * STEP * j + STEP));
         if (j % SUM_SPAN == SUM_SPAN - 1)
             sum_carry(&right);

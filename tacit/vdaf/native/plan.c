@@ -116,13 +116,24 @@ static int set_sizes(tacit_plan *plan)
     return 1;
 }
 
-/* pairing[d] = 2 / (n (w^d - 1)) with w of order n; 1 / n for d = 0. */
-static void set_pairing(tacit_plan *plan, u128 root, u128 p)
+/* pairing[d] = 2 / (n (w^d - 1)) with w of order n; 1 / n for d = 0. Inverses come from products of all the other
+ * factors: the product of w^d - 1 over all d is -n. */
+static void set_pairing(tacit_plan *plan, u128 root, u128 inv_n, u128 p)
 {
-    u128 n = plan->wire_len, w = mul_mod(root, root, p), power = w;
-    plan->pairing[0] = pow_mod(n, p - 2, p);
-    for (size_t d = 1; d < plan->wire_len; d++, power = mul_mod(power, w, p))
-        plan->pairing[d] = mul_mod(2, pow_mod(mul_mod(n, power - 1, p), p - 2, p), p);
+    size_t n = plan->wire_len;
+    u128 w = mul_mod(root, root, p), power = 1, *before = plan->pairing, after = p - inv_n;
+    u128 inverse = pow_mod(w, p - 2, p);
+    before[1] = add_mod(inv_n, inv_n, p);
+    for (size_t d = 1; d + 1 < n; d++) {
+        power = mul_mod(power, w, p);
+        before[d + 1] = mul_mod(before[d], power - 1, p);
+    }
+    power = inverse;
+    for (size_t d = n - 1; d; d--, power = mul_mod(power, inverse, p)) {
+        plan->pairing[d] = mul_mod(before[d], after, p);
+        after = mul_mod(after, power - 1, p);
+    }
+    plan->pairing[0] = inv_n;
 }
 
 static int set_tables(tacit_plan *plan)
@@ -157,7 +168,7 @@ static int set_tables(tacit_plan *plan)
     for (size_t k = 0; k < plan->bits; k++)
         plan->weights[k] = mul_mod(k + 1 < plan->bits ? (u64)1 << k : plan->last_weight, r, p);
     if (plan->by_pairs)
-        set_pairing(plan, root, p);
+        set_pairing(plan, root, inv_n, p);
     return 1;
 }
 
