@@ -82,7 +82,8 @@ int main(void)
         {TACIT_SUM, 64, 1, 2, 1, 1, 1},         {TACIT_SUM_VEC, 128, 1, 3, 11, 9, 7},
         {TACIT_SUM_VEC, 64, 3, 3, 5, 6, 4},     {TACIT_HISTOGRAM, 128, 1, 4, 33, 1, 5},
         {TACIT_HISTOGRAM, 128, 1, 4, 1, 1, 1},  {TACIT_HISTOGRAM, 128, 1, 4, 3, 1, 9},
-        {TACIT_MULTIHOT, 128, 1, 5, 13, 3, 4},
+        {TACIT_MULTIHOT, 128, 1, 5, 13, 3, 4},  {TACIT_HISTOGRAM, 128, 1, 4, 70, 1, 1},
+        {TACIT_HISTOGRAM, 128, 1, 4, 3000, 1, 1}, {TACIT_SUM, 128, 1, 2, 1, 255, 1},
     };
     const tacit_shape refused[] = {
         {0, 64, 1, 1, 1, 1, 1},          {TACIT_COUNT, 32, 1, 1, 1, 1, 1},
@@ -94,7 +95,7 @@ int main(void)
     int levels = tacit_best_level() + 1;
     for (int level = 0; level < levels; level++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            for (size_t n = 1; n <= 9; n++)
+            for (size_t n = shapes[i].length > 1000 ? 9 : 1; n <= 9; n++)
                 run(level, &shapes[i], n);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         require(!tacit_plan_new(0, &refused[i], NULL, 0, &sizes), "a shape was not refused");

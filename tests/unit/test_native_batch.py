@@ -44,6 +44,7 @@ INSTANCES: dict[str, tuple[Prio3[Any], Draw]] = {
     "sumvec of bits": (Prio3SumVec(2, 21, 1, 5), lambda r: [r.randrange(2) for _ in range(21)]),
     "sumvec": (Prio3SumVec(2, 6, 9, 7), lambda r: [r.randrange(10) for _ in range(6)]),
     "histogram": (Prio3Histogram(2, 20, 3), lambda r: r.randrange(20)),
+    "many calls": (Prio3Histogram(2, 70, 1), lambda r: r.randrange(70)),
     "one bucket": (Prio3Histogram(2, 1, 1), lambda r: 0),
     "one call": (Prio3Histogram(2, 4, 9), lambda r: r.randrange(4)),
     "multihot": (Prio3MultihotCountVec(2, 9, 3, 4), lambda r: r.sample([1, 1, 1, 0, 0, 0, 0, 0, 0], 9)),

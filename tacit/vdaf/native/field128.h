@@ -1,146 +1,185 @@
-/* Field128, p = 2^128 - 7 * 2^66 + 1, one lane at a time with 64-bit products. Elements are reduced; R = 2^128.
+/* Field128, p = 2^128 - 7 * 2^66 + 1, in lanes of five 28-bit limbs, with 32-bit products. R = 2^140.
  *
- * p = 1 mod 2^64, so the Montgomery quotient of a word is its negative. Conditional subtractions are masks.
+ * Elements are not kept reduced: limbs 0 to 3 are below 2^28, limb 4 holds the rest, below 2^32 in a factor. A product
+ * of factors below 2^a * p and 2^b * p is below p + 2^(a + b - 12) * p once divided by R. In radix X = 2^28,
+ * p = 1 - 7168 X^2 + 2^16 X^4: the Montgomery quotient of a limb is the limb, and its multiple of p is cheap.
  */
 #ifndef TACIT_FIELD128_H
 #define TACIT_FIELD128_H
 
 #include "lanes.h"
 
-enum { WORDS = 2, RADIX_BITS = 128, FIELD_LANES = 1, NEXT = LANES, STEP = 2 * LANES };
+enum { WORDS = 2, RADIX_BITS = 140, LIMBS = 5, COLUMNS = 9, WIDEST = 10 };
 
-typedef u64 __attribute__((may_alias)) word;
-typedef u64 mask;
-
-#define MODULUS_HIGH 0xFFFFFFFFFFFFFFE4u
-#define COMPLEMENT (((u128)27 << 64) | 0xFFFFFFFFFFFFFFFFu) /* 2^128 - p */
-
-typedef u128 element;
+#define LIMB 0xFFFFFFFu
 
 typedef struct {
-    u128 low, high;
-    u64 top;
+    lanes limb[LIMBS];
+} element;
+
+typedef struct {
+    lanes column[COLUMNS];
 } sum_of_products;
 
-/* The compiler may not learn that a mask is 0 or -1, lest it makes a branch of it. */
-static inline u64 opaque(u64 bits)
+static inline element normal(element a)
 {
-    __asm__("" : "+r"(bits));
-    return bits;
+    for (int i = 0; i < LIMBS - 1; i++) {
+        a.limb[i + 1] += a.limb[i] >> 28;
+        a.limb[i] &= LIMB;
+    }
+    return a;
 }
 
-/* The carry of a sum, and the borrow of a difference, out of sight of the compiler for the same reason. */
-static inline u64 add_carry(u128 a, u128 b, u128 *sum)
+static inline element element_load(const lanes *words)
 {
-    return opaque(__builtin_add_overflow(a, b, sum));
+    lanes low = words[0], high = words[1];
+    return (element){{low & LIMB, low >> 28 & LIMB, (low >> 56 | high << 8) & LIMB, high >> 20 & LIMB, high >> 48}};
 }
 
-static inline u64 sub_borrow(u128 a, u128 b, u128 *difference)
+static inline lanes low_word(const element *a)
 {
-    return opaque(__builtin_sub_overflow(a, b, difference));
+    return a->limb[0] | a->limb[1] << 28 | a->limb[2] << 56;
 }
 
-static inline u128 select_mask(u64 condition)
+static inline lanes high_word(const element *a)
 {
-    u64 bits = opaque(-condition);
-    return (u128)bits << 64 | bits;
+    return a->limb[2] >> 8 | a->limb[3] << 20 | a->limb[4] << 48;
 }
 
-/* carry * 2^128 + value, below 2p, minus p if that is not below p. */
-static inline u128 subtract_once(u128 value, u64 carry)
+/* a + top * (2^128 - p) */
+static inline element add_complements(element a, lanes top)
 {
-    u128 less;
-    u64 above = add_carry(value, COMPLEMENT, &less);
-    return value ^ ((value ^ less) & select_mask(carry | above));
+    lanes ones = (top << 28) - top;
+    a.limb[0] += ones;
+    a.limb[1] += ones;
+    a.limb[2] += (top << 13) - (top << 10) - top;
+    return normal(a);
 }
 
-static inline element element_load(const word *words)
+/* Precondition: a is below 2p. */
+static inline void element_store(lanes *words, element a)
 {
-    return (u128)words[NEXT] << 64 | words[0];
+    element less = add_complements(a, (lanes){0} + 1); /* a - p + 2^128 */
+    lanes above = -(less.limb[4] >> 16);
+    words[0] = (low_word(&a) & ~above) | (low_word(&less) & above);
+    words[1] = (high_word(&a) & ~above) | (high_word(&less) & above);
 }
 
-static inline void element_store(word *words, element a)
+/* All ones where a canonical element, below 2p, is not 0. */
+static inline lanes element_nonzero(element a)
 {
-    words[0] = (u64)a;
-    words[NEXT] = (u64)(a >> 64);
+    lanes words[2];
+    element_store(words, a);
+    return lanes_nonzero(words[0] | words[1]);
 }
 
 static inline element element_constant(u128 value)
 {
-    return value;
-}
-
-/* All ones where a canonical element is not 0. */
-static inline mask element_nonzero(element a)
-{
-    u64 bits = (u64)a | (u64)(a >> 64);
-    return -((bits | -bits) >> 63);
+    element a;
+    for (int i = 0; i < LIMBS; i++)
+        a.limb[i] = (lanes){0} + ((u64)(value >> 28 * i) & LIMB);
+    return a;
 }
 
 static inline lanes element_excess(const lanes *words)
 {
-    lanes top = (lanes){0} + MODULUS_HIGH;
-    return lanes_below(top, words[1]) | (~lanes_nonzero(words[1] ^ top) & lanes_nonzero(words[0]));
+    return lanes_excess(words[0], words[1]);
 }
 
 static inline element element_add(element a, element b)
 {
-    u128 sum;
-    u64 carry = add_carry(a, b, &sum);
-    return subtract_once(sum, carry);
+    for (int i = 0; i < LIMBS; i++)
+        a.limb[i] += b.limb[i];
+    return normal(a);
 }
 
-static inline element element_sub(element a, element b)
-{
-    u128 difference;
-    u64 borrow = sub_borrow(a, b, &difference);
-    return difference - (COMPLEMENT & select_mask(borrow));
-}
-
+/* a - b + 2^bound * p, of which every limb borrows from the next so that none falls below 0. Precondition: b is at most
+ * 2^bound * p, bound at most 24. */
 static inline element element_sub_wide(element a, element b, unsigned bound)
 {
-    (void)bound;
-    return element_sub(a, b);
+    const u64 one = (u64)1 << bound;
+    const u64 multiple[LIMBS] = {one + (1 << 30), (1 << 30) - 4, ((u64)1 << 40) - 7168 * one - 4, (1 << 30) - (1 << 12),
+                                 (one << 16) - 4};
+    for (int i = 0; i < LIMBS; i++)
+        a.limb[i] += multiple[i] - b.limb[i];
+    return normal(a);
 }
 
-static inline element element_canonical(element a, u128 one)
+/* Precondition: b is at most 4p. */
+static inline element element_sub(element a, element b)
 {
-    (void)one;
+    return element_sub_wide(a, b, 2);
+}
+
+static inline element element_masked(element a, lanes chosen)
+{
+    for (int i = 0; i < LIMBS; i++)
+        a.limb[i] &= chosen;
     return a;
 }
 
-static inline element element_masked(element a, mask chosen)
+/* The same element below 2p: what lies above 2^128 comes back by 2^128 = 7 * 2^66 - 1. */
+static inline element element_canonical(element a)
 {
-    return a & ((u128)chosen << 64 | chosen);
+    lanes top = a.limb[4] >> 16;
+    a.limb[4] &= 0xFFFF;
+    return add_complements(a, top);
 }
 
-static inline void wide_product(u128 a, u128 b, u128 *low, u128 *high)
+static inline void sum_clear(sum_of_products *s)
 {
-    u64 a0 = (u64)a, a1 = (u64)(a >> 64), b0 = (u64)b, b1 = (u64)(b >> 64);
-    u128 least = (u128)a0 * b0, cross = (u128)a0 * b1 + (u64)(least >> 64), other = (u128)a1 * b0 + (u64)cross;
-    *low = other << 64 | (u64)least;
-    *high = (u128)a1 * b1 + (u64)(cross >> 64) + (u64)(other >> 64);
+    for (int i = 0; i < COLUMNS; i++)
+        s->column[i] = (lanes){0};
 }
 
-/* (high * 2^128 + low) / 2^128 modulo p, as carry * 2^128 + value. */
-static inline u128 montgomery(u128 low, u128 high, u64 *carry)
+static inline void sum_add_product(sum_of_products *s, element a, element b)
 {
-    u64 t0 = (u64)low;
-    u128 q = (u128)(-t0) * MODULUS_HIGH + (u64)(low >> 64) + opaque(t0 != 0), value;
-    u64 t1 = (u64)q;
-    u64 first = add_carry(high, (u128)(u64)(q >> 64), &high);
-    q = (u128)(-t1) * MODULUS_HIGH + opaque(t1 != 0);
-    *carry = first + add_carry(high, q, &value);
-    return value;
+#pragma GCC unroll 5
+    for (int i = 0; i < LIMBS; i++)
+#pragma GCC unroll 5
+        for (int j = 0; j < LIMBS; j++)
+            s->column[i + j] += lanes_mul32(a.limb[i], b.limb[j]);
+}
+
+/* Must be called once every SUM_SPAN products: a column takes at most five terms below 2^56 from each. */
+enum { SUM_SPAN = 32 };
+
+static inline void sum_carry(sum_of_products *s)
+{
+    for (int i = 0; i < COLUMNS - 1; i++) {
+        s->column[i + 1] += s->column[i] >> 28;
+        s->column[i] &= LIMB;
+    }
+}
+
+/* The sum divided by R, below p + sum / R. To begin with, p * R comes on top, in columns that hold enough for what is
+ * then taken from them: the 2^44 more of a column are the 2^16 that the next one lacks. */
+static inline element divide_by_radix(sum_of_products s)
+{
+    const u64 more = (u64)1 << 44, rest = more - (1 << 16), added[LIMBS] = {more, rest + 1, rest, rest - 7168, rest};
+    for (int i = 0; i < LIMBS; i++)
+        s.column[i + 4] += added[i];
+#pragma GCC unroll 5
+    for (int i = 0; i < LIMBS; i++) {
+        lanes quotient = s.column[i] & LIMB;
+        s.column[i + 1] += s.column[i] >> 28;
+        s.column[i + 2] += lanes_mul32(quotient, (lanes){0} + 7168);
+        s.column[i + 4] -= quotient << 16;
+    }
+    return normal((element){{s.column[5], s.column[6], s.column[7], s.column[8]}});
+}
+
+static inline element sum_reduce(const sum_of_products *s)
+{
+    return element_canonical(divide_by_radix(*s));
 }
 
 static inline element element_mul(element a, element b)
 {
-    u128 low, high;
-    u64 carry;
-    wide_product(a, b, &low, &high);
-    u128 value = montgomery(low, high, &carry);
-    return subtract_once(value, carry);
+    sum_of_products s;
+    sum_clear(&s);
+    sum_add_product(&s, a, b);
+    return divide_by_radix(s);
 }
 
 static inline element element_to_montgomery(element a, u128 r2)
@@ -148,34 +187,27 @@ static inline element element_to_montgomery(element a, u128 r2)
     return element_mul(a, element_constant(r2));
 }
 
-static inline void sum_clear(sum_of_products *s)
+/* A sum of up to PLAIN_SPAN elements, each left out where its mask is set. */
+typedef element plain_sum;
+
+enum { PLAIN_SPAN = 1024, PLAIN_WIDTH = 2 };
+
+static inline void plain_clear(plain_sum *s)
 {
-    s->low = s->high = s->top = 0;
+    for (int i = 0; i < LIMBS; i++)
+        s->limb[i] = (lanes){0};
 }
 
-static inline void sum_add_product(sum_of_products *s, element a, element b)
+static inline void plain_add_unless(plain_sum *s, element a, lanes left_out)
 {
-    u128 low, high;
-    wide_product(a, b, &low, &high);
-    high += add_carry(s->low, low, &s->low); /* a product's high half is below 2^128 - 1 */
-    s->top += add_carry(s->high, high, &s->high);
+    for (int i = 0; i < LIMBS; i++)
+        s->limb[i] += a.limb[i] & ~left_out;
 }
 
-/* Must be called once every SUM_SPAN products. */
-enum { SUM_SPAN = 1 << 16 };
-
-static inline void sum_carry(sum_of_products *s)
+/* Canonical value of both sums together. */
+static inline element plain_reduce(const plain_sum *s, const plain_sum *t)
 {
-    (void)s;
-}
-
-static inline element sum_reduce(const sum_of_products *s)
-{
-    u64 carry;
-    u128 value = montgomery(s->low, s->high, &carry), sum;
-    u64 top = s->top + carry; /* top * 2^128 = top * (7 * 2^66 - 1), and top is below 2^58 */
-    carry = add_carry(value, ((u128)(7 * top) << 66) - top, &sum);
-    return subtract_once(sum, carry);
+    return element_canonical(element_add(*s, *t));
 }
 
 #endif

@@ -9,12 +9,8 @@
 
 #include "lanes.h"
 
-enum { WORDS = 2, RADIX_BITS = 156, FIELD_LANES = LANES, STEP = 2 };
+enum { WORDS = 2, RADIX_BITS = 156, WIDEST = 22 };
 
-typedef lanes word;
-typedef lanes mask;
-
-#define MODULUS_HIGH 0xFFFFFFFFFFFFFFE4u
 #define LIMB 0xFFFFFFFFFFFFFu
 #define P1 0xFFFFFFFFE4000u /* limbs 1 and 2 of p; limb 0 is 1 */
 #define P2 0xFFFFFFu
@@ -42,7 +38,7 @@ static inline element normal(__m512i a, __m512i b, __m512i c)
     return (element){{AND(a, ALL(LIMB)), AND(b, ALL(LIMB)), c}};
 }
 
-static inline element element_load(const word *words)
+static inline element element_load(const lanes *words)
 {
     __m512i low = (__m512i)words[0], high = (__m512i)words[1];
     __m512i middle = _mm512_or_si512(_mm512_srli_epi64(low, 52), _mm512_slli_epi64(high, 12));
@@ -50,7 +46,7 @@ static inline element element_load(const word *words)
 }
 
 /* Precondition: a is below 2p. */
-static inline void element_store(word *words, element a)
+static inline void element_store(lanes *words, element a)
 {
     element less = normal(SUB(a.limb[0], ALL(1)), SUB(a.limb[1], ALL(P1)), SUB(a.limb[2], ALL(P2)));
     __mmask8 below = _mm512_movepi64_mask(less.limb[2]);
@@ -62,7 +58,7 @@ static inline void element_store(word *words, element a)
 }
 
 /* All ones where a canonical element, below 2p, is not 0. */
-static inline mask element_nonzero(element a)
+static inline lanes element_nonzero(element a)
 {
     lanes words[2];
     element_store(words, a);
@@ -76,8 +72,7 @@ static inline element element_constant(u128 value)
 
 static inline lanes element_excess(const lanes *words)
 {
-    lanes top = (lanes){0} + MODULUS_HIGH;
-    return lanes_below(top, words[1]) | (~lanes_nonzero(words[1] ^ top) & lanes_nonzero(words[0]));
+    return lanes_excess(words[0], words[1]);
 }
 
 static inline element element_add(element a, element b)
@@ -100,7 +95,7 @@ static inline element element_sub(element a, element b)
     return element_sub_wide(a, b, 2);
 }
 
-static inline element element_masked(element a, mask chosen)
+static inline element element_masked(element a, lanes chosen)
 {
     for (int i = 0; i < 3; i++)
         a.limb[i] = AND(a.limb[i], (__m512i)chosen);
@@ -169,10 +164,38 @@ static inline element element_to_montgomery(element a, u128 r2)
     return element_mul(a, element_constant(r2));
 }
 
-/* The same element below 2p; `one` is R mod p. */
-static inline element element_canonical(element a, u128 one)
+/* The same element below 2p: what lies above 2^128 comes back by 2^128 = 7 * 2^66 - 1. */
+static inline element element_canonical(element a)
 {
-    return element_mul(a, element_constant(one));
+    __m512i top = _mm512_srli_epi64(a.limb[2], 24), less = SUB(_mm512_slli_epi64(top, 17), _mm512_slli_epi64(top, 14));
+    return normal(SUB(a.limb[0], top), ADD(a.limb[1], less), AND(a.limb[2], ALL(P2)));
+}
+
+/* A sum of up to PLAIN_SPAN elements, each left out where its mask is set. */
+typedef struct {
+    __m512i limb[3];
+} plain_sum;
+
+enum { PLAIN_SPAN = 1024, PLAIN_WIDTH = 4 };
+
+static inline void plain_clear(plain_sum *s)
+{
+    for (int i = 0; i < 3; i++)
+        s->limb[i] = _mm512_setzero_si512();
+}
+
+static inline void plain_add_unless(plain_sum *s, element a, lanes left_out)
+{
+    __mmask8 kept = _mm512_testn_epi64_mask((__m512i)left_out, (__m512i)left_out);
+    for (int i = 0; i < 3; i++)
+        s->limb[i] = _mm512_mask_add_epi64(s->limb[i], kept, s->limb[i], a.limb[i]);
+}
+
+/* Canonical value of both sums together. */
+static inline element plain_reduce(const plain_sum *s, const plain_sum *t)
+{
+    return element_canonical(normal(ADD(s->limb[0], t->limb[0]), ADD(s->limb[1], t->limb[1]),
+                                    ADD(s->limb[2], t->limb[2])));
 }
 
 #endif

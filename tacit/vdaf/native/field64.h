@@ -1,18 +1,14 @@
 /* Field64, p = 2^64 - 2^32 + 1, in lanes. Elements are reduced; R = 1 (no Montgomery form).
  *
- * The interface of every field: element, sum_of_products, and the functions below; element_mul is a * b / R. A field
- * computes FIELD_LANES lanes at once: word is what it reads of a vector of lanes, mask what it selects by, STEP the
- * distance of two elements in words.
+ * The interface of every field: element, sum_of_products, and the functions below; element_mul is a * b / R. An
+ * element in memory is WORDS vectors of lanes; a mask is all ones or 0 in every lane.
  */
 #ifndef TACIT_FIELD64_H
 #define TACIT_FIELD64_H
 
 #include "lanes.h"
 
-enum { WORDS = 1, RADIX_BITS = 0, FIELD_LANES = LANES, STEP = 1 };
-
-typedef lanes word;
-typedef lanes mask;
+enum { WORDS = 1, RADIX_BITS = 0, WIDEST = 64 };
 
 typedef struct {
     lanes v;
@@ -25,12 +21,12 @@ typedef struct {
 #define MODULUS64 0xFFFFFFFF00000001u
 #define EPSILON 0xFFFFFFFFu /* 2^64 mod p */
 
-static inline element element_load(const word *words)
+static inline element element_load(const lanes *words)
 {
     return (element){words[0]};
 }
 
-static inline void element_store(word *words, element a)
+static inline void element_store(lanes *words, element a)
 {
     words[0] = a.v;
 }
@@ -41,7 +37,7 @@ static inline element element_constant(u128 value)
 }
 
 /* All ones where a canonical element is not 0. */
-static inline mask element_nonzero(element a)
+static inline lanes element_nonzero(element a)
 {
     return lanes_nonzero(a.v);
 }
@@ -76,9 +72,8 @@ static inline element element_sub_wide(element a, element b, unsigned bound)
     return element_sub(a, b);
 }
 
-static inline element element_canonical(element a, u128 one)
+static inline element element_canonical(element a)
 {
-    (void)one;
     return a;
 }
 
@@ -88,28 +83,15 @@ static inline element element_to_montgomery(element a, u128 r2)
     return a;
 }
 
-static inline element element_masked(element a, mask chosen)
+static inline element element_masked(element a, lanes chosen)
 {
     return (element){a.v & chosen};
-}
-
-static inline lanes mul32(lanes a, lanes b)
-{
-#if LANES == 8 && defined(__x86_64__)
-    return (lanes)_mm512_mul_epu32((__m512i)a, (__m512i)b);
-#elif LANES == 4 && defined(__x86_64__)
-    return (lanes)_mm256_mul_epu32((__m256i)a, (__m256i)b);
-#elif defined(__x86_64__)
-    return (lanes)_mm_mul_epu32((__m128i)a, (__m128i)b);
-#else
-    return (a & EPSILON) * (b & EPSILON);
-#endif
 }
 
 static inline void wide_product(lanes a, lanes b, lanes *low, lanes *high)
 {
     lanes ah = a >> 32, bh = b >> 32;
-    lanes ll = mul32(a, b), lh = mul32(a, bh), hl = mul32(ah, b), hh = mul32(ah, bh);
+    lanes ll = lanes_mul32(a, b), lh = lanes_mul32(a, bh), hl = lanes_mul32(ah, b), hh = lanes_mul32(ah, bh);
     lanes middle = lh + (ll >> 32), carry = hl + (middle & EPSILON);
     *low = (ll & EPSILON) | carry << 32;
     *high = hh + (middle >> 32) + (carry >> 32);
@@ -159,6 +141,32 @@ static inline void sum_carry(sum_of_products *s)
 static inline element sum_reduce(const sum_of_products *s)
 {
     return element_sub((element){fold_wide(s->low, s->high)}, (element){s->top << 32});
+}
+
+/* A sum of up to PLAIN_SPAN elements, each left out where its mask is set. */
+typedef struct {
+    lanes low, top;
+} plain_sum;
+
+enum { PLAIN_SPAN = 1 << 16, PLAIN_WIDTH = 4 };
+
+static inline void plain_clear(plain_sum *s)
+{
+    s->low = s->top = (lanes){0};
+}
+
+static inline void plain_add_unless(plain_sum *s, element a, lanes left_out)
+{
+    lanes added = a.v & ~left_out;
+    s->low += added;
+    s->top -= lanes_below(s->low, added);
+}
+
+/* Canonical value of both sums together. */
+static inline element plain_reduce(const plain_sum *s, const plain_sum *t)
+{
+    lanes low = s->low + t->low, top = s->top + t->top - lanes_below(low, s->low);
+    return (element){fold_wide(low, top)};
 }
 
 #endif

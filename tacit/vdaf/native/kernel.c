@@ -1,6 +1,6 @@
 /* Prio3 (section 7.2 of the draft) over batches. Compiled once for each level and field:
  *     -DTACIT_LEVEL=0..3 -DTACIT_FIELD=64|128 and the flags that let the compiler use the level's instructions.
- * Reports go in groups of LANES; the last group repeats the last report.
+ * A report is a lane and LANES reports a group; the last group repeats the last report.
  */
 #include "lanes.h"
 
@@ -50,6 +50,10 @@ static size_t lay_out(scratch *s, const tacit_plan *plan, int proving)
         s->flp.left = piece(s, &used, n * sizeof(element));
         s->flp.right = piece(s, &used, n * sizeof(element));
         s->flp.products = piece(s, &used, n * sizeof(sum_of_products));
+        if (plan->by_pairs) {
+            s->flp.chosen = piece(s, &used, padded * sizeof(element));
+            s->flp.pairs = piece(s, &used, plan->calls * plan->calls * sizeof(plain_sum));
+        }
         s->helper_meas = piece(s, &used, plan->meas_len * word);
         s->helper_proofs = piece(s, &used, share * word);
         s->bits = piece(s, &used, (padded > plan->meas_len ? padded : plan->meas_len) * sizeof(lanes));
@@ -75,14 +79,6 @@ static void scratch_free(scratch *s)
     wipe(s->memory, s->size);
     free(s->memory);
 }
-
-/* What the field sees of a vector of lanes, from `lane` on. */
-static inline word *from_lane(lanes *words, size_t lane)
-{
-    return (word *)words + (FIELD_LANES == 1 ? lane : 0);
-}
-
-#define EACH_LANE(lane) for (size_t lane = 0; lane < LANES; lane += FIELD_LANES)
 
 static lanes any_excess(const lanes *words, size_t count)
 {
@@ -165,11 +161,8 @@ static void store_output(const tacit_plan *plan, const scratch *s, rows out)
 {
     const lanes *words = s->meas;
     if (plan->bits > 1 && (plan->shape.circuit == TACIT_SUM || plan->shape.circuit == TACIT_SUM_VEC)) {
-        EACH_LANE(lane) for (size_t i = 0; i < plan->shape.length; i++)
-        {
-            element value = weighted_bits(plan, from_lane(s->meas, lane) + STEP * plan->bits * i);
-            element_store(from_lane(s->out, lane) + STEP * i, value);
-        }
+        for (size_t i = 0; i < plan->shape.length; i++)
+            element_store(s->out + WORDS * i, weighted_bits(plan, s->meas + WORDS * plan->bits * i));
         words = s->out;
     }
     store_words(out, words, WORDS * plan->shape.length);
@@ -202,7 +195,7 @@ static lanes verify_group(const tacit_plan *plan, const scratch *s, int agg_id, 
                           const verify_rows *r, lanes *malformed)
 {
     size_t proofs = plan->shape.proofs, share = proofs * plan->proof_len;
-    lanes redo = {0}, roots = {0}, excess;
+    lanes redo = {0}, excess;
     if (agg_id) {
         expand_helper(plan, r->input_shares, s->meas, s->proofs);
     } else {
@@ -214,19 +207,14 @@ static lanes verify_group(const tacit_plan *plan, const scratch *s, int agg_id, 
         redo = joint_randomness(plan, s, agg_id, r, rows_skip(r->verifier_shares, plan->size.verifier_share - SEED));
     query_rands(plan, verify_key, r->nonces, s->draws);
     redo |= any_excess(s->draws, proofs * plan->query_len);
-    for (size_t i = 0; i < proofs; i++)
-        EACH_LANE(lane)
-        {
-            const word *proof = from_lane(s->proofs, lane) + STEP * plan->proof_len * i;
-            const word *joint = from_lane(s->joint, lane) + STEP * plan->joint_len * i;
-            const word *query = from_lane(s->draws, lane) + STEP * plan->query_len * i;
-            word *verifier = from_lane(s->out, lane) + STEP * plan->verifier_len * i;
-            mask bad = flp_query(plan, &s->flp, from_lane(s->meas, lane), proof, joint, query, verifier);
-            *from_lane(&roots, lane) |= bad;
-        }
+    for (size_t i = 0; i < proofs; i++) {
+        const lanes *proof = s->proofs + WORDS * plan->proof_len * i;
+        const lanes *joint = s->joint + WORDS * plan->joint_len * i;
+        const lanes *query = s->draws + WORDS * plan->query_len * i;
+        redo |= flp_query(plan, &s->flp, s->meas, proof, joint, query, s->out + WORDS * plan->verifier_len * i);
+    }
     store_words(r->verifier_shares, s->out, WORDS * proofs * plan->verifier_len);
     store_output(plan, s, r->out_shares);
-    redo |= roots;
     *malformed = agg_id ? (lanes){0} : excess;
     return agg_id ? redo | excess : redo;
 }
@@ -269,13 +257,8 @@ static int decide(const tacit_plan *plan, size_t reports, const u8 *leader_share
         load_words(left, leader, WORDS * elements);
         load_words(right, helper, WORDS * elements);
         lanes bad_share = any_excess(left, elements) | any_excess(right, elements);
-        for (size_t i = 0; i < proofs; i++)
-            EACH_LANE(lane)
-            {
-                size_t at = STEP * plan->verifier_len * i;
-                mask bad = flp_decide(plan, from_lane(left, lane) + at, from_lane(right, lane) + at);
-                *from_lane(&bad_proof, lane) |= bad;
-            }
+        for (size_t i = 0; i < elements; i += plan->verifier_len)
+            bad_proof |= flp_decide(plan, left + WORDS * i, right + WORDS * i);
         if (plan->joint_len) {
             lanes parts[2][4], message[4], expected[4];
             load_words(parts[0], rows_skip(leader, stride - SEED), 4);
@@ -330,12 +313,8 @@ static lanes encode_measurements(const tacit_plan *plan, const scratch *s)
 
 static void subtract_share(const tacit_plan *plan, lanes *left, lanes *right, size_t count)
 {
-    EACH_LANE(lane) for (size_t i = 0; i < count; i++)
-    {
-        word *into = from_lane(left, lane) + STEP * i;
-        element difference = element_sub(element_load(into), element_load(from_lane(right, lane) + STEP * i));
-        element_store(into, element_canonical(difference, plan->one));
-    }
+    for (size_t i = 0; i < WORDS * count; i += WORDS)
+        element_store(left + i, element_canonical(element_sub(element_load(left + i), element_load(right + i))));
 }
 
 /* Joint randomness of a report from its rands: Helper seed, Helper blind, Leader blind, prover seed. */
@@ -374,11 +353,7 @@ static lanes shard_group(const tacit_plan *plan, const scratch *s, rows nonces, 
     for (size_t i = 0; i < proofs; i++) {
         lanes *proof = s->proofs + WORDS * plan->proof_len * i;
         memcpy(proof, s->draws + WORDS * plan->arity * i, plan->arity * WORDS * sizeof(lanes));
-        EACH_LANE(lane)
-        {
-            const word *joint = from_lane(s->joint, lane) + STEP * plan->joint_len * i;
-            flp_prove(plan, &s->flp, from_lane(s->bits, lane), joint, from_lane(proof, lane));
-        }
+        flp_prove(plan, &s->flp, s->bits, s->joint + WORDS * plan->joint_len * i, proof);
     }
     subtract_share(plan, s->proofs, s->helper_proofs, share);
     store_words(leader, s->meas, WORDS * plan->meas_len);
@@ -416,7 +391,7 @@ static u64 exercise(int primitive, u64 rounds)
     for (int i = 0; i < 25; i++)
         words[i] = (lanes){0} + (u64)i;
     for (int i = 0; i < WIDTH; i++)
-        x[i] = element_load(from_lane(words, 0) + STEP * i);
+        x[i] = element_load(words + WORDS * i);
     sum_clear(&sum);
     for (u64 i = 0; i < rounds; i++) {
         if (primitive == TACIT_KECCAK)
@@ -429,9 +404,9 @@ static u64 exercise(int primitive, u64 rounds)
             sum_carry(&sum);
     }
     x[0] = element_add(x[0], sum_reduce(&sum));
-    element_store(from_lane(words, 0), element_canonical(x[0], 1));
+    element_store(words, element_canonical(x[0]));
     __asm__ volatile("" : : "r"(words), "r"(x) : "memory");
-    return rounds * (primitive == TACIT_KECCAK ? LANES : WIDTH * FIELD_LANES);
+    return rounds * (primitive == TACIT_KECCAK ? LANES : WIDTH * LANES);
 }
 
 #define PASTE(level, field) kernels_##level##_##field

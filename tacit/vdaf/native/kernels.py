@@ -29,6 +29,11 @@ BAD_SEED = 4
 _FIELD_BITS = {Field64: 64, Field128: 128}
 _NO_MEMORY = 2
 
+_new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
+)
+"""With None, a new bytes object whose content is still to be written, before anyone else has a reference."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRows:
@@ -72,47 +77,46 @@ class Kernels:
     ) -> VerifiedRows:
         """Raises ``ValueError`` for a buffer that does not hold whole rows of as many reports as ``nonces`` does."""
         reports, sizes = len(nonces) // Prio3.NONCE_SIZE, self.sizes
-        outputs = [bytearray(reports * size) for size in (sizes.verifier_share, sizes.seed, sizes.out_share, 1)]
-        self._call(
+        outputs = self._call(
             self._library.tacit_verify_init,
             (agg_id, verify_key, len(verify_key), reports),
             (nonces, public_shares, input_shares),
-            outputs,
+            [reports * size for size in (sizes.verifier_share, sizes.seed, sizes.out_share, 1)],
         )
-        return VerifiedRows(*map(bytes, outputs))
+        return VerifiedRows(*outputs)
 
     def decide(self, leader_shares: bytes, helper_shares: bytes, seeds: bytes) -> tuple[bytes, bytes]:
         """Verifier messages and flags, from both verifier shares and the Helper's own seeds."""
         reports, sizes = len(leader_shares) // self.sizes.verifier_share, self.sizes
-        outputs = [bytearray(reports * sizes.seed), bytearray(reports)]
-        self._call(self._library.tacit_decide, (reports,), (leader_shares, helper_shares, seeds), outputs)
-        return bytes(outputs[0]), bytes(outputs[1])
+        inputs = (leader_shares, helper_shares, seeds)
+        messages, flags = self._call(self._library.tacit_decide, (reports,), inputs, [reports * sizes.seed, reports])
+        return messages, flags
 
     def aggregate(self, out_shares: bytes, accepted: bytes) -> bytes:
         """The encoded sum of the out shares whose byte in ``accepted`` is 1, the others' being 0."""
-        outputs = [bytearray(self.sizes.out_share)]
-        self._call(self._library.tacit_aggregate, (len(accepted),), (out_shares, accepted), outputs)
-        return bytes(outputs[0])
+        inputs, output = (out_shares, accepted), self.sizes.out_share
+        return self._call(self._library.tacit_aggregate, (len(accepted),), inputs, [output])[0]
 
     def shard(self, measurements: bytes, nonces: bytes, rands: bytes) -> ShardedRows:
         """``measurements`` as ``pack_measurements`` makes them; a measurement out of range is flagged."""
         reports, sizes = len(nonces) // Prio3.NONCE_SIZE, self.sizes
-        outputs = [bytearray(reports * size) for size in (sizes.public_share, sizes.leader_share, 1)]
-        self._call(self._library.tacit_shard, (reports,), (measurements, nonces, rands), outputs)
-        return ShardedRows(*map(bytes, outputs))
+        lengths = [reports * size for size in (sizes.public_share, sizes.leader_share, 1)]
+        return ShardedRows(*self._call(self._library.tacit_shard, (reports,), (measurements, nonces, rands), lengths))
 
-    def _call(self, function: Any, head: tuple[object, ...], inputs: Sequence[bytes], outputs: list[bytearray]) -> None:
-        held = [(ctypes.c_char * len(output)).from_buffer(output) if output else None for output in outputs]
+    def _call(
+        self, function: Any, head: tuple[object, ...], inputs: Sequence[bytes], lengths: Sequence[int]
+    ) -> list[bytes]:
+        """Outputs of the given lengths, written in place: megabytes that are neither cleared first nor copied after."""
+        outputs: list[bytes] = [_new_bytes(None, length) for length in lengths]
         arguments: list[object] = []
-        for data in inputs:
+        for data in (*inputs, *outputs):
             arguments += (data, len(data))
-        for output, buffer in zip(outputs, held, strict=True):
-            arguments += (buffer, len(output))
         status = function(self._plan, *head, *arguments)
         if status == _NO_MEMORY:
             raise MemoryError("no memory for a batch")
         if status:
             raise ValueError("the buffers of a batch do not hold one row per report")
+        return outputs
 
 
 def kernels_for(vdaf: Prio3[Any], ctx: bytes, level: int | None = None) -> Kernels | None:

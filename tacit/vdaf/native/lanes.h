@@ -41,6 +41,27 @@ static inline lanes lanes_nonzero(lanes a)
     return -((a | -a) >> 63);
 }
 
+/* Products of the low halves. */
+static inline lanes lanes_mul32(lanes a, lanes b)
+{
+#if LANES == 8 && defined(__x86_64__)
+    return (lanes)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#elif LANES == 4 && defined(__x86_64__)
+    return (lanes)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#elif defined(__x86_64__)
+    return (lanes)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#else
+    return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
+#endif
+}
+
+/* All ones in lanes whose words make no element of Field128: the high one is that of p or more, the rest not 0. */
+static inline lanes lanes_excess(lanes low, lanes high)
+{
+    lanes top = (lanes){0} + 0xFFFFFFFFFFFFFFE4u;
+    return lanes_below(top, high) | (~lanes_nonzero(high ^ top) & lanes_nonzero(low));
+}
+
 /* The start of one row per lane. Lanes beyond the last row repeat it: they compute, and write, the same bytes. */
 typedef struct {
     u8 *at[LANES];

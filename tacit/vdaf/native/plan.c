@@ -101,6 +101,7 @@ static int set_sizes(tacit_plan *plan)
     plan->proof_len = plan->arity + plan->gadget_len;
     plan->query_len = 1 + (outputs > 1 ? outputs : 0);
     plan->verifier_len = 2 + plan->arity;
+    plan->by_pairs = vector && plan->calls <= PAIRS_CALLS && shape->chunk <= PAIRS_CHUNK;
     plan->values = shape->circuit == TACIT_SUM_VEC || shape->circuit == TACIT_MULTIHOT ? shape->length : 1;
     if (plan->meas_len > MAX_ELEMENTS || shape->proofs * plan->proof_len > 4 * MAX_ELEMENTS ||
         plan->calls * shape->chunk > 2 * MAX_ELEMENTS || (shape->field_bits == 64 && vector && shape->proofs < 3))
@@ -113,6 +114,26 @@ static int set_sizes(tacit_plan *plan)
     plan->size.rand = vector ? 4 * SEED : 2 * SEED;
     plan->size.measurement = 8 * plan->values;
     return 1;
+}
+
+/* pairing[d] = 2 / (n (w^d - 1)) with w of order n; 1 / n for d = 0. Inverses come from products of all the other
+ * factors: the product of w^d - 1 over all d is -n. */
+static void set_pairing(tacit_plan *plan, u128 root, u128 inv_n, u128 p)
+{
+    size_t n = plan->wire_len;
+    u128 w = mul_mod(root, root, p), power = 1, *before = plan->pairing, after = p - inv_n;
+    u128 inverse = pow_mod(w, p - 2, p);
+    before[1] = add_mod(inv_n, inv_n, p);
+    for (size_t d = 1; d + 1 < n; d++) {
+        power = mul_mod(power, w, p);
+        before[d + 1] = mul_mod(before[d], power - 1, p);
+    }
+    power = inverse;
+    for (size_t d = n - 1; d; d--, power = mul_mod(power, inverse, p)) {
+        plan->pairing[d] = mul_mod(before[d], after, p);
+        after = mul_mod(after, power - 1, p);
+    }
+    plan->pairing[0] = inv_n;
 }
 
 static int set_tables(tacit_plan *plan)
@@ -133,7 +154,8 @@ static int set_tables(tacit_plan *plan)
     plan->tree = calloc(n, sizeof(u128));
     plan->twist = calloc(n, sizeof(u128));
     plan->weights = calloc(plan->bits, sizeof(u128));
-    if (!plan->roots || !plan->tree || !plan->twist || !plan->weights)
+    plan->pairing = calloc(n, sizeof(u128));
+    if (!plan->roots || !plan->tree || !plan->twist || !plan->weights || !plan->pairing)
         return 0;
     plan->roots[0] = r;
     for (size_t i = 1; i < 2 * n; i++)
@@ -145,6 +167,8 @@ static int set_tables(tacit_plan *plan)
         plan->twist[bit_reversed(k, plan->log_wire)] = mul_mod(plan->roots[k], inv_n, p);
     for (size_t k = 0; k < plan->bits; k++)
         plan->weights[k] = mul_mod(k + 1 < plan->bits ? (u64)1 << k : plan->last_weight, r, p);
+    if (plan->by_pairs)
+        set_pairing(plan, root, inv_n, p);
     return 1;
 }
 
@@ -194,6 +218,7 @@ void tacit_plan_free(tacit_plan *plan)
     free(plan->tree);
     free(plan->twist);
     free(plan->weights);
+    free(plan->pairing);
     for (int usage = 0; usage < USAGES; usage++)
         free(plan->prefix[usage]);
     free(plan);

@@ -11,6 +11,7 @@ typedef unsigned __int128 u128;
 enum { SEED = 32, NONCE = 16, USAGES = 7 };
 enum { USE_MEAS = 0, USE_PROOF, USE_JOINT_RAND, USE_PROVE, USE_QUERY, USE_JOINT_SEED, USE_JOINT_PART };
 enum { MAX_ELEMENTS = 1 << 16, MAX_CONTEXT = 1024 };
+enum { PAIRS_CALLS = 64, PAIRS_CHUNK = 1024 }; /* the prover's work by pairs is quadratic in the calls */
 
 typedef struct kernels kernels;
 
@@ -19,6 +20,7 @@ struct tacit_plan {
     tacit_shape shape;
     size_t element; /* bytes of an encoded field element */
     size_t bits, meas_len, calls, wire_len, log_wire, arity, gadget_len;
+    int by_pairs; /* which of the two algorithms the prover takes */
     size_t proof_len, joint_len, query_len, verifier_len, values; /* per proof, but for values: of a measurement */
     u64 last_weight;
     tacit_sizes size;
@@ -29,6 +31,7 @@ struct tacit_plan {
     u128 *tree;                 /* wire_len: tree[h + i] = (root of order 2h)^-i */
     u128 *twist;                /* wire_len, bit-reversed: (root of order 2 * wire_len)^k / wire_len */
     u128 *weights;              /* bits: what each bit of an integer counts for */
+    u128 *pairing;              /* wire_len, not times R: see prove_by_pairs */
     size_t prefix_len;
     u8 *prefix[USAGES]; /* le16(len(dst)) || dst || u8(32), per usage */
 };
