@@ -197,19 +197,6 @@ def test_without_kernels_the_rows_are_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("level", PATHS)
-@pytest.mark.parametrize("name", ["count", "histogram"])
-def test_only_the_one_finish_message_finishes_a_report(name: str, level: int) -> None:
-    made = batch_of(name, 7)
-    verifier = BatchVerifier(made.vdaf, KEY, CTX, level)
-    first, answer = made.pure_leader()[0], made.pure_helper()[0]
-    seed = first.state.corrected_joint_rand_seed or b""
-    assert verifier.is_finish(seed, answer.outbound)
-    for wrong in (b"", answer.outbound[:-1], answer.outbound + b"\0", b"\0" + answer.outbound[1:]):
-        assert not verifier.is_finish(seed, wrong)
-        assert isinstance(_attempt(ping_pong.leader_continued, made.vdaf, CTX, None, first.state, wrong), Exception)
-
-
-@pytest.mark.parametrize("level", PATHS)
 @pytest.mark.parametrize("name", ["count", "sum", "histogram", "multihot", "three proofs"])
 def test_extreme_elements_are_judged_one_by_one(name: str, level: int) -> None:
     made = batch_of(name, 9)

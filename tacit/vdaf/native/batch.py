@@ -11,7 +11,6 @@ what that costs an Aggregator: reports beyond it in one batch are refused. By ch
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -98,7 +97,7 @@ class BatchVerifier:
         rows = [nonces, public_shares, input_shares]
         fits = self._fitting(rows, kernels.sizes.leader_share)
         verified = kernels.verify_init(ping_pong.LEADER, self._verify_key, *_chosen(rows, fits))
-        head = _head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
+        head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
         outbounds = [head + share for share in _rows(verified.verifier_shares, len(fits))]
         return self._batch(len(nonces), fits, verified, outbounds, bytes(len(fits)), alone)
 
@@ -124,21 +123,17 @@ class BatchVerifier:
         if kernels is None:
             return _packed([_attempt(alone, at) for at in range(len(nonces))])
         rows = [nonces, public_shares, input_shares]
-        head = _head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
+        head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
         size = len(head) + kernels.sizes.verifier_share
         fits = self._fitting(rows, kernels.helper_share_size)
         fits = [at for at in fits if len(inbounds[at]) == size and inbounds[at].startswith(head)]
         verified = kernels.verify_init(ping_pong.HELPER, self._verify_key, *_chosen(rows, fits))
         leader_shares = b"".join([inbounds[at][len(head) :] for at in fits])
         messages, verdicts = kernels.decide(leader_shares, verified.verifier_shares, verified.seeds)
-        finish = _head(MessageType.FINISH, kernels.sizes.seed)
+        finish = ping_pong.head(MessageType.FINISH, kernels.sizes.seed)
         outbounds = [finish + message for message in _rows(messages, len(fits))]
         found = self._batch(len(nonces), fits, verified, outbounds, verdicts, alone)
         return replace(found, seeds=b"")
-
-    def is_finish(self, seed: bytes, inbound: bytes) -> bool:
-        """``ping_pong.leader_continued``: whether the Helper's message finishes the report with this ``seed``."""
-        return hmac.compare_digest(ping_pong.message(MessageType.FINISH, seed), inbound)
 
     def aggregate(self, out_shares: bytes) -> bytes:
         """The encoded aggregate share of rows of out shares. Raises ``ValueError`` for a row that is not whole."""
@@ -257,12 +252,6 @@ def _packed(results: Sequence[Row | VerifyError | DecodeError]) -> VerifiedBatch
         b"".join([out_share for _, out_share, _ in good]),
         b"".join([seed for _, _, seed in good]),
     )
-
-
-def _head(kind: MessageType, size: int) -> bytes:
-    """How every message of this type whose payload has ``size`` bytes begins."""
-    whole = ping_pong.message(kind, bytes(size))
-    return whole[: len(whole) - size]
 
 
 def _chosen(columns: Sequence[Sequence[bytes]], fits: Sequence[int]) -> list[bytes]:
