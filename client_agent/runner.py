@@ -22,6 +22,7 @@ from client_agent.store import SqlAgentStore
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.waiting import first_of
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Clock
 from tacit.recipe.policy import parse_policy
@@ -109,12 +110,7 @@ async def _loop(
 
 async def _pause(seconds: float, clock: Clock, stop: asyncio.Event) -> None:
     """Sleep, unless told to stop first."""
-    ends = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(stop.wait())]
-    try:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for end in ends:
-            end.cancel()
+    await first_of(clock.sleep(seconds), stop.wait())
 
 
 @dataclass
