@@ -51,11 +51,11 @@ class Hints:
 
 
 def check_broker(config: AgentConfig, policy: Policy) -> None:
-    """Raise ``UsageError`` for a broker of an analyst's and for a plain connection off this machine."""
+    """Raise ``UsageError`` for a broker of an analyst's, or of the gateway's operator (who may be one), and for a plain connection off this machine."""
     wanted = config.announcements
     if wanted is None:
         return
-    if wanted.operator in policy.analysts:
+    if wanted.operator in {config.gateway.name, *(policy.analysts or {})}:
         raise UsageError("announcements: the broker must not be run by an analyst, who would see this device's address")
     if not wanted.tls and not config.insecure_http and not is_loopback(wanted.host):
         raise UsageError("announcements: a plain connection off this machine; set tls, or insecure_http = true")
