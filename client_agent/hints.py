@@ -51,7 +51,8 @@ class Hints:
 
 
 def check_broker(config: AgentConfig, policy: Policy) -> None:
-    """Raise ``UsageError`` for a broker of an analyst's, or of the gateway's operator (who may be one), and for a plain connection off this machine."""
+    """Raise ``UsageError`` for a broker of an analyst's or of the gateway's operator (who may be one), and for a plain
+    connection off this machine."""
     wanted = config.announcements
     if wanted is None:
         return

@@ -19,6 +19,7 @@ from tacit.aggregator.log_follower import FOLLOWER, LogFollower
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.errors import UsageError
 from tacit.messages import Role
+from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.limits import ByteBudget
 
@@ -60,7 +61,8 @@ def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
         budget=ByteBudget(config.max_in_flight, deps.entropy),
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    add_driver(app, follower, config.log.poll_seconds)
+    look = add_driver(app, follower, config.log.poll_seconds)
+    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     handlers.wake_aggregation = add_driver(app, aggregation, config.limits.idle_seconds)
     handlers.wake_collection = add_driver(app, collections, config.limits.idle_seconds)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
