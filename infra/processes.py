@@ -30,6 +30,7 @@ READY_SECONDS = 120.0
 STOP_SECONDS = 10.0
 HEALTH_PAUSE_SECONDS = 0.1
 LOG_TAIL_BYTES = 4096
+PIDS = "processes.json"
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,19 @@ async def running(layout: Layout, further: Sequence[Part] = ()) -> AsyncIterator
         fresh = [await _start(part) for part in further]  # after the first, which made the tables
         services += fresh
         await asyncio.gather(*(_until_ready(service) for service in fresh))
+        (layout.state_dir / PIDS).write_text(json.dumps({service.title: service.pid for service in services}))
         yield services
     finally:
         await stop_all(services)
+        (layout.state_dir / PIDS).unlink(missing_ok=True)
+
+
+def read_pids(state_dir: Path) -> dict[str, int]:
+    """Process ids by title, as ``tacit up`` wrote them down; empty where it does not run."""
+    with contextlib.suppress(OSError, ValueError):
+        found: dict[str, int] = json.loads((state_dir / PIDS).read_text())
+        return found
+    return {}
 
 
 async def watch(services: list[ServiceProcess], report: Callable[[ServiceProcess, int], None]) -> None:

@@ -57,8 +57,17 @@ def make_queue(config: RedisConfig | None, name: str, clock: Clock, entropy: Ent
     return RedisJobQueue(url, name, clock, entropy, prefix=config.prefix, report=report)
 
 
-def make_announcer(config: AnnouncerConfig, name: str, clock: Clock, entropy: Entropy, *, insecure: bool) -> Announcer:
-    """The announcer of service ``name``. Raises ``UsageError``."""
+def make_announcer(
+    config: AnnouncerConfig,
+    name: str,
+    clock: Clock,
+    entropy: Entropy,
+    *,
+    insecure: bool,
+    report: Report | None = None,
+) -> Announcer:
+    """The announcer of service ``name``; outages are logged unless there is another ``report``. Raises
+    ``UsageError``."""
     parts = urlsplit(config.url(insecure=insecure))
     secure = parts.scheme == "mqtts"
     broker = Broker(
@@ -68,7 +77,7 @@ def make_announcer(config: AnnouncerConfig, name: str, clock: Clock, entropy: En
         username=parts.username,
         password=parts.password,
     )
-    return MqttAnnouncer(broker, clock, entropy, outage_report(name, "announcements"))
+    return MqttAnnouncer(broker, clock, entropy, report or outage_report(name, "announcements"))
 
 
 def outage_report(service: str, what: str) -> Report:
