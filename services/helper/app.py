@@ -19,6 +19,7 @@ from tacit.messages import Role
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.auth import token_digest
+from tacit.service.limits import ByteBudget
 
 NAME = "helper"
 STORE = web.AppKey("store", HelperStore)
@@ -30,7 +31,8 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task])
     store = HelperStore(config.database_url(NAME))
     parties = Parties()
-    helper = Helper(store, parties, deps, config.max_job)
+    budget = ByteBudget(config.max_in_flight, deps.entropy)
+    helper = Helper(store, deps, config.max_job, budget)
     follower = LogFollower(store, parties, credentials.identity, config.log, config.policy, deps, config.retention)
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
@@ -47,6 +49,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
         leader=token_digest(credentials.peer.token),
         readers=credentials.readers,
         max_body=config.max_body,
+        budget=budget,
     )
     app.router.add_routes(handlers.routes(config.prefix))
     look = add_driver(app, follower, config.log.poll_seconds)
