@@ -68,7 +68,7 @@ class StackStatus:
     def problems(self) -> list[str]:
         """One line per thing that a person should look at."""
         lines = [f"{one.name} is down: {one.detail}" for one in self.processes if not one.up]
-        lines += [f"{one.name} does not answer: {one.detail}" for one in self.servers if not one.up]
+        lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
         for task in self.tasks:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
             lines += [f"{task.recipe}: {_count(failed, 'job')} failed for good"] if failed else []

@@ -30,10 +30,10 @@ class RedisSeen:
             memory = await self._redis.info("memory")
         except (RedisError, OSError) as error:
             await self.close()
-            raise UsageError(f"the replay window's Redis does not answer: {type(error).__name__}") from error
+            raise UsageError(f"Redis does not answer: {type(error).__name__}") from error
         if memory["maxmemory"] and memory["maxmemory_policy"] != _SAFE_POLICY:
             await self.close()
-            raise UsageError("the replay window's Redis evicts keys; set maxmemory-policy noeviction")
+            raise UsageError("Redis evicts keys, and a replay window must not; set maxmemory-policy noeviction")
 
     async def close(self) -> None:
         """Close the connections."""

@@ -185,7 +185,7 @@ def test_screen_holds_everything_within_its_width(width: int) -> None:
         "2 attempts: its worker ended",
         "refused by rule budget-exceeded",
         "! recipe_server is down: connection refused",
-        "! mosquitto does not answer: no announcement of the log can be heard",
+        "! mosquitto: no announcement of the log can be heard",
         "! doctor-visits: 1 job failed for good",
         "! doctor-visits: 2 jobs not going on",
     ):
