@@ -100,7 +100,7 @@ def make_redis() -> Iterator[Callable[[], RedisServer]]:
     """Each call starts a Redis server on a free port, with nothing in it and ``REDIS_USER``."""
     if find_redis() is None:
         skip_or_fail("redis", "no redis-server on PATH (apt-get install redis-server)")
-    folder, made = Path(tempfile.mkdtemp(prefix="tacit-redis-")), []
+    folder, made = Path(tempfile.mkdtemp(prefix="tacit-redis-")), list[RedisServer]()
 
     def make() -> RedisServer:
         server = RedisServer.create(folder / str(len(made)), free_ports(1)[0], {"tacit": REDIS_USER})
@@ -125,7 +125,7 @@ def make_mosquitto() -> Iterator[Callable[[], MosquittoServer]]:
     """Each call starts a broker on a free port, where ``PUBLISHER`` may publish."""
     if find_mosquitto() is None:
         skip_or_fail("mosquitto", "no mosquitto on PATH or in /usr/sbin (apt-get install mosquitto)")
-    folder, made = Path(tempfile.mkdtemp(prefix="tacit-mosquitto-")), []
+    folder, made = Path(tempfile.mkdtemp(prefix="tacit-mosquitto-")), list[MosquittoServer]()
 
     def make() -> MosquittoServer:
         publishers = {PUBLISHER: PUBLISHER_PASSWORD}

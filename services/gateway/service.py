@@ -11,7 +11,7 @@ import asyncio
 
 from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
-from services.gateway.store import ReplayStore, SeenRequest
+from services.gateway.store import ReplayWindow, SeenRequest
 from services.gateway.targets import AllowList, Target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
@@ -34,7 +34,7 @@ _GROUP = 256
 class Gateway:
     """Opens requests, checks them and passes them on through ``deps.transport``."""
 
-    def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, store: ReplayStore) -> None:
+    def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, store: ReplayWindow) -> None:
         self.config = config
         self.ring = ring
         self.counters = TrafficCounters("gateway", deps.clock, config.bucket_seconds)

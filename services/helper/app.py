@@ -16,6 +16,7 @@ from tacit.aggregator.http import name_task
 from tacit.aggregator.log_follower import FOLLOWER, LogFollower
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
+from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.auth import token_digest
 from tacit.service.limits import ByteBudget
@@ -51,7 +52,8 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
         budget=budget,
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    add_driver(app, follower, config.log.poll_seconds)
+    look = add_driver(app, follower, config.log.poll_seconds)
+    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
     return app
 

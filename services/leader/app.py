@@ -18,7 +18,6 @@ from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.http import AiohttpTransport, ClientTls
-from tacit.adapters.memory import MemoryJobQueue
 from tacit.aggregator.credentials import Credentials, read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.log_follower import FOLLOWER, LogFollower
@@ -27,7 +26,9 @@ from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.ports import JobQueue
 from tacit.roles.crypto import OPENSSL, JobCrypto
+from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.backends import make_queue
 from tacit.service.limits import ByteBudget
 
 NAME = "leader"
@@ -42,8 +43,9 @@ __all__ = ["COLLECTIONS", "COORDINATOR", "STORE", "UPLOAD", "WORKERS", "create_a
 def create_app(
     config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = None, crypto: JobCrypto = OPENSSL
 ) -> web.Application:
-    """A process of the Leader of ``config``. ``queue`` wakes the workers of all processes; by default only those of
-    this one, and others look for themselves. Raises ``UsageError`` for secrets that are missing or malformed."""
+    """A process of the Leader of ``config``. ``queue`` wakes workers: by default the one that ``config`` names, or one
+    of this process alone, and others look for themselves. Raises ``UsageError`` for secrets that are missing or
+    malformed."""
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
@@ -68,10 +70,11 @@ def create_app(
     collections = Collections(store, parties, deps, config.limits, credentials.peer.token)
     handlers = _handlers(config, deps, credentials, leader, collections, app)
     app.router.add_routes(handlers.routes(config.prefix))
-    add_driver(app, follower, config.log.poll_seconds)
+    look = add_driver(app, follower, config.log.poll_seconds)
+    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     if works:
         work = JobWork(store, deps, config.limits, credentials.peer.token, crypto)
-        queue = queue or MemoryJobQueue(deps.clock)
+        queue = queue or make_queue(config.queue, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
         coordinator = Coordinator(store, parties, deps, config.limits, queue)
         workers = Workers(store, parties, deps, config.limits, queue, work)
         _add_workers(app, workers, queue)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tacit.aggregator.config import AggregatorConfig
+from tacit.service.backends import RedisConfig
 from tacit.service.config import Frozen
 
 
@@ -43,6 +44,8 @@ class LeaderConfig(AggregatorConfig):
     batches)."""
 
     roles: tuple[Literal["upload", "worker"], ...] = Field(default=("upload", "worker"), min_length=1)
+    queue: RedisConfig | None = None
+    """Wakes the workers of every process at once; without it each process wakes its own, and looks now and then."""
 
     max_body: int = Field(default=1 << 20, gt=0)
     max_in_flight: int = Field(default=64 << 20, gt=0)

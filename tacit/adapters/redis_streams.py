@@ -130,7 +130,8 @@ class RedisJobQueue:
         if claimed is not None:
             return claimed
         block = max(1, int(1000 * min(seconds, LONGEST_BLOCK))) if seconds > 0 else None
-        answer = await self._redis.xreadgroup(GROUP, self._consumer, {self._stream: ">"}, count=1, block=block)
+        read = self._redis.xreadgroup(GROUP, self._consumer, {self._stream: ">"}, count=1, block=block)
+        answer = cast("list[tuple[bytes, list[Any]]]", await read)
         return await self._delivery(answer[0][1]) if answer else None
 
     async def _ensure_group(self) -> None:

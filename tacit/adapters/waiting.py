@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any
 
 
-async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+async def first_of(*waits: Awaitable[Any]) -> None:
     """Return when the first of ``waits`` is done, the others cancelled and awaited."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
