@@ -26,7 +26,7 @@ def add_routes(app: web.Application, relay: Relay) -> None:
             answer = await relay.forward(message, request.remote or "")
         headers = {"Content-Type": answer.content_type}
         if answer.retry_after is not None:
-            headers["Retry-After"] = answer.retry_after
+            headers["Retry-After"] = str(answer.retry_after)
         return web.Response(status=answer.status, body=answer.body, headers=headers)
 
     app[RELAY] = relay

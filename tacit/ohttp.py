@@ -135,6 +135,10 @@ class ServerContext:
         return nonce + hpke.aead_seal(self._suite.aead_id, key, aead_nonce, b"", response)
 
 
+Opened = tuple[bytes, ServerContext]
+"""BHTTP bytes and context of a request."""
+
+
 class Gateway:
     """The keys of a gateway, active first. Holds no state about requests."""
 
@@ -143,7 +147,7 @@ class Gateway:
         if len(self._keys) != len(keys):
             raise ValueError("two keys have the same identifier")
 
-    def decapsulate_request(self, message: bytes) -> tuple[bytes, ServerContext]:
+    def decapsulate_request(self, message: bytes) -> Opened:
         """BHTTP bytes and context of an encapsulated request.
 
         Raises ``DecodeError`` when it is truncated and ``CryptoError`` when the key identifier, the suite or
@@ -164,6 +168,16 @@ class Gateway:
         suite = Suite(kem_id, kdf_id, aead_id)
         recipient = hpke.setup_recipient(suite, pair, enc, _request_info(header))
         return recipient.open(b"", reader.rest()), ServerContext(recipient, suite, enc)
+
+    def decapsulate_all(self, messages: Sequence[bytes]) -> list[Opened | CryptoError | DecodeError]:
+        """``decapsulate_request`` of every message, in order; what it raises stands in the place of its message."""
+        opened: list[Opened | CryptoError | DecodeError] = []
+        for message in messages:
+            try:
+                opened.append(self.decapsulate_request(message))
+            except (CryptoError, DecodeError) as error:
+                opened.append(error)
+        return opened
 
 
 def encapsulate_request(config: KeyConfig, request: bytes, entropy: Entropy) -> tuple[bytes, ClientContext]:

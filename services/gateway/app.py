@@ -8,7 +8,7 @@ from aiohttp import web
 
 from services.gateway.config import GatewayConfig
 from services.gateway.drivers import Forgetting, KeyRotation, Publishing
-from services.gateway.handlers import GATEWAY, RELAY_DIGEST, add_routes
+from services.gateway.handlers import GATEWAY, Handlers
 from services.gateway.keys import KeyRing
 from services.gateway.service import Gateway
 from services.gateway.store import ReplayStore
@@ -36,11 +36,12 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     signing_key = open_signing_key(config.signing_key_path, deps.entropy)
     store = ReplayStore(config.database_url("gateway"))
     gateway = Gateway(config, deps, ring, store)
-    app = make_app("gateway", deps, max_body=config.max_request, answered=gateway.counters.answered)
-    app[GATEWAY] = gateway
+    app = make_app(
+        "gateway", deps, max_body=max(config.max_request, config.max_frame), answered=gateway.counters.answered
+    )
     app[STORE] = store
-    app[RELAY_DIGEST] = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))
-    add_routes(app)
+    relay = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))
+    Handlers(gateway, relay).add_routes(app)
     app.cleanup_ctx.append(_open_store)
     add_driver(app, KeyRotation(gateway), _KEEP_SECONDS)
     add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -29,6 +30,24 @@ class SeenRequest:
 
     enc: bytes = field(repr=False)
     date: int
+
+
+class ReplayWindow(Protocol):
+    """What the gateway asks of whoever remembers requests. ``open`` before use, ``close`` after."""
+
+    async def open(self) -> None:
+        """Be ready for ``remember``."""
+        ...
+
+    async def close(self) -> None:
+        """Give up connections."""
+        ...
+
+    async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
+        """Store ``requests`` together; per request whether it is new (of two alike the first). Durable when it
+        returns.
+        """
+        ...
 
 
 class ReplayStore:
