@@ -9,11 +9,12 @@ from aiohttp import web
 from relay.config import RelayConfig
 from relay.handlers import RELAY, add_routes
 from relay.service import Relay
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
 from tacit.errors import UsageError
+from tacit.frames import ANSWER_OVERHEAD
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.config import read_secret
-from tacit.service.counters import counting
 
 
 def create_app(config: RelayConfig, deps: Deps) -> web.Application:
@@ -22,25 +23,25 @@ def create_app(config: RelayConfig, deps: Deps) -> web.Application:
         raise UsageError("retry_after_least must not be above retry_after_most")
     bearer = None if config.gateway_bearer is None else read_secret(config.gateway_bearer)
     relay = Relay(config, deps, None if bearer is None else bearer.decode("ascii").strip())
-    app = make_app("relay", deps, max_body=config.max_request, middlewares=[counting(relay.counters)])
-    app[RELAY] = relay
-    add_routes(app)
-    app.cleanup_ctx.append(_flush_counters)
+    app = make_app("relay", deps, max_body=config.max_request, answered=relay.counters.answered)
+    add_routes(app, relay)
+    app.cleanup_ctx.append(_close_relay)
     add_driver(app, relay.counters, config.bucket_seconds / 4)
     return app
 
 
-def make_transport(config: RelayConfig) -> AiohttpTransport:
+def make_transport(config: RelayConfig) -> LeanTransport:
     """The transport for ``Deps`` of a relay that runs on its own: bounded, with its client certificate."""
-    return AiohttpTransport(
+    frames = 1 if config.frames is None else config.frames.max_messages
+    return LeanTransport(
         timeout=config.gateway_timeout,
-        max_response=config.max_response,
-        connections=0,
+        max_response=frames * (config.max_response + ANSWER_OVERHEAD),
+        connections=1024,
         tls=ClientTls(config.gateway_ca, config.client_cert, config.client_key),
         insecure_http=config.insecure_http,
     )
 
 
-async def _flush_counters(app: web.Application) -> AsyncIterator[None]:
+async def _close_relay(app: web.Application) -> AsyncIterator[None]:
     yield
-    app[RELAY].counters.flush()
+    await app[RELAY].close()

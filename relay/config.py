@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from tacit.service.config import ConfigPath, ServiceConfig
+from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+
+
+class Frames(Frozen):
+    """Sending several messages to the gateway together: ours takes such frames, others do not.
+
+    * ``max_messages``, ``max_bytes``: of one frame; it leaves when it is full. Not above the gateway's
+      ``max_frame_messages`` and ``max_frame``.
+    * ``max_delay``: seconds that a frame waits for more messages.
+    """
+
+    max_messages: int = Field(default=64, ge=1, le=256)
+    max_bytes: int = Field(default=2 << 20, ge=1 << 12, le=64 << 20)
+    max_delay: float = Field(default=0.05, gt=0, le=5)
 
 
 class RelayConfig(ServiceConfig):
@@ -18,6 +31,8 @@ class RelayConfig(ServiceConfig):
       response; above it clients get 503.
     * ``gateway_timeout``: seconds that the gateway has to answer.
     * ``retry_after_least``, ``retry_after_most``: range in seconds of the random Retry-After of a 503.
+    * ``frames``: how messages share an exchange with the gateway; without it every message has its own, as RFC 9458
+      describes.
     * ``bucket_seconds``: width of the time buckets of the traffic counters.
     """
 
@@ -32,4 +47,5 @@ class RelayConfig(ServiceConfig):
     gateway_timeout: PositiveFloat = 30.0
     retry_after_least: PositiveInt = 2
     retry_after_most: PositiveInt = 20
+    frames: Frames | None = None
     bucket_seconds: int = Field(default=300, ge=60)

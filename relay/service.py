@@ -2,36 +2,29 @@
 
 Strict pass-through of RFC 9458 section 6: only the media type and the body travel on, nothing about the
 client does, nothing is retried, and of the gateway's answer only status, media type, body and Retry-After
-come back.
+come back. With frames (``relay.framing``) several messages share the exchange, and the same holds for each.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from http import HTTPStatus
 
 from relay.config import RelayConfig
+from relay.framing import Framing
 from tacit.adapters.origins import require_secure_url
-from tacit.errors import Abort
-from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
+from tacit.errors import Abort, DecodeError, UsageError
+from tacit.frames import REQUEST_OVERHEAD, Answer, decode_answers, encode_requests
+from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.counters import TrafficCounters
-from tacit.service.limits import ByteBudget
+from tacit.service.limits import ByteBudget, busy
 
 GATEWAY_UNREACHABLE = "urn:tacit:problem:gateway-unreachable"
 _PASSED_PROBLEMS = frozenset({400, 413, 415, 422, 429, 503})
 _MAX_RETRY_AFTER_DIGITS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What goes back to the client."""
-
-    status: int
-    content_type: str
-    body: bytes = field(repr=False)
-    retry_after: str | None = None
 
 
 class Relay:
@@ -39,15 +32,24 @@ class Relay:
 
     def __init__(self, config: RelayConfig, deps: Deps, bearer: str | None) -> None:
         require_secure_url(config.gateway_url, insecure_http=config.insecure_http)
+        if config.frames is not None and config.frames.max_bytes < config.max_request + REQUEST_OVERHEAD:
+            raise UsageError("frames.max_bytes must hold at least one message of max_request bytes")
         self.config = config
         self.counters = TrafficCounters("relay", deps.clock, config.bucket_seconds)
         retry_after = (config.retry_after_least, config.retry_after_most)
         self.budget = ByteBudget(config.max_in_flight, deps.entropy, retry_after)
         self._deps = deps
+        self._retry_after = retry_after
         self._url = f"{config.gateway_url}/gateway"
-        self._headers = {"Content-Type": OHTTP_REQ}
-        if bearer is not None:
-            self._headers["Authorization"] = f"Bearer {bearer}"
+        self._credential = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+        self._headers = {"Content-Type": OHTTP_REQ, **self._credential}
+        self._framing = None if config.frames is None else Framing(config.frames, deps, self._send_frame)
+
+    async def close(self) -> None:
+        """Finish what is gathered and log the counters."""
+        if self._framing is not None:
+            await self._framing.close()
+        self.counters.flush()
 
     async def forward(self, message: bytes, client_address: str) -> Answer:
         """Send ``message`` on, once.
@@ -57,26 +59,55 @@ class Relay:
         self._deps.saw("relay", client_address=client_address, ciphertext_bytes=len(message))
         self.counters.add("forwarded")
         self.counters.add("forwarded_bytes", len(message))
+        if self._framing is None:
+            return self._checked(_answer_of(await self._ask(self._url, self._headers, message)))
+        try:
+            return self._checked(await self._framing.submit(message))
+        except Abort as abort:  # the frame's; each of its clients comes back at a time of its own
+            retry = abort.status == HTTPStatus.SERVICE_UNAVAILABLE
+            raise busy(self._deps.entropy, self._retry_after) if retry else _unreachable(abort.status) from abort
+
+    async def _send_frame(self, messages: Sequence[bytes]) -> list[Answer]:
+        """The gateway's answers to ``messages``. Raises ``Abort`` for all of them."""
+        self.counters.add("frames")
+        headers = {"Content-Type": OHTTP_REQ_FRAME, **self._credential}
+        response = await self._ask(f"{self._url}/frames", headers, encode_requests(messages))
+        if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise busy(self._deps.entropy, self._retry_after)
+        if response.status != HTTPStatus.OK or response.headers.get("content-type") != OHTTP_RES_FRAME:
+            self.counters.add("gateway_answer_refused")
+            raise _unreachable(502)
+        try:
+            return decode_answers(response.body, count=len(messages), max_body=self.config.max_response)
+        except DecodeError as error:
+            self.counters.add("gateway_answer_refused")
+            raise _unreachable(502) from error
+
+    async def _ask(self, url: str, headers: dict[str, str], body: bytes) -> HttpResponse:
         try:
             async with asyncio.timeout(self.config.gateway_timeout):
-                response = await self._deps.transport.request("POST", self._url, headers=self._headers, body=message)
+                return await self._deps.transport.request("POST", url, headers=headers, body=body)
         except TimeoutError as error:
             raise _unreachable(504) from error
         except TransportError as error:
             raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
-        return self._answer(response)
 
-    def _answer(self, response: HttpResponse) -> Answer:
-        content_type = response.headers.get("content-type", "").strip().lower()
-        is_message = response.status == 200 and content_type == OHTTP_RES
-        is_problem = response.status in _PASSED_PROBLEMS and content_type == PROBLEM_JSON
-        if not (is_message or is_problem) or len(response.body) > self.config.max_response:
+    def _checked(self, answer: Answer) -> Answer:
+        """``answer``, if it is one that a gateway gives. Raises ``Abort`` (502)."""
+        is_message = answer.status == HTTPStatus.OK and answer.content_type == OHTTP_RES
+        is_problem = answer.status in _PASSED_PROBLEMS and answer.content_type == PROBLEM_JSON
+        if not (is_message or is_problem) or len(answer.body) > self.config.max_response:
             self.counters.add("gateway_answer_refused")
             raise _unreachable(502)
-        retry_after = response.headers.get("retry-after", "")
-        if not (retry_after.isdecimal() and len(retry_after) <= _MAX_RETRY_AFTER_DIGITS):
-            retry_after = ""
-        return Answer(response.status, content_type, response.body, retry_after or None)
+        return answer
+
+
+def _answer_of(response: HttpResponse) -> Answer:
+    """What of the gateway's answer may go to the client."""
+    content_type = response.headers.get("content-type", "").strip().lower()
+    retry_after = response.headers.get("retry-after", "")
+    known = retry_after.isdecimal() and len(retry_after) <= _MAX_RETRY_AFTER_DIGITS
+    return Answer(response.status, content_type, response.body, int(retry_after) if known else None)
 
 
 def _unreachable(status: int) -> Abort:

@@ -225,5 +225,7 @@ def _varint(value: int) -> bytes:
 def _read_varint(reader: Reader) -> int:
     """A variable-length integer of any length; RFC 9292 does not ask for the shortest."""
     first = reader.uint(1)
+    if first < 0x40:
+        return first
     more = (1 << (first >> 6)) - 1
     return (first & 0x3F) << (8 * more) | reader.uint(more)

@@ -58,11 +58,12 @@ class Reader:
 
     def raw(self, length: int) -> bytes:
         """Exactly ``length`` bytes."""
-        if length > self.remaining:
+        start = self._at
+        end = start + length
+        if end > len(self._data):
             raise DecodeError(f"{self._what} is truncated")
-        piece = self._data[self._at : self._at + length]
-        self._at += length
-        return piece
+        self._at = end
+        return self._data[start:end]
 
     def uint(self, size: int) -> int:
         """Big-endian unsigned integer of ``size`` bytes."""

@@ -154,6 +154,10 @@ class SealedRequest:
         return recipient.open(b"", self.ciphertext), ServerContext(recipient, self.suite, self.enc)
 
 
+Opened = tuple[bytes, ServerContext]
+"""BHTTP bytes and context of a request."""
+
+
 class Gateway:
     """The keys of a gateway, active first. Holds no state about requests."""
 
@@ -162,7 +166,7 @@ class Gateway:
         if len(self._keys) != len(keys):
             raise ValueError("two keys have the same identifier")
 
-    def decapsulate_request(self, message: bytes) -> tuple[bytes, ServerContext]:
+    def decapsulate_request(self, message: bytes) -> Opened:
         """BHTTP bytes and context of an encapsulated request.
 
         Raises ``DecodeError`` when it is truncated and ``CryptoError`` when the key identifier, the suite or
@@ -186,6 +190,16 @@ class Gateway:
         if kem_id != config.kem_id or (kdf_id, aead_id) not in config.algorithms:
             raise CryptoError("the suite is not one that the key configuration offers")
         return SealedRequest(pair, Suite(kem_id, kdf_id, aead_id), _request_info(header), enc, reader.rest())
+
+    def decapsulate_all(self, messages: Sequence[bytes]) -> list[Opened | CryptoError | DecodeError]:
+        """``decapsulate_request`` of every message, in order; what it raises stands in the place of its message."""
+        opened: list[Opened | CryptoError | DecodeError] = []
+        for message in messages:
+            try:
+                opened.append(self.decapsulate_request(message))
+            except (CryptoError, DecodeError) as error:
+                opened.append(error)
+        return opened
 
 
 def encapsulate_request(config: KeyConfig, request: bytes, entropy: Entropy) -> tuple[bytes, ClientContext]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 
 class Clock(Protocol):
@@ -142,6 +142,22 @@ class Announcer(Protocol):
 
     def subscribe(self, *topics: str) -> Subscription:
         """Listen from now on; the newest announcement of before may come first."""
+        ...
+
+
+class OwnedTransport(Transport, Protocol):
+    """A transport with connections of its own, closed by whoever made it (or by ``async with``)."""
+
+    async def __aenter__(self) -> Self:
+        """The transport itself."""
+        ...
+
+    async def __aexit__(self, *error: object) -> None:
+        """``close``."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
         ...
 
 

@@ -138,6 +138,8 @@ class Simulation:
         if name == "leader":
             limits = config.limits.model_copy(update=LIMITS)  # type: ignore[attr-defined]
             config = config.model_copy(update={"limits": limits})
+        elif name == "gateway":
+            config = config.model_copy(update={"group_delay": 0.0})
         entropy = self.entropy.child(f"{name} {self._starts}")
         transport = self.wire.transport(name)
         deps = Deps(self.clock, entropy, transport, self.observer, background=False)

@@ -8,19 +8,19 @@ from aiohttp import web
 
 from services.gateway.config import GatewayConfig
 from services.gateway.drivers import Forgetting, KeyRotation, Publishing
-from services.gateway.handlers import GATEWAY, RELAY_DIGEST, add_routes
+from services.gateway.handlers import GATEWAY, Handlers
 from services.gateway.keys import KeyRing
 from services.gateway.service import Gateway
 from services.gateway.store import RedisReplayWindow, ReplayStore, ReplayWindow
 from tacit import ohttp
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.auth import token_digest
 from tacit.service.config import read_secret
-from tacit.service.counters import counting
 from tacit.service.keys import open_signing_key
 
 _PUBLISH_SECONDS = 5.0
@@ -38,11 +38,10 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     signing_key = open_signing_key(config.signing_key_path, deps.entropy)
     store = _replay_window(config, deps)
     gateway = Gateway(config, deps, ring, store)
-    app = make_app(NAME, deps, max_body=config.max_request, middlewares=[counting(gateway.counters)])
-    app[GATEWAY] = gateway
+    app = make_app(NAME, deps, max_body=max(config.max_request, config.max_frame), answered=gateway.counters.answered)
     app[STORE] = store
-    app[RELAY_DIGEST] = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))
-    add_routes(app)
+    relay = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))
+    Handlers(gateway, relay).add_routes(app)
     app.cleanup_ctx.append(_open_store)
     add_driver(app, KeyRotation(gateway), _KEEP_SECONDS)
     add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS)
@@ -54,14 +53,15 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: GatewayConfig) -> AiohttpTransport:
+def make_transport(config: GatewayConfig) -> LeanTransport:
     """The transport for ``Deps`` of a gateway that runs on its own: bounded, trusting ``target_ca`` too."""
-    return AiohttpTransport(
+    return LeanTransport(
         timeout=config.target_timeout,
         max_response=ohttp.SIZE_CLASSES[-1],
-        connections=0,
+        connections=1024,
         tls=ClientTls(config.target_ca),
         insecure_http=config.insecure_http,
+        repeat_posts=True,
     )
 
 

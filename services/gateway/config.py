@@ -31,6 +31,9 @@ class GatewayConfig(ServiceConfig):
     * ``key_lifetime``: seconds for which a key is active; for as long again it is accepted as the previous one.
     * ``max_request``: bytes of an encapsulated request, by default the largest size class.
     * ``max_in_flight``: bytes that all requests together may hold; above it relays get 503.
+    * ``max_frame``, ``max_frame_messages``: bytes and messages of one frame (``tacit.frames``) of a relay that sends
+      several messages together.
+    * ``group_delay``: seconds for which requests wait for others to be remembered with, in one transaction.
     * ``target_timeout``: seconds that a target has to answer.
     * ``recipe_server_url``: where key configurations are published, without a final slash; None publishes none.
     * ``signing_key``: 0600 file with the base64url of the Ed25519 seed that signs leaves, by default
@@ -47,6 +50,9 @@ class GatewayConfig(ServiceConfig):
     key_lifetime: int = Field(default=30 * 86400, ge=60)
     max_request: PositiveInt = 262_144
     max_in_flight: PositiveInt = 256 << 20
+    max_frame: PositiveInt = 4 << 20
+    max_frame_messages: PositiveInt = 256
+    group_delay: float = Field(default=0.005, ge=0, le=1)
     target_timeout: PositiveFloat = 20.0
     recipe_server_url: str | None = None
     signing_key: ConfigPath | None = None

@@ -1,4 +1,4 @@
-"""The gateway's resources: POST /gateway for relays, GET /ohttp-keys for everyone."""
+"""The gateway's resources: POST /gateway and /gateway/frames for relays, GET /ohttp-keys for everyone."""
 
 from __future__ import annotations
 
@@ -6,45 +6,66 @@ from aiohttp import web
 
 from services.gateway.service import Gateway
 from tacit import ohttp
-from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_RES
+from tacit.frames import decode_requests, encode_answers
+from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME
 from tacit.service.app import read_body, refuse_expect, require_media_type
 from tacit.service.auth import require_bearer, require_peer
 
 GATEWAY = web.AppKey("gateway", Gateway)
-RELAY_DIGEST: web.AppKey[bytes | None] = web.AppKey("relay_digest")
 
 _KEYS_MAX_AGE = 3600
 
 
-def add_routes(app: web.Application) -> None:
-    """Mount the gateway's resources."""
-    app.router.add_post("/gateway", post_message, expect_handler=refuse_expect)
-    app.router.add_get("/ohttp-keys", get_keys)
+class Handlers:
+    """Who asks, how much, and what; ``relay`` is the digest of its bearer token, None where its certificate counts."""
+
+    def __init__(self, gateway: Gateway, relay: bytes | None) -> None:
+        self._gateway = gateway
+        self._relay = relay
+
+    def add_routes(self, app: web.Application) -> None:
+        """Mount the gateway's resources."""
+        app[GATEWAY] = self._gateway
+        app.router.add_post("/gateway", self.post_message, expect_handler=refuse_expect)
+        app.router.add_post("/gateway/frames", self.post_frame, expect_handler=refuse_expect)
+        app.router.add_get("/ohttp-keys", self.get_keys)
+
+    async def post_message(self, request: web.Request) -> web.Response:
+        """Answer one encapsulated request of an authenticated relay."""
+        self._require_relay(request)
+        require_media_type(request, OHTTP_REQ)
+        limit = self._gateway.config.max_request
+        with self._gateway.budget.reserve(_length(request, limit) + ohttp.SIZE_CLASSES[-1]):
+            message = await read_body(request, limit, OHTTP_REQ)
+            sealed = await self._gateway.answer(message)
+        return web.Response(body=sealed, headers={"Content-Type": OHTTP_RES})
+
+    async def post_frame(self, request: web.Request) -> web.Response:
+        """Answer every message of a frame (``tacit.frames``) of an authenticated relay."""
+        self._require_relay(request)
+        require_media_type(request, OHTTP_REQ_FRAME)
+        config, budget = self._gateway.config, self._gateway.budget
+        with budget.reserve(_length(request, config.max_frame)):
+            frame = await read_body(request, config.max_frame, OHTTP_REQ_FRAME)
+            bound = config.max_frame_messages
+            messages = decode_requests(frame, max_messages=bound, max_message=config.max_request)
+            with budget.reserve(len(messages) * ohttp.SIZE_CLASSES[-1]):
+                answers = await self._gateway.answer_frame(messages)
+        return web.Response(body=encode_answers(answers), headers={"Content-Type": OHTTP_RES_FRAME})
+
+    async def get_keys(self, _request: web.Request) -> web.Response:
+        """The active and the previous key configuration (RFC 9458 section 3), the same bytes for everyone."""
+        configs = self._gateway.ring.configs()
+        headers = {"Content-Type": OHTTP_KEYS, "Cache-Control": f"public, max-age={_KEYS_MAX_AGE}"}
+        return web.Response(body=ohttp.encode_key_configs(configs), headers=headers)
+
+    def _require_relay(self, request: web.Request) -> None:
+        if self._relay is None:
+            require_peer(request, None)
+        else:
+            require_bearer(request, self._relay)
 
 
-async def post_message(request: web.Request) -> web.Response:
-    """Answer one encapsulated request of an authenticated relay."""
-    gateway = request.app[GATEWAY]
-    _require_relay(request)
-    require_media_type(request, OHTTP_REQ)
-    limit = gateway.config.max_request
-    length = limit if request.content_length is None else min(request.content_length, limit)
-    with gateway.budget.reserve(length + ohttp.SIZE_CLASSES[-1]):
-        message = await read_body(request, limit, OHTTP_REQ)
-        sealed = await gateway.answer(message)
-    return web.Response(body=sealed, headers={"Content-Type": OHTTP_RES})
-
-
-async def get_keys(request: web.Request) -> web.Response:
-    """The active and the previous key configuration (RFC 9458 section 3), the same bytes for everyone."""
-    configs = request.app[GATEWAY].ring.configs()
-    headers = {"Content-Type": OHTTP_KEYS, "Cache-Control": f"public, max-age={_KEYS_MAX_AGE}"}
-    return web.Response(body=ohttp.encode_key_configs(configs), headers=headers)
-
-
-def _require_relay(request: web.Request) -> None:
-    digest = request.app[RELAY_DIGEST]
-    if digest is None:
-        require_peer(request, None)
-    else:
-        require_bearer(request, digest)
+def _length(request: web.Request, limit: int) -> int:
+    """Bytes to hold for a body: what it says that it has, at most what it may have."""
+    return limit if request.content_length is None else min(request.content_length, limit)

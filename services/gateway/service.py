@@ -8,13 +8,17 @@ passes once: its encapsulated key is durably remembered before anything reaches 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
+from services.gateway.opening import Opening
 from services.gateway.store import ReplayWindow, SeenRequest
 from services.gateway.targets import AllowList, Target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.frames import Answer
+from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import INTERNAL, Deps, problem_response
 from tacit.service.counters import TrafficCounters
@@ -29,31 +33,34 @@ REQUEST_FIELDS = ("content-type", "accept")
 RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
 
 _GROUP = 256
+_INNER = {kind: f"inner_{kind}xx" for kind in range(1, 6)}
 
 
 class Gateway:
     """Opens requests, checks them and passes them on through ``deps.transport``."""
 
-    def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, store: ReplayWindow) -> None:
+    def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, window: ReplayWindow) -> None:
         self.config = config
         self.ring = ring
         self.counters = TrafficCounters("gateway", deps.clock, config.bucket_seconds)
         self.budget = ByteBudget(config.max_in_flight, deps.entropy)
         self._deps = deps
         self._targets = AllowList(config.targets, insecure_http=config.insecure_http)
-        self._opener = ring.gateway()
-        self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(store.remember, _GROUP, 0.0, deps.clock)
+        self._opening = Opening(ring.gateway().decapsulate_all)
+        self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(
+            window.remember, _GROUP, config.group_delay, deps.clock
+        )
 
     def rotate(self) -> None:
         """Make a new active key now."""
         self.ring.rotate(self._deps.entropy, self._deps.clock.now())
-        self._opener = self.ring.gateway()
+        self._opening.open_all = self.ring.gateway().decapsulate_all
 
     def rotate_if_due(self) -> bool:
         """Rotate or retire keys whose time is over; whether anything changed."""
         changed = self.ring.rotate_if_due(self._deps.entropy, self._deps.clock.now())
         if changed:
-            self._opener = self.ring.gateway()
+            self._opening.open_all = self.ring.gateway().decapsulate_all
         return changed
 
     async def close(self) -> None:
@@ -67,16 +74,39 @@ class Gateway:
         #ohttp-key) when none of our keys opens it.
         """
         try:
-            encoded, context = self._opener.decapsulate_request(message)
+            opened = await self._opening.open(message)
         except CryptoError as error:
-            raise Abort(KEY_PROBLEM, str(error), status=422, title="The request was made for another key.") from error
-        response = await self._answer_inside(encoded, context.enc, len(message))
+            raise _wrong_key(error) from error
+        return await self._sealed(opened, len(message))
+
+    async def answer_frame(self, messages: Sequence[bytes]) -> list[Answer]:
+        """One answer per message, as each would get alone: what is wrong with one costs no other anything."""
+        opened = self._opening.open_all(messages)
+        self.counters.add("framed", len(messages))
+        pairs = zip(messages, opened, strict=True)
+        return list(await asyncio.gather(*(self._framed(each, len(message)) for message, each in pairs)))
+
+    async def _framed(self, opened: ohttp.Opened | Exception, size: int) -> Answer:
+        """Never raises: an error is this message's answer."""
+        try:
+            if not isinstance(opened, Exception):
+                return Answer(200, OHTTP_RES, await self._sealed(opened, size))
+            abort = _wrong_key(opened) if isinstance(opened, CryptoError) else _malformed(opened)
+        except Exception as error:
+            abort = self._internal(error)
+        response = problem_response(abort)
+        return Answer(abort.status, PROBLEM_JSON, response.body if isinstance(response.body, bytes) else b"")
+
+    async def _sealed(self, opened: ohttp.Opened, size: int) -> bytes:
+        """The encapsulated response to a request of ``size`` bytes that is open."""
+        encoded, context = opened
+        response = await self._answer_inside(encoded, context.enc, size)
         try:
             sealed = ohttp.padded_response(context, response, self._deps.entropy)
         except (Refusal, ValueError):
             response = _problem(_unreachable(502))
             sealed = ohttp.padded_response(context, response, self._deps.entropy)
-        self.counters.add(f"inner_{response.status // 100}xx")
+        self.counters.add(_INNER[response.status // 100])
         return sealed
 
     async def _answer_inside(self, encoded: bytes, enc: bytes, size: int) -> bhttp.Response:
@@ -85,7 +115,7 @@ class Gateway:
         except Abort as abort:
             return _problem(abort)
         except DecodeError as error:
-            return _problem(Abort("about:blank", str(error), status=400))
+            return _problem(_malformed(error))
         except Exception as error:  # what happens inside is answered inside
             return _problem(self._internal(error))
 
@@ -135,6 +165,14 @@ def _problem(abort: Abort) -> bhttp.Response:
     date = abort.headers.get("Date")
     body = response.body if isinstance(response.body, bytes) else b""
     return bhttp.Response(abort.status, fields if date is None else (*fields, ("date", date)), body)
+
+
+def _wrong_key(error: Exception) -> Abort:
+    return Abort(KEY_PROBLEM, str(error), status=422, title="The request was made for another key.")
+
+
+def _malformed(error: Exception) -> Abort:
+    return Abort("about:blank", str(error), status=400)
 
 
 def _unreachable(status: int) -> Abort:

@@ -6,16 +6,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import formatdate, parsedate_to_datetime
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from services.gateway.config import TargetRule
 from tacit.adapters.origins import origin_of, require_secure_url
 from tacit.bhttp import Fields, Request, field_value
-from tacit.errors import Abort, UsageError
+from tacit.errors import Abort, DecodeError, UsageError
 
 DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
 TARGET_REFUSED = "urn:tacit:problem:target-not-allowed"
 DATE_STEP = 60
+
+_KNOWN_TARGETS = 1024
+_KNOWN_LENGTH = 256
+_DATE_LENGTH = 29
 
 _AUTHORITY = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?")
@@ -40,19 +45,24 @@ class AllowList:
             if parts.path or parts.query or parts.fragment:
                 raise UsageError("targets: an origin has no path; put the path in path_prefix")
             self._rules.append((origin, rule))
+        self._known = lru_cache(maxsize=_KNOWN_TARGETS)(self._check)
 
     def target_of(self, request: Request) -> Target:
         """The destination of ``request``. Raises ``Abort`` (403), the same for every reason."""
-        match = _PATH.fullmatch(request.path)
-        if match is None or not _plain(match[1]) or not _AUTHORITY.fullmatch(request.authority):
+        check = self._known if len(request.path) <= _KNOWN_LENGTH else self._check
+        return check(request.method, request.scheme, request.authority, request.path)
+
+    def _check(self, method: str, scheme: str, authority: str, path: str) -> Target:
+        match = _PATH.fullmatch(path)
+        if match is None or not _plain(match[1]) or not _AUTHORITY.fullmatch(authority):
             raise _refused()
         try:
-            origin = origin_of(f"{request.scheme}://{request.authority}")
+            origin = origin_of(f"{scheme}://{authority}")
         except UsageError as error:
             raise _refused() from error
         for allowed, rule in self._rules:
-            if origin == allowed and request.method in rule.methods and _below(match[1], rule.path_prefix):
-                return Target(rule.origin + request.path, rule.origin + match[1])
+            if origin == allowed and method in rule.methods and _below(match[1], rule.path_prefix):
+                return Target(rule.origin + path, rule.origin + match[1])
         raise _refused()
 
 
@@ -64,11 +74,10 @@ def request_date(fields: Fields, now: float, window: int) -> int:
     """
     try:
         value = field_value(fields, "date") or ""
-        seconds = int(parsedate_to_datetime(value).timestamp())
-        canonical = formatdate(seconds, usegmt=True) == value
-    except (ValueError, TypeError, OverflowError):
-        canonical, seconds = False, 0
-    if canonical and seconds % DATE_STEP == 0 and abs(seconds - now) <= window:
+    except DecodeError:
+        value = ""
+    seconds = _whole_minute(value) if len(value) <= _DATE_LENGTH else None
+    if seconds is not None and abs(seconds - now) <= window:
         return seconds
     raise Abort(
         DATE_PROBLEM,
@@ -82,6 +91,17 @@ def request_date(fields: Fields, now: float, window: int) -> int:
 def http_date(now: float) -> str:
     """``now`` rounded to the minute, as an HTTP date."""
     return formatdate((int(now) + DATE_STEP // 2) // DATE_STEP * DATE_STEP, usegmt=True)
+
+
+@lru_cache(maxsize=256)
+def _whole_minute(value: str) -> int | None:
+    """POSIX seconds of an HTTP date in its one form and without seconds; requests of an hour bring few of them."""
+    try:
+        seconds = int(parsedate_to_datetime(value).timestamp())
+        canonical = formatdate(seconds, usegmt=True) == value
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return seconds if canonical and seconds % DATE_STEP == 0 else None
 
 
 def _plain(path: str) -> bool:

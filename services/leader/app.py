@@ -17,7 +17,8 @@ from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
 from tacit.aggregator.credentials import Credentials, read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.log_follower import FOLLOWER, LogFollower
@@ -127,6 +128,6 @@ def _add_workers(app: web.Application, workers: Workers, queue: JobQueue) -> Non
     app.cleanup_ctx.append(listening)
 
 
-def make_transport(config: LeaderConfig) -> AiohttpTransport:
+def make_transport(config: LeaderConfig) -> LeanTransport:
     """The transport for ``Deps`` of a leader that runs on its own."""
-    return AiohttpTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)
+    return LeanTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http, repeat_posts=True)

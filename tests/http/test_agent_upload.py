@@ -108,6 +108,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             GatewayConfig(
                 state_dir=tmp_path / "gateway",
                 storage="memory",
+                group_delay=0.0,
                 relay_bearer=tmp_path / "relay.token",
                 targets=(TargetRule(origin=leader, path_prefix="/tasks/"),),
             ),

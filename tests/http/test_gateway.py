@@ -147,6 +147,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
                 "relay_bearer": str(tmp_path / "bearer"),
                 "targets": [{"origin": TARGET, "path_prefix": "/tasks", "methods": ["POST", "GET"]}],
                 "recipe_server_url": LOG,
+                "group_delay": 0.0,
                 **changed,
             }
             config = parse_config(data, GatewayConfig)
