@@ -25,6 +25,7 @@ COMMANDS = {
     "recipe": "infra.commands.recipe:app",
     "collect": "infra.commands.results:collect",
     "results": "infra.commands.results:results",
+    "fleet": "infra.commands.fleet:app",
     "keys": "infra.commands.keys:app",
     "bench": "infra.commands.bench:app",
 }

@@ -1,0 +1,194 @@
+"""Plans the shards of a fleet, runs them, and has them judged."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from client_agent.fleet.arrivals import Profile
+from client_agent.fleet.faults import NO_FAULTS, FaultMix
+from client_agent.fleet.metrics import Snapshot
+from client_agent.fleet.pool import run_in_processes, run_on_ray
+from client_agent.fleet.population import Population
+from client_agent.fleet.prepared import (
+    MAX_DEVICES,
+    PreparedHeader,
+    PreparedWriter,
+    Totals,
+    read_header,
+    read_totals,
+)
+from client_agent.fleet.shard import ShardPlan, ShardResult
+from client_agent.fleet.target import Target
+from infra.fleet.cpu import CpuMeter
+from infra.fleet.oracle import Oracle, Verdict
+from infra.fleet.origin import Origin, slot_private_key
+from infra.fleet.result import FleetResult
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+from tacit.ports import Transport
+
+T = TypeVar("T")
+
+RELEASE_PATIENCE = 120.0
+Look = Callable[[Sequence[Snapshot]], None]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a person asks for. ``rate`` is contributions per second of all workers together, ``None`` as fast as it
+    goes; ``limit`` seconds for the whole run; ``direct`` signs tokens with the issuer's key."""
+
+    devices: int
+    rate: float | None = None
+    profile: Profile = Profile.STEADY
+    faults: FaultMix = NO_FAULTS
+    workers: int = 1
+    window: int = 64
+    direct: bool = False
+    limit: float = 3600.0
+    ray: str = ""
+    prepared: Path | None = None
+
+
+class FleetRun:
+    """One run or one preparation. Raises ``UsageError`` for what cannot be."""
+
+    def __init__(self, origin: Origin, target: Target, load: Load, population: Population) -> None:
+        if not 1 <= load.devices < MAX_DEVICES:
+            raise UsageError(f"--devices is from 1 to {MAX_DEVICES - 1}")
+        if load.direct and origin.layout is None:
+            raise UsageError("--tokens direct works with a local stack only (--state-dir)")
+        self._origin = origin
+        self._target = target
+        self._load = load
+        self._population = population
+        self._folder = origin.config.state_dir / f"{target.recipe.name}-{int(time.time())}-{secrets.token_hex(3)}"
+
+    @property
+    def folder(self) -> Path:
+        """Where the shards' journals lie."""
+        return self._folder
+
+    def run(self, look: Look, oracle: bool) -> tuple[FleetResult, Verdict | None]:
+        """Send everything; with ``oracle`` also ask the stack what came of it."""
+        layout = self._origin.layout
+        if oracle and layout is None:
+            raise UsageError("--oracle works with a local stack only (--state-dir)")
+        plans = [replace(plan, send_at=float(self._target.recipe.interval.start)) for plan in self._plans()]
+        self._check_time(plans)
+        judge = Oracle(layout, self._target, SystemClock()) if oracle and layout is not None else None
+        if judge is not None:
+            asyncio.run(_with_transport(judge.before))
+        meter = CpuMeter(layout.state_dir) if layout is not None else None
+        began = time.monotonic()
+        result = FleetResult.of(self._shards(plans, look))
+        result.seconds = time.monotonic() - began
+        if self._load.prepared is not None:
+            _add_prepared(result, self._load.prepared)
+        verdict = None
+        if judge is not None:
+            verdict = asyncio.run(_with_transport(lambda transport: judge.judge(result, transport, RELEASE_PATIENCE)))
+        if meter is not None:
+            result.services = meter.spent()
+        return result, verdict
+
+    def prepare(self, out: Path, look: Look) -> FleetResult:
+        """Write the contributions of the sampled devices to ``out`` instead of sending them."""
+        recipe = self._target.recipe
+        send_at = max(recipe.interval.start, min(int(time.time()), recipe.interval.end - 1))
+        parts = [out.with_name(f"{out.name}.part-{number}") for number in range(self._load.workers)]
+        plans = [
+            replace(plan, prepare=part, send_at=float(send_at)) for plan, part in zip(self._plans(), parts, strict=True)
+        ]
+        writer = PreparedWriter(out)
+        try:
+            began = time.monotonic()
+            result = FleetResult.of(self._shards(plans, look))
+            result.seconds = time.monotonic() - began
+            writer.header(PreparedHeader(recipe.hash, 0, self._load.devices, send_at, self._load.direct))
+            for part in parts:
+                writer.append(part)
+            writer.finish(Totals(result.prepared, result.without_token, result.beyond))
+            writer.close()
+        except BaseException:
+            out.unlink(missing_ok=True)
+            raise
+        finally:
+            for part in parts:
+                part.unlink(missing_ok=True)
+        return result
+
+    def _shards(self, plans: Sequence[ShardPlan], look: Look) -> list[ShardResult]:
+        if self._load.ray:
+            return run_on_ray(plans, self._load.ray)
+        return run_in_processes(plans, look, self._load.limit)
+
+    def _plans(self) -> Iterator[ShardPlan]:
+        """The devices in as many ranges as there are workers."""
+        load, workers = self._load, self._load.workers
+        slot_key, authority, contributions = b"", b"", 0
+        if load.prepared is not None:
+            contributions = self._contributions(load.prepared)
+        elif load.direct and self._origin.layout is not None:
+            slot_key = asyncio.run(slot_private_key(self._origin.layout, self._target))
+        else:
+            authority = self._origin.authority
+        for number in range(workers):
+            first, end = (load.devices * place // workers for place in (number, number + 1))
+            yield ShardPlan(
+                number=number,
+                shards=workers,
+                target=self._target,
+                first=0 if load.prepared is not None else first,
+                devices=load.devices if load.prepared is not None else end - first,
+                population=self._population,
+                journal=self._folder / f"journal-{number}.bin",
+                faults=load.faults.with_churn() if load.profile is Profile.CHURN else load.faults,
+                profile=load.profile,
+                rate=None if load.rate is None else load.rate / workers,
+                window=load.window,
+                authority=authority,
+                slot_key=slot_key,
+                prepared=load.prepared,
+                contributions=len(range(number, contributions, workers)),
+            )
+
+    def _contributions(self, path: Path) -> int:
+        """How many a prepared file holds. Raises ``UsageError`` where they are for another recipe."""
+        if read_header(path).recipe_hash != self._target.recipe.hash:
+            raise UsageError(f"{path}: was prepared for another recipe than {self._target.recipe.name}")
+        return read_totals(path).contributions
+
+    def _check_time(self, plans: Sequence[ShardPlan]) -> None:
+        """A load that cannot end before the recipe does is refused before it begins."""
+        recipe, now = self._target.recipe, time.time()
+        left = recipe.interval.end - max(now, recipe.interval.start)
+        count = sum(plan.contributions for plan in plans) or math.ceil(recipe.rate * self._load.devices)
+        if left <= 0:
+            raise UsageError(f"recipe {recipe.name} is over; publish a new one")
+        if self._load.rate is not None and count / self._load.rate > left:
+            raise UsageError(
+                f"{count} contributions at {self._load.rate:g} a second take longer than the {left:.0f} s "
+                f"that recipe {recipe.name} has left; raise --rate"
+            )
+
+
+def _add_prepared(result: FleetResult, path: Path) -> None:
+    """The devices that have no contribution in the file were decided when it was prepared."""
+    totals = read_totals(path)
+    result.without_token, result.beyond = totals.without_token, totals.beyond
+    result.sampled += totals.without_token + totals.beyond
+    result.devices = read_header(path).devices
+
+
+async def _with_transport(ask: Callable[[Transport], Awaitable[T]]) -> T:
+    async with AiohttpTransport() as transport:
+        return await ask(transport)
