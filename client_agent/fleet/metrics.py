@@ -1,7 +1,8 @@
 """What a fleet measures of itself: counts by cause, a latency histogram, acknowledgements per second. Mergeable.
 
 Latency is from the moment at which a contribution was due to its acknowledgement: waiting for a free sender counts, so
-a slow server cannot hide behind an open-loop load that it slowed down.
+a slow server cannot hide behind an open-loop load that it slowed down. Without a rate a contribution is due when a
+sender is free for it.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from tacit.ports import Clock, Entropy
 TIMING = Timing(retry_seconds=0.5, retry_limit_seconds=10.0)
 AWAY_SECONDS = 3.0
 """For how long, at most, a device that broke off stays away."""
-Due = tuple[float, Contribution]
-"""When it is due (POSIX seconds), and what."""
+Due = tuple[float | None, Contribution]
+"""When it is due (POSIX seconds; ``None``: when a sender is free for it), and what."""
 Note = Callable[[int, State, int], None]
 """Told about a device's next journal line: number, state, attempts."""
 
@@ -81,8 +81,10 @@ class Sender:
                     following = await anext(source, None)
                 if following is None:
                     return
-                due, contribution = following
-                if due > (now := self._clock.now()):
+                planned, contribution = following
+                now = self._clock.now()
+                due = now if planned is None else planned
+                if due > now:
                     await self._clock.sleep(due - now)
                 if not await self._first(contribution, due):
                     group.create_task(self._again(contribution, due))

@@ -177,7 +177,7 @@ class Shard:
         self._progress.due = len(ready)
         offsets = arrivals(plan.profile, len(ready), plan.rate, self._generator)
         faults = plan.faults.draw(len(ready), self._generator)
-        begin = max(world.clock.now(), plan.send_at)
+        begin = world.clock.now()
 
         def build(at: int) -> list[Contribution]:
             now = world.clock.now()
@@ -189,30 +189,32 @@ class Shard:
             ]
             return self._builder.build(drafts)
 
-        await world.clock.sleep(max(0.0, plan.send_at - world.clock.now()))
         following = asyncio.ensure_future(asyncio.to_thread(build, 0)) if ready else None
         for at in range(0, len(ready), BATCH):
             made = await following if following is not None else []
             more = at + BATCH < len(ready)
             following = asyncio.ensure_future(asyncio.to_thread(build, at + BATCH)) if more else None
             for place, contribution in enumerate(made, start=at):
-                yield begin + float(offsets[place]), contribution
+                yield self._due(begin, offsets[place]), contribution
 
     def _time(self, moment: float) -> int:
         """The time that a report planned for ``moment`` carries, inside the interval."""
         task = self._plan.target.task
         return min(max(task.report_time(moment), task.interval.start), task.interval.end - 1)
 
+    def _due(self, begin: float, offset: float) -> float | None:
+        """When a contribution is due; without a rate, when a sender is free for it."""
+        return None if self._plan.rate is None else begin + float(offset)
+
     async def _from_file(self, path: Path) -> AsyncIterator[Due]:
         plan = self._plan
-        begin = max(self._world.clock.now(), plan.send_at)
+        begin = self._world.clock.now()
         self._progress.due = plan.contributions
         offsets = arrivals(plan.profile, plan.contributions, plan.rate, self._generator)
-        await self._world.clock.sleep(max(0.0, plan.send_at - self._world.clock.now()))
         for place, contribution in enumerate(read_contributions(path, plan.number, plan.shards)):
             self._note(contribution.device, State.SCHEDULED, 0)
             self._result.sampled += 1
-            yield begin + float(offsets[place]), contribution
+            yield self._due(begin, offsets[place]), contribution
 
     async def _prepare(self, path: Path, answers: Sequence[Randomised], held: dict[int, HeldToken]) -> None:
         """Write the contributions to a part of the prepared file instead of sending them."""
@@ -233,6 +235,8 @@ class Shard:
     async def _send(self, source: AsyncIterator[Due]) -> None:
         plan, world = self._plan, self._world
         self._flush()
+        with self._stage("wait"):
+            await world.clock.sleep(max(0.0, plan.send_at - world.clock.now()))
         sender = Sender(
             self._clients(), plan.target.url, world.clock, world.entropy, plan.target.deadline, plan.window, self._note
         )

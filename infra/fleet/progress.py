@@ -21,6 +21,7 @@ STAGES = {
     "decide": "coins, randomised answers, journal",
     "tokens": "tokens of the sampled devices",
     "build": "shares, proofs, seals",
+    "wait": "waiting for the recipe's interval",
     "send": "contributions through the relay",
 }
 

@@ -173,10 +173,10 @@ def latency_picture(progress: Snapshot) -> bytes:
             edges = [1000 * edge_of(place - 1) for place in (*span, span[-1] + 1)]
             axes.stairs([progress.latencies[place] for place in span], edges, fill=True, color=HUE)
             axes.set_xscale("log")
-            for name, share in (("p50", 0.5), ("p99", 0.99)):
+            for name, share, side in (("p50", 0.5, "right"), ("p99", 0.99, "left")):
                 at = 1000 * progress.percentile(share)
                 axes.axvline(at, color=INK, linewidth=0.9, linestyle="--")
-                axes.text(at, axes.get_ylim()[1], f" {name} {at:,.1f} ms", color=INK, va="top", fontsize=9)
+                axes.text(at, axes.get_ylim()[1], f" {name} {at:,.1f} ms ", color=INK, va="top", ha=side, fontsize=9)
         axes.set_xlabel("milliseconds from due to acknowledged")
         axes.set_ylabel("contributions")
         axes.set_title("Latency")

@@ -17,7 +17,8 @@ from client_agent.journal import State
 @dataclass
 class FleetResult:
     """Sums over the shards. ``timings`` are the longest shard's seconds by stage, ``cpu`` all shards' CPU seconds,
-    ``services`` CPU seconds of the stack's processes by service while the fleet ran."""
+    ``services`` CPU seconds of the stack's processes by service while the fleet ran. ``seconds`` of wall-clock are the
+    whole run's but for the wait for the recipe's interval."""
 
     devices: int = 0
     sampled: int = 0
@@ -97,7 +98,7 @@ class FleetResult:
             "tokens": {"count": progress.tokens, "wall_ms_per_token": wall, "simulator_cpu_ms_per_token": cpu},
             "cpu_us_per_contribution": {
                 **{name: 1e6 * seconds / count for name, seconds in sorted(self.services.items())},
-                "simulator": 1e6 * sum(self.cpu.values()) / count,
+                **{f"simulator: {stage}": 1e6 * seconds / count for stage, seconds in self.cpu.items() if seconds},
             },
         }
 

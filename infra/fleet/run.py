@@ -90,7 +90,7 @@ class FleetRun:
         meter = CpuMeter(layout.state_dir) if layout is not None else None
         began = time.monotonic()
         result = FleetResult.of(self._shards(plans, look))
-        result.seconds = time.monotonic() - began
+        result.seconds = time.monotonic() - began - result.timings.get("wait", 0.0)
         if self._load.prepared is not None:
             _add_prepared(result, self._load.prepared)
         verdict = None
