@@ -14,11 +14,10 @@ Without a rate everything is due at once, and the senders' window is what limits
 
 from __future__ import annotations
 
-import enum
-
 import numpy as np
 from numpy.typing import NDArray
 
+from client_agent.fleet.profile import Profile
 from tacit.errors import UsageError
 
 Seconds = NDArray[np.float64]
@@ -26,15 +25,6 @@ BURST_SIZE = 50.0
 BURST_SECONDS = 0.2
 SWING = 0.8
 _GRID = 4097
-
-
-class Profile(enum.StrEnum):
-    """The arrival processes by name."""
-
-    STEADY = "steady"
-    BURST = "burst"
-    DIURNAL = "diurnal"
-    CHURN = "churn"
 
 
 def arrivals(profile: Profile, count: int, rate: float | None, generator: np.random.Generator) -> Seconds:

@@ -93,10 +93,6 @@ class FaultMix:
         """The mix with ``CHURN``, where it does not say otherwise."""
         return _mix({**CHURN, **dict(self.shares)})
 
-    def document(self) -> dict[str, float]:
-        """Shares by name."""
-        return {fault.word: share for fault, share in self.shares}
-
 
 NO_FAULTS = FaultMix()
 

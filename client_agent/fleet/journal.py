@@ -106,12 +106,12 @@ def read_journal(path: Path) -> tuple[Header, NDArray[np.void]]:
     try:
         with path.open("rb") as file:
             header = Header.decode(file.read(_HEADER.size))
-            limit = header.devices * LINES_PER_DEVICE * LINE.itemsize
-            data = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size - _HEADER.size
+            if size > header.devices * LINES_PER_DEVICE * LINE.itemsize or size % LINE.itemsize:
+                raise DecodeError("the fleet journal is cut off or too long")
+            data = file.read(size)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-    if len(data) > limit or len(data) % LINE.itemsize:
-        raise DecodeError("the fleet journal is cut off or too long")
     lines = np.frombuffer(data, dtype=LINE)
     devices = lines["device"].astype(np.uint64)
     strange = (lines["state"] >= len(STATES)) | (devices < header.first) | (devices >= header.first + header.devices)
@@ -120,15 +120,11 @@ def read_journal(path: Path) -> tuple[Header, NDArray[np.void]]:
     return header, lines
 
 
-def last_states(header: Header, lines: NDArray[np.void]) -> dict[State, int]:
-    """How many devices ended in each state. Raises ``DecodeError`` where a device has no line, or one after its
-    end."""
-    states = np.full(header.devices, 255, dtype=np.uint8)
-    places = lines["device"].astype(np.int64) - header.first
-    final = np.isin(lines["state"], list(_FINAL))
-    if np.unique(places[final]).size != int(final.sum()):
-        raise DecodeError("a device of the fleet journal ended twice")
-    states[places] = lines["state"]
-    if (states == 255).any():
-        raise DecodeError("a device has no line in the fleet journal")
+def last_states(lines: NDArray[np.void]) -> dict[State, int]:
+    """How many devices ended in each state. Raises ``DecodeError`` where a device has a line after its end."""
+    final = lines["device"][np.isin(lines["state"], list(_FINAL))]
+    devices, last = np.unique(lines["device"][::-1], return_index=True)
+    states = lines["state"][::-1][last]
+    if np.unique(final).size != final.size or not np.isin(states[np.isin(devices, final)], list(_FINAL)).all():
+        raise DecodeError("a device of the fleet journal goes on after its end")
     return {state: int((states == code).sum()) for state, code in CODES.items() if (states == code).any()}

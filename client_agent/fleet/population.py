@@ -18,7 +18,6 @@ from tacit.errors import UsageError
 Categories: TypeAlias = NDArray[np.uint16]
 MAX_CATEGORIES = 4096
 DEFAULT_EXPONENT = 1.0
-HELP = "uniform, zipf[:EXPONENT] or weights:W,W,... (one weight per category)"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def parse_population(text: str, categories: int) -> Population:
     elif kind == "weights" and rest:
         weights = [_number(part) for part in rest.split(",")]
     else:
-        raise UsageError(f"--data takes {HELP}")
+        raise UsageError("--data takes uniform, zipf[:EXPONENT] or weights:W,W,... (one weight per category)")
     total = math.fsum(weights)
     if len(weights) != categories or not 0 < total < math.inf:
         raise UsageError(f"--data: {categories} weights are needed, of which one at least is above 0")

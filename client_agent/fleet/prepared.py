@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO, Self
 
 from client_agent.fleet.contributions import Contribution
@@ -106,7 +107,7 @@ def decode_contribution(data: bytes) -> Contribution:
 
 
 class PreparedWriter:
-    """Writes one file, or one shard's part of it; ``close`` ends it with the totals."""
+    """Writes one file, or one shard's part of it. A context manager: what was written is durable at its end."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``UsageError`` where the file exists or cannot be made."""
@@ -117,6 +118,17 @@ class PreparedWriter:
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or 'cannot be made'}") from error
         self.contributions = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._file:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
 
     def header(self, header: PreparedHeader) -> None:
         """Begin the file."""
@@ -136,12 +148,6 @@ class PreparedWriter:
     def finish(self, totals: Totals) -> None:
         """The last frame."""
         self._frame(_TOTALS, totals.encode())
-
-    def close(self) -> None:
-        """Durable when it returns."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
 
     def _frame(self, kind: int, content: bytes) -> None:
         if len(content) >= MAX_FRAME:
@@ -184,6 +190,7 @@ def read_contributions(path: Path, shard: int = 0, shards: int = 1) -> Iterator[
         PreparedHeader.decode(file.read(HEADER_SIZE))
         for number, (kind, size) in enumerate(_heads(file)):
             if kind == _TOTALS:
+                Totals.decode(_exactly(file, size))
                 return
             if number % shards == shard:
                 yield decode_contribution(_exactly(file, size))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from client_agent.fleet.arrivals import Profile, arrivals
+from client_agent.fleet.arrivals import arrivals
 from client_agent.fleet.contributions import BATCH, Builder, Contribution, Draft
 from client_agent.fleet.decisions import Randomised, decide, randomise
 from client_agent.fleet.faults import NO_FAULTS, Fault, FaultMix
@@ -21,6 +21,7 @@ from client_agent.fleet.journal import FleetJournal, Header
 from client_agent.fleet.metrics import Snapshot
 from client_agent.fleet.population import Population
 from client_agent.fleet.prepared import PreparedWriter, read_contributions
+from client_agent.fleet.profile import Profile
 from client_agent.fleet.rude import AbortingTransport, SlowTransport
 from client_agent.fleet.sender import Clients, Due, Outcome, Sender
 from client_agent.fleet.target import Target
@@ -220,16 +221,13 @@ class Shard:
         """Write the contributions to a part of the prepared file instead of sending them."""
         ready = [answer for answer in answers if answer.device in held]
         faults = self._plan.faults.draw(len(ready), self._generator)
-        writer = PreparedWriter(path)
-        try:
+        with PreparedWriter(path) as writer:
             for at in range(0, len(ready), BATCH):
                 pairs = zip(ready[at : at + BATCH], faults[at : at + BATCH], strict=True)
-                time_ = self._time(self._plan.send_at)
-                drafts = [Draft(answer, held.pop(answer.device), Fault(fault), time_) for answer, fault in pairs]
+                moment = self._time(self._plan.send_at)
+                drafts = [Draft(answer, held.pop(answer.device), Fault(fault), moment) for answer, fault in pairs]
                 writer.write(await asyncio.to_thread(self._builder.build, drafts))
                 self._progress.due = writer.contributions
-        finally:
-            writer.close()
         self._result.prepared = writer.contributions
 
     async def _send(self, source: AsyncIterator[Due]) -> None:

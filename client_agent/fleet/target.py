@@ -81,11 +81,13 @@ class Target:
         """The POSIX second from which a report is not offered any more."""
         return self.recipe.interval.end + self.late_seconds
 
-    def require_local(self) -> None:
-        """A load generator is pointed at other people's machines on purpose only. Raises ``UsageError``."""
-        for url in (self.relay_url, self.attester_url):
-            if not is_loopback(urlsplit(url).hostname or ""):
-                raise UsageError(f"{urlsplit(url).hostname} is not this machine; say --allow-remote to load it")
+
+def require_local(*urls: str) -> None:
+    """A load generator is pointed at other people's machines on purpose only. Raises ``UsageError``."""
+    for url in urls:
+        host = urlsplit(url).hostname or ""
+        if not is_loopback(host):
+            raise UsageError(f"{host} is not this machine; say --allow-remote to load it")
 
 
 async def verified_target(

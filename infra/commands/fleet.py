@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import importlib.util
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from client_agent.fleet.arrivals import Profile
-from client_agent.fleet.faults import parse_faults
-from client_agent.fleet.population import HELP as DATA_HELP
-from client_agent.fleet.prepared import read_header
-from client_agent.fleet.target import Target
-from infra.fleet.origin import Origin, configured_origin, local_origin, open_target, population_of
-from infra.fleet.progress import showing
-from infra.fleet.report import show, show_prepared, write_report
-from infra.fleet.run import FleetRun, Load
+from client_agent.fleet.profile import Profile
 from infra.places import AsJson, StateDir, checked_name, layout_of
 from infra.terminal import answers, notes, print_json
 from tacit.errors import UsageError
 
 app = typer.Typer(help="Simulate very many devices over the real wire.", no_args_is_help=True)
 
-OPT_IN_SECONDS = 30.0
 TOKENS = ("issued", "direct")
+EXTRA = ("matplotlib", "numpy", "psutil")
+DATA_HELP = "uniform, zipf[:EXPONENT] or weights:W,W,... (one weight per category)"
 
 Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that they are asked.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Worker processes (shards of devices).")]
@@ -87,14 +80,20 @@ def run(
 
     Example: tacit fleet run --devices 100000 --recipe visits --workers 2 --oracle --out fleet-out
     """
-    origin, target = _opened(recipe, state_dir, agent_config, authority, allow_remote=allow_remote)
     if prepared is None and devices is None:
         raise typer.BadParameter("--devices is needed, or --prepared")
+    _require_extra()
+    from infra.fleet.origin import origin_of
+    from infra.fleet.progress import showing
+    from infra.fleet.report import show, write_report
+    from infra.fleet.run import Data as Knowledge
+    from infra.fleet.run import Load, open_fleet
+
     load = Load(
-        devices=devices or read_header(prepared or Path()).devices,
+        devices=devices,
         rate=rate,
         profile=profile,
-        faults=parse_faults(faults),
+        faults=faults,
         workers=workers,
         window=in_flight,
         direct=_direct(tokens),
@@ -102,12 +101,14 @@ def run(
         ray=ray,
         prepared=prepared,
     )
-    fleet = FleetRun(origin, target, load, population_of(target.recipe, data, population, column))
+    origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
+    knowledge = Knowledge(data, population, column)
+    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
     console = notes()
     console.print(f"journals: {fleet.folder}")
     with showing(console) as look:
         result, verdict = fleet.run(look, oracle)
-    written = write_report(result, verdict, load, target, out) if out is not None else []
+    written = write_report(result, verdict, load, fleet.target, out) if out is not None else []
     if as_json:
         print_json({**result.document(), "oracle": None if verdict is None else verdict.document()})
     else:
@@ -140,9 +141,17 @@ def prepare(
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another --out")
-    origin, target = _opened(recipe, state_dir, agent_config, authority, allow_remote=allow_remote)
-    load = Load(devices=devices, faults=parse_faults(faults), workers=workers, direct=_direct(tokens), limit=limit)
-    fleet = FleetRun(origin, target, load, population_of(target.recipe, data, population, column))
+    _require_extra()
+    from infra.fleet.origin import origin_of
+    from infra.fleet.progress import showing
+    from infra.fleet.report import show_prepared
+    from infra.fleet.run import Data as Knowledge
+    from infra.fleet.run import Load, open_fleet
+
+    load = Load(devices=devices, faults=faults, workers=workers, direct=_direct(tokens), limit=limit)
+    origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
+    knowledge = Knowledge(data, population, column)
+    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
     with showing(notes()) as look:
         result = fleet.prepare(out.absolute(), look)
     if as_json:
@@ -151,22 +160,11 @@ def prepare(
         show_prepared(result, load, out, answers())
 
 
-def _opened(
-    recipe: str, state_dir: Path | None, agent_config: Path | None, authority: Path | None, *, allow_remote: bool
-) -> tuple[Origin, Target]:
-    """Where the fleet goes, verified as a device verifies it."""
-    if (agent_config is None) != (authority is None):
-        raise typer.BadParameter("--agent-config and --authority go together")
-    if agent_config is not None and authority is not None:
-        if state_dir is not None:
-            raise typer.BadParameter("give either --state-dir or --agent-config")
-        origin = configured_origin(agent_config, authority)
-    else:
-        origin = local_origin(layout_of(state_dir))
-    target = asyncio.run(open_target(origin, checked_name(recipe), OPT_IN_SECONDS))
-    if not allow_remote:
-        target.require_local()
-    return origin, target
+def _require_extra() -> None:
+    """Raises ``UsageError`` where the packages of the extra are not installed."""
+    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"a fleet needs {', '.join(missing)}: pip install 'tacit[fleet]'")
 
 
 def _direct(tokens: str) -> bool:

@@ -38,15 +38,15 @@ class Origin:
     layout: Layout | None = None
 
 
-def local_origin(layout: Layout) -> Origin:
-    """The stack of a layout."""
-    unused = {"kind": "csv", "path": Path("unused.csv")}
-    config = layout.agent_config(layout.state_dir / FOLDER, unused)
-    return Origin(config, read_secret(layout.device_authority), layout)
-
-
-def configured_origin(agent_config: Path, authority: Path) -> Origin:
-    """Any deployment: an agent's configuration, and the software authority that its attester trusts."""
+def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path | None) -> Origin:
+    """The stack of a layout, or any deployment: an agent's configuration and the software authority that its attester
+    trusts. Raises ``UsageError``."""
+    if layout is not None:
+        unused = {"kind": "csv", "path": Path("unused.csv")}
+        config = layout.agent_config(layout.state_dir / FOLDER, unused)
+        return Origin(config, read_secret(layout.device_authority), layout)
+    if agent_config is None or authority is None:
+        raise UsageError("--agent-config and --authority go together")
     return Origin(load_config(agent_config, AgentConfig), read_secret(authority))
 
 

@@ -124,7 +124,7 @@ def write_report(result: FleetResult, verdict: Verdict | None, load: Load, targe
             "rate": load.rate,
             "workers": load.workers,
             "in_flight": load.window,
-            "faults": load.faults.document(),
+            "faults": load.faults,
             "tokens": "direct" if load.direct else "issued",
             "prepared": load.prepared is not None,
         },

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from client_agent.fleet.arrivals import Profile
-from client_agent.fleet.faults import NO_FAULTS, FaultMix
+from client_agent.fleet.faults import parse_faults
 from client_agent.fleet.metrics import Snapshot
 from client_agent.fleet.pool import run_in_processes, run_on_ray
 from client_agent.fleet.population import Population
@@ -24,11 +23,12 @@ from client_agent.fleet.prepared import (
     read_header,
     read_totals,
 )
+from client_agent.fleet.profile import Profile
 from client_agent.fleet.shard import ShardPlan, ShardResult
-from client_agent.fleet.target import Target
+from client_agent.fleet.target import Target, require_local
 from infra.fleet.cpu import CpuMeter
 from infra.fleet.oracle import Oracle, Verdict
-from infra.fleet.origin import Origin, slot_private_key
+from infra.fleet.origin import Origin, open_target, population_of, slot_private_key
 from infra.fleet.result import FleetResult
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
@@ -38,6 +38,7 @@ from tacit.ports import Transport
 T = TypeVar("T")
 
 RELEASE_PATIENCE = 120.0
+OPT_IN_SECONDS = 30.0
 Look = Callable[[Sequence[Snapshot]], None]
 
 
@@ -46,10 +47,10 @@ class Load:
     """What a person asks for. ``rate`` is contributions per second of all workers together, ``None`` as fast as it
     goes; ``limit`` seconds for the whole run; ``direct`` signs tokens with the issuer's key."""
 
-    devices: int
+    devices: int | None
     rate: float | None = None
     profile: Profile = Profile.STEADY
-    faults: FaultMix = NO_FAULTS
+    faults: str = ""
     workers: int = 1
     window: int = 64
     direct: bool = False
@@ -58,12 +59,34 @@ class Load:
     prepared: Path | None = None
 
 
+@dataclass(frozen=True)
+class Data:
+    """What the devices know: a distribution, or a CSV file's column."""
+
+    distribution: str = "zipf"
+    file: Path | None = None
+    column: str | None = None
+
+
+def open_fleet(origin: Origin, reference: str, load: Load, data: Data, *, allow_remote: bool = False) -> FleetRun:
+    """A fleet for the recipe called ``reference``, verified as its devices verify it. Raises ``UsageError`` for another
+    machine unless ``allow_remote``, and what ``open_target`` raises."""
+    if not allow_remote:
+        require_local(origin.config.relay_url, origin.config.attester_url)
+    target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS))
+    population = population_of(target.recipe, data.distribution, data.file, data.column)
+    return FleetRun(origin, target, load, population)
+
+
 class FleetRun:
     """One run or one preparation. Raises ``UsageError`` for what cannot be."""
 
     def __init__(self, origin: Origin, target: Target, load: Load, population: Population) -> None:
-        if not 1 <= load.devices < MAX_DEVICES:
+        devices = load.devices if load.prepared is None else read_header(load.prepared).devices
+        if devices is None or not 1 <= devices < MAX_DEVICES:
             raise UsageError(f"--devices is from 1 to {MAX_DEVICES - 1}")
+        self._devices: int = devices
+        self._faults = parse_faults(load.faults)
         if load.direct and origin.layout is None:
             raise UsageError("--tokens direct works with a local stack only (--state-dir)")
         self._origin = origin
@@ -71,6 +94,11 @@ class FleetRun:
         self._load = load
         self._population = population
         self._folder = origin.config.state_dir / f"{target.recipe.name}-{int(time.time())}-{secrets.token_hex(3)}"
+
+    @property
+    def target(self) -> Target:
+        """What it sends to."""
+        return self._target
 
     @property
     def folder(self) -> Path:
@@ -108,22 +136,21 @@ class FleetRun:
         plans = [
             replace(plan, prepare=part, send_at=float(send_at)) for plan, part in zip(self._plans(), parts, strict=True)
         ]
-        writer = PreparedWriter(out)
+        began, writer = time.monotonic(), PreparedWriter(out)
         try:
-            began = time.monotonic()
-            result = FleetResult.of(self._shards(plans, look))
-            result.seconds = time.monotonic() - began
-            writer.header(PreparedHeader(recipe.hash, 0, self._load.devices, send_at, self._load.direct))
-            for part in parts:
-                writer.append(part)
-            writer.finish(Totals(result.prepared, result.without_token, result.beyond))
-            writer.close()
+            with writer:
+                result = FleetResult.of(self._shards(plans, look))
+                writer.header(PreparedHeader(recipe.hash, 0, self._devices, send_at, self._load.direct))
+                for part in parts:
+                    writer.append(part)
+                writer.finish(Totals(result.prepared, result.without_token, result.beyond))
         except BaseException:
             out.unlink(missing_ok=True)
             raise
         finally:
             for part in parts:
                 part.unlink(missing_ok=True)
+        result.seconds = time.monotonic() - began
         return result
 
     def _shards(self, plans: Sequence[ShardPlan], look: Look) -> list[ShardResult]:
@@ -142,16 +169,16 @@ class FleetRun:
         else:
             authority = self._origin.authority
         for number in range(workers):
-            first, end = (load.devices * place // workers for place in (number, number + 1))
+            first, end = (self._devices * place // workers for place in (number, number + 1))
             yield ShardPlan(
                 number=number,
                 shards=workers,
                 target=self._target,
                 first=0 if load.prepared is not None else first,
-                devices=load.devices if load.prepared is not None else end - first,
+                devices=self._devices if load.prepared is not None else end - first,
                 population=self._population,
                 journal=self._folder / f"journal-{number}.bin",
-                faults=load.faults.with_churn() if load.profile is Profile.CHURN else load.faults,
+                faults=self._faults.with_churn() if load.profile is Profile.CHURN else self._faults,
                 profile=load.profile,
                 rate=None if load.rate is None else load.rate / workers,
                 window=load.window,
@@ -171,7 +198,7 @@ class FleetRun:
         """A load that cannot end before the recipe does is refused before it begins."""
         recipe, now = self._target.recipe, time.time()
         left = recipe.interval.end - max(now, recipe.interval.start)
-        count = sum(plan.contributions for plan in plans) or math.ceil(recipe.rate * self._load.devices)
+        count = sum(plan.contributions for plan in plans) or math.ceil(recipe.rate * self._devices)
         if left <= 0:
             raise UsageError(f"recipe {recipe.name} is over; publish a new one")
         if self._load.rate is not None and count / self._load.rate > left:
