@@ -137,17 +137,24 @@ def aead_open(aead_id: int, key: bytes, nonce: bytes, aad: bytes, ciphertext: by
         raise CryptoError("the ciphertext does not open") from error
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class KeySchedule:
+    """What KeySchedule of RFC 9180 section 5.1 derives. Has no repr on purpose."""
+
+    key: bytes
+    base_nonce: bytes
+    exporter_secret: bytes
+
+
 class _Context:
     """Key, nonce sequence and exporter that one Setup produced (RFC 9180 section 5.2 and 5.3)."""
 
-    def __init__(self, suite: Suite, shared_secret: bytes, info: bytes) -> None:
-        suite_id, schedule = _key_schedule_context(suite, info)
-        secret = _labeled_extract(suite_id, shared_secret, b"secret", b"")
-        self._suite_id = suite_id
+    def __init__(self, suite: Suite, keys: KeySchedule) -> None:
+        self._suite_id = _suite_id(suite)
         self._aead_id = suite.aead_id
-        self._key = _labeled_expand(suite_id, secret, b"key", schedule, suite.key_size)
-        self._base_nonce = int.from_bytes(_labeled_expand(suite_id, secret, b"base_nonce", schedule, NONCE_SIZE), "big")
-        self._exporter_secret = _labeled_expand(suite_id, secret, b"exp", schedule, _HASH_SIZE)
+        self._key = keys.key
+        self._base_nonce = int.from_bytes(keys.base_nonce, "big")
+        self._exporter_secret = keys.exporter_secret
         self._sequence = 0
 
     def export(self, context: bytes, length: int) -> bytes:
@@ -163,8 +170,8 @@ class _Context:
 class SenderContext(_Context):
     """Sender's side; ``enc`` is the 32-byte encapsulated key to send along."""
 
-    def __init__(self, suite: Suite, enc: bytes, shared_secret: bytes, info: bytes) -> None:
-        super().__init__(suite, shared_secret, info)
+    def __init__(self, suite: Suite, enc: bytes, keys: KeySchedule) -> None:
+        super().__init__(suite, keys)
         self.enc = enc
 
     def seal(self, aad: bytes, plaintext: bytes) -> bytes:
@@ -189,14 +196,14 @@ def setup_sender(suite: Suite, public_key: bytes, info: bytes, entropy: Entropy)
     _require(suite)
     ephemeral = generate_key_pair(entropy)
     secret = _shared_secret(ephemeral.exchange(public_key), ephemeral.public, public_key)
-    return SenderContext(suite, ephemeral.public, secret, info)
+    return SenderContext(suite, ephemeral.public, _key_schedule(suite, secret, info))
 
 
 def setup_recipient(suite: Suite, key_pair: KeyPair, enc: bytes, info: bytes) -> RecipientContext:
     """SetupBaseR. Raises ``CryptoError`` for an unsupported suite or a malformed or low-order ``enc``."""
     _require(suite)
     secret = _shared_secret(key_pair.exchange(enc), enc, key_pair.public)
-    return RecipientContext(suite, secret, info)
+    return RecipientContext(suite, _key_schedule(suite, secret, info))
 
 
 def seal(
@@ -239,9 +246,25 @@ def _labeled_expand(suite_id: bytes, prk: bytes, label: bytes, info: bytes, leng
     return expand(prk, length.to_bytes(2, "big") + _VERSION + suite_id + label + info, length)
 
 
+@lru_cache(maxsize=16)
+def _suite_id(suite: Suite) -> bytes:
+    return b"HPKE" + b"".join(number.to_bytes(2, "big") for number in (suite.kem_id, suite.kdf_id, suite.aead_id))
+
+
+def _key_schedule(suite: Suite, shared_secret: bytes, info: bytes) -> KeySchedule:
+    suite_id, schedule = key_schedule_context(suite, info)
+    secret = _labeled_extract(suite_id, shared_secret, b"secret", b"")
+    return KeySchedule(
+        _labeled_expand(suite_id, secret, b"key", schedule, suite.key_size),
+        _labeled_expand(suite_id, secret, b"base_nonce", schedule, NONCE_SIZE),
+        _labeled_expand(suite_id, secret, b"exp", schedule, _HASH_SIZE),
+    )
+
+
 @lru_cache(maxsize=256)
-def _key_schedule_context(suite: Suite, info: bytes) -> tuple[bytes, bytes]:
-    suite_id = b"HPKE" + b"".join(number.to_bytes(2, "big") for number in (suite.kem_id, suite.kdf_id, suite.aead_id))
+def key_schedule_context(suite: Suite, info: bytes) -> tuple[bytes, bytes]:
+    """suite_id (10 bytes) and key_schedule_context (65 bytes) of base mode (RFC 9180 section 5.1)."""
+    suite_id = _suite_id(suite)
     psk_id_hash = _labeled_extract(suite_id, b"", b"psk_id_hash", b"")
     info_hash = _labeled_extract(suite_id, b"", b"info_hash", info)
     return suite_id, _MODE_BASE + psk_id_hash + info_hash

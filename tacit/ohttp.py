@@ -7,7 +7,7 @@ the response; a ``Gateway`` holds its active and previous keys and opens request
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tacit import bhttp, hpke
 from tacit.codec import Reader, Writer
@@ -135,6 +135,25 @@ class ServerContext:
         return nonce + hpke.aead_seal(self._suite.aead_id, key, aead_nonce, b"", response)
 
 
+@dataclass(frozen=True, slots=True)
+class SealedRequest:
+    """An encapsulated request taken apart: to which key, under which suite and info string, and what to open."""
+
+    key_pair: KeyPair
+    suite: Suite
+    info: bytes
+    enc: bytes
+    ciphertext: bytes = field(repr=False)
+
+    def setup(self) -> hpke.RecipientContext:
+        """The HPKE context that opens it. Raises ``CryptoError``."""
+        return hpke.setup_recipient(self.suite, self.key_pair, self.enc, self.info)
+
+    def opened(self, recipient: hpke.RecipientContext) -> tuple[bytes, ServerContext]:
+        """BHTTP bytes and context. Raises ``CryptoError`` when it does not open."""
+        return recipient.open(b"", self.ciphertext), ServerContext(recipient, self.suite, self.enc)
+
+
 class Gateway:
     """The keys of a gateway, active first. Holds no state about requests."""
 
@@ -149,6 +168,11 @@ class Gateway:
         Raises ``DecodeError`` when it is truncated and ``CryptoError`` when the key identifier, the suite or
         the ciphertext is not one that this gateway opens.
         """
+        sealed = self.take_apart(message)
+        return sealed.opened(sealed.setup())
+
+    def take_apart(self, message: bytes) -> SealedRequest:
+        """The parts of an encapsulated request, nothing opened yet; raises as ``decapsulate_request`` does."""
         reader = Reader(message, "encapsulated request")
         header = reader.raw(HEADER_SIZE)
         enc = reader.raw(hpke.ENC_SIZE)
@@ -161,9 +185,7 @@ class Gateway:
         config, pair = self._keys[key_id]
         if kem_id != config.kem_id or (kdf_id, aead_id) not in config.algorithms:
             raise CryptoError("the suite is not one that the key configuration offers")
-        suite = Suite(kem_id, kdf_id, aead_id)
-        recipient = hpke.setup_recipient(suite, pair, enc, _request_info(header))
-        return recipient.open(b"", reader.rest()), ServerContext(recipient, suite, enc)
+        return SealedRequest(pair, Suite(kem_id, kdf_id, aead_id), _request_info(header), enc, reader.rest())
 
 
 def encapsulate_request(config: KeyConfig, request: bytes, entropy: Entropy) -> tuple[bytes, ClientContext]:

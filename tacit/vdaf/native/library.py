@@ -15,7 +15,8 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_voi
 from functools import cache
 from pathlib import Path
 
-from tacit.vdaf.native.build import SOURCES, BuildError, compile_library, library_name
+from tacit.native_build import BuildError, library_folders, open_library
+from tacit.vdaf.native.build import SOURCES, compile_library, library_name
 
 LEVELS = ("baseline", "avx2", "avx512", "ifma")
 OFF = "off"
@@ -88,31 +89,10 @@ def load() -> ctypes.CDLL | None:
 
 @cache
 def _load() -> ctypes.CDLL | None:
-    name = library_name()
-    for folder in _folders():
-        if (folder / name).is_file():
-            return _open(folder / name)
-    why = "nowhere to put it"
-    for folder in _folders():
-        try:
-            return _open(compile_library(folder / name))
-        except BuildError as error:
-            why = str(error)
-    _log.warning("the Prio3 kernels are not available (%s); reports are verified in pure Python", why)
-    return None
-
-
-def _folders() -> tuple[Path, ...]:
-    cache_home = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(cache_home) if cache_home.startswith("/") else Path.home() / ".cache"
-    return SOURCES, home / "tacit"
-
-
-def _open(path: Path) -> ctypes.CDLL | None:
     try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        _log.warning("the Prio3 kernels do not load (%s); reports are verified in pure Python", error)
+        library = open_library(library_name(), _folders(), compile_library)
+    except BuildError as error:
+        _log.warning("the Prio3 kernels are not available (%s); reports are verified in pure Python", error)
         return None
     library.tacit_best_level.argtypes = ()
     library.tacit_best_level.restype = c_int
@@ -131,6 +111,10 @@ def _open(path: Path) -> ctypes.CDLL | None:
     library.tacit_exercise.argtypes = (c_int, c_uint32, c_int, c_uint64)
     library.tacit_exercise.restype = c_uint64
     return library
+
+
+def _folders() -> tuple[Path, ...]:
+    return library_folders(SOURCES)
 
 
 @cache

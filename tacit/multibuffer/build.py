@@ -1,0 +1,35 @@
+"""The compilation of the multi-buffer kernels. Standard library only: the build hook runs it before anything is
+installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.native_build import IFMA, BuildError, Unit, compiler, is_x86
+from tacit.native_build import compile_library as _compile_library
+from tacit.native_build import library_name as _library_name
+
+__all__ = ["BuildError", "compile_library", "compiler", "library_name", "units"]
+
+SOURCES = Path(__file__).resolve().parent
+FLAGS = ("-O3", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi", "-Wno-unknown-pragmas")
+KERNELS = ("rsa", "hpke")
+
+
+def library_name() -> str:
+    """Name of the shared object of exactly these sources: an outdated one is never loaded."""
+    return _library_name("_multibuffer", SOURCES, (FLAGS, IFMA))
+
+
+def units() -> list[Unit]:
+    """Name and arguments of every compilation. Raises ``BuildError`` where the kernels cannot be compiled."""
+    if not is_x86():
+        raise BuildError("the multi-buffer kernels are for x86-64 alone")
+    kernels: list[Unit] = [(name, [*IFMA, str(SOURCES / f"{name}.c")]) for name in KERNELS]
+    return [*kernels, ("dispatch", [str(SOURCES / "dispatch.c")])]
+
+
+def compile_library(target: Path) -> Path:
+    """Compile and link into ``target`` (replaced in one step). Raises ``BuildError``."""
+    return _compile_library(target, units(), FLAGS)

@@ -1,0 +1,43 @@
+"""The cryptography of a job of an aggregator, many reports at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tacit import hpke
+from tacit.errors import CryptoError
+from tacit.hpke import KeyPair, Suite
+from tacit.multibuffer import tokens
+from tacit.multibuffer.hpke import BatchOpener, Sealed
+from tacit.tokens.slots import TokenVerifier
+
+
+class BatchCrypto:
+    """Tokens in batches always; ciphertexts in batches where ``batch_hpke`` says so (see ``tacit.multibuffer.hpke``
+    for what that means), else one by one through OpenSSL. Keeps no state; safe to share between threads."""
+
+    def __init__(self, *, batch_hpke: bool = False) -> None:
+        self._batch_hpke = batch_hpke
+
+    def open_all(
+        self, key_pair: KeyPair, suite: Suite, info: bytes, sealed: Sequence[Sealed]
+    ) -> list[bytes | CryptoError]:
+        """Plaintext or error of each ``(enc, aad, ciphertext)``, in order."""
+        if self._batch_hpke and suite.supported:
+            return BatchOpener(key_pair, suite, info).open_all(sealed)
+        return [_open(suite, key_pair, info, message) for message in sealed]
+
+    def verify_tokens(self, verifier: TokenVerifier, encoded: Sequence[bytes]) -> list[bool]:
+        """Whether the issuer's signature on each token holds, in order.
+
+        Precondition: each is an encoded token that ``verifier.parse`` takes.
+        """
+        return tokens.verify_tokens(verifier, encoded)
+
+
+def _open(suite: Suite, key_pair: KeyPair, info: bytes, message: Sealed) -> bytes | CryptoError:
+    enc, aad, ciphertext = message
+    try:
+        return hpke.open_(suite, key_pair, enc, info, aad, ciphertext)
+    except CryptoError as error:
+        return error

@@ -1,0 +1,159 @@
+"""HPKE messages to one key, opened or sealed many at a time: X25519 and the key schedule in C, the AEAD in OpenSSL.
+
+What it means to use this: a private key is handled by our own code. It is read by kernels that branch on, and index
+memory by, nothing secret, which the tests check on the compiled code; they overwrite what they leave on the stack and
+in registers. They are younger and less reviewed than OpenSSL's, they are not hardened against faults or power
+analysis, and the key lies in process memory as raw bytes, as it does for ``tacit.hpke``. So nothing uses
+``BatchOpener`` unless its operator asks for it.
+
+A wrong key can only fail to open a message, and every message that fails is tried again by ``tacit.hpke`` before it is
+refused: a fault of the kernels costs time, and no message. ``BatchSealer`` handles only keys that live for one
+message; it is for simulations, a client has one message to seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+from tacit import hpke
+from tacit.errors import CryptoError
+from tacit.hpke import ENC_SIZE, NONCE_SIZE, KeyPair, KeySchedule, RecipientContext, Suite
+from tacit.multibuffer.interface import EXPORTER_SIZE, DerivedKeys, Setup
+from tacit.multibuffer.library import kernels
+from tacit.ports import Entropy
+
+MIN_BATCH = 2
+"""A lane costs OpenSSL's time for one message, whether or not the other seven are used."""
+
+_CIPHERS: dict[int, type[AESGCM] | type[ChaCha20Poly1305]] = {
+    hpke.AEAD_AES128GCM: AESGCM,
+    hpke.AEAD_CHACHA20POLY1305: ChaCha20Poly1305,
+}
+
+Sealed = tuple[bytes, bytes, bytes]
+"""Encapsulated key, associated data, ciphertext."""
+
+
+class BatchOpener:
+    """Opens messages to one key pair under one suite and one info string."""
+
+    def __init__(self, key_pair: KeyPair, suite: Suite, info: bytes) -> None:
+        """Raises ``CryptoError`` for an unsupported suite."""
+        self._key_pair, self._suite, self._info = key_pair, suite, info
+        self._setup = _setup(suite, key_pair.public, info)
+
+    def open_all(self, sealed: Sequence[Sealed]) -> list[bytes | CryptoError]:
+        """For each message what ``hpke.open_`` returns for it, or the error that it raises, in order."""
+        made = self._derive([enc for enc, _, _ in sealed])
+        if made is None:
+            return [self._open_alone(*message) for message in sealed]
+        with made:
+            opened = _decrypted(self._suite, made, sealed)
+        return [
+            self._open_alone(*message) if plaintext is None else plaintext
+            for plaintext, message in zip(opened, sealed, strict=True)
+        ]
+
+    def contexts(self, encs: Sequence[bytes]) -> list[RecipientContext | CryptoError]:
+        """For each encapsulated key what ``hpke.setup_recipient`` returns, or the error that it raises, in order.
+
+        A caller whose message does not open under its context tries ``hpke.setup_recipient`` before it refuses.
+        """
+        made = self._derive(encs, exporters=True)
+        if made is None:
+            return [self._setup_alone(enc) for enc in encs]
+        with made:
+            key_size, found = self._setup.key_size, []
+            for i, refused in enumerate(made.flags):
+                schedule = KeySchedule(
+                    bytes(made.keys[key_size * i : key_size * (i + 1)]),
+                    bytes(made.nonces[NONCE_SIZE * i : NONCE_SIZE * (i + 1)]),
+                    bytes(made.exporters[EXPORTER_SIZE * i : EXPORTER_SIZE * (i + 1)]),
+                )
+                found.append(self._setup_alone(encs[i]) if refused else RecipientContext(self._suite, schedule))
+            return found
+
+    def _derive(self, encs: Sequence[bytes], exporters: bool = False) -> DerivedKeys | None:
+        """None where OpenSSL has to do it. An encapsulated key of another length counts as one of low order."""
+        native = kernels() if len(encs) >= MIN_BATCH else None
+        if native is None:
+            return None
+        rows = b"".join(enc if len(enc) == ENC_SIZE else bytes(ENC_SIZE) for enc in encs)
+        return native.hpke_open(self._key_pair.private, self._setup, rows, exporters)
+
+    def _open_alone(self, enc: bytes, aad: bytes, ciphertext: bytes) -> bytes | CryptoError:
+        try:
+            return hpke.open_(self._suite, self._key_pair, enc, self._info, aad, ciphertext)
+        except CryptoError as error:
+            return error
+
+    def _setup_alone(self, enc: bytes) -> RecipientContext | CryptoError:
+        try:
+            return hpke.setup_recipient(self._suite, self._key_pair, enc, self._info)
+        except CryptoError as error:
+            return error
+
+
+class BatchSealer:
+    """Seals messages to one public key under one suite and one info string."""
+
+    def __init__(self, public_key: bytes, suite: Suite, info: bytes) -> None:
+        """Raises ``CryptoError`` for an unsupported suite or a public key of another length."""
+        self._public_key, self._suite, self._info = public_key, suite, info
+        self._setup = _setup(suite, public_key, info)
+
+    def seal_all(self, messages: Sequence[tuple[bytes, bytes]], entropy: Entropy) -> list[tuple[bytes, bytes]]:
+        """``(enc, ciphertext)`` of each ``(aad, plaintext)``, out of 32 bytes of ``entropy`` per message.
+
+        Raises ``CryptoError`` for a public key of low order.
+        """
+        scalars = entropy(ENC_SIZE * len(messages))
+        native = kernels() if len(messages) >= MIN_BATCH else None
+        if native is None:
+            return [
+                self._seal_alone(aad, plaintext, scalars[ENC_SIZE * i : ENC_SIZE * (i + 1)])
+                for i, (aad, plaintext) in enumerate(messages)
+            ]
+        encs, made = native.hpke_seal(self._setup, scalars)
+        with made:
+            if any(made.flags):
+                raise CryptoError("the X25519 public key is of low order")
+            cipher, keys = _CIPHERS[self._suite.aead_id], _slices(made.keys, self._setup.key_size)
+            return [
+                (encs[ENC_SIZE * i : ENC_SIZE * (i + 1)], cipher(key).encrypt(nonce, plaintext, aad))
+                for i, (key, nonce, (aad, plaintext)) in enumerate(
+                    zip(keys, _slices(made.nonces, NONCE_SIZE), messages, strict=True)
+                )
+            ]
+
+    def _seal_alone(self, aad: bytes, plaintext: bytes, scalar: bytes) -> tuple[bytes, bytes]:
+        return hpke.seal(self._suite, self._public_key, self._info, aad, plaintext, lambda _: scalar)
+
+
+def _setup(suite: Suite, public_key: bytes, info: bytes) -> Setup:
+    if len(public_key) != hpke.PUBLIC_KEY_SIZE:
+        raise CryptoError("an X25519 public key has 32 bytes")
+    key_size = suite.key_size
+    return Setup(public_key, *hpke.key_schedule_context(suite, info), key_size)
+
+
+def _slices(rows: bytearray, size: int) -> list[memoryview]:
+    """The rows, not copied: what overwrites the buffer overwrites them."""
+    view = memoryview(rows)
+    return [view[at : at + size] for at in range(0, len(rows), size)]
+
+
+def _decrypted(suite: Suite, made: DerivedKeys, sealed: Sequence[Sealed]) -> list[bytes | None]:
+    """None for what does not open with the keys made."""
+    cipher, key_size = _CIPHERS[suite.aead_id], suite.key_size
+    opened: list[bytes | None] = []
+    rows = zip(made.flags, _slices(made.keys, key_size), _slices(made.nonces, NONCE_SIZE), sealed, strict=True)
+    for refused, key, nonce, (_, aad, ciphertext) in rows:
+        try:
+            opened.append(None if refused else cipher(key).decrypt(nonce, ciphertext, aad))
+        except InvalidTag:
+            opened.append(None)
+    return opened

@@ -1,0 +1,106 @@
+/* X25519 (RFC 7748 section 5) of up to 64 pairs of scalar and point: eight per instruction, one inversion for all. */
+#ifndef TACIT_X25519_H
+#define TACIT_X25519_H
+
+#include "field25519.h"
+#include "kernels.h"
+
+enum { GROUPS = 8, CHUNK = GROUPS * LANES };
+
+/* The Montgomery ladder in lock step; the result is numerator / denominator.
+ *
+ * Both points are kept as x + z and x - z. The sum of the two needs all four, in either order; only the doubling must
+ * know which point it doubles, so one selection by the scalar's bit stands for the usual two swaps. */
+KERNEL void ladder(element *numerator, element *denominator, const lanes scalar[POINT_WORDS], const element *x)
+{
+    lanes bits[POINT_WORDS] = {both(scalar[0], every(~(u64)7)), scalar[1], scalar[2],
+                               either(both(scalar[3], every(~(u64)0 >> 1)), every((u64)1 << 62))};
+    element sum2 = one(), difference2 = one(); /* the point at infinity, 1 : 0 */
+    element sum3 = carried(plus(*x, one())), difference3 = carried(minus(*x, one(), 1));
+    __mmask8 before = 0;
+    for (int i = 254; i >= 0; i--) {
+        __mmask8 bit = _mm512_test_epi64_mask(bits[i / 64], every((u64)1 << i % 64));
+        __mmask8 third = bit ^ before;
+        before = bit;
+        element sum, difference;
+        UNROLL
+        for (int j = 0; j < FIELD_LIMBS; j++) {
+            sum.limb[j] = _mm512_mask_blend_epi64(third, sum2.limb[j], sum3.limb[j]);
+            difference.limb[j] = _mm512_mask_blend_epi64(third, difference2.limb[j], difference3.limb[j]);
+        }
+        element da = product(difference3, sum2), cb = product(sum3, difference2);
+        element aa = squared(sum), bb = squared(difference);
+        element plus_root = carried(plus(da, cb)), minus_root = carried(minus(da, cb, 10));
+        element e = carried(minus(aa, bb, 1));
+        element x3 = product_square(plus_root), z3 = product(*x, squared(minus_root));
+        element x2 = product(aa, bb), z2 = product(e, carried(plus_curve_times(aa, e)));
+        sum2 = carried(plus(x2, z2));
+        difference2 = carried(minus(x2, z2, 10));
+        sum3 = carried(plus(x3, z3));
+        difference3 = carried(minus(x3, z3, 10));
+    }
+    /* The last bit of a scalar is 0, so the second point is the result: x + z + x - z and x + z - (x - z). */
+    *numerator = carried(plus(sum2, difference2));
+    *denominator = carried(minus(sum2, difference2, 1));
+}
+
+INLINE void store_rows(u8 *out, element a, size_t rows)
+{
+    lanes words[POINT_WORDS];
+    u64 lane[POINT_WORDS][LANES];
+    words_of(words, a);
+    memcpy(lane, words, sizeof lane);
+    for (size_t row = 0; row < rows; row++)
+        for (int i = 0; i < POINT_WORDS; i++)
+            memcpy(out + POINT_BYTES * row + 8 * i, &lane[i][row], 8);
+    wipe(lane, sizeof lane);
+}
+
+INLINE void load_words(lanes words[POINT_WORDS], const u8 *base, size_t stride, size_t rows)
+{
+    lanes at = offsets(stride, rows);
+    for (int i = 0; i < POINT_WORDS; i++)
+        words[i] = load(base + 8 * i, at);
+}
+
+/* `count` is 1 to CHUNK. A stride of 0 gives every lane the same scalar or point. Rows of out are all zero, and their
+ * flags 1, where the point has low order. */
+KERNEL void x25519_chunk(u8 *out, u8 *flags, const u8 *scalars, size_t scalar_stride, const u8 *points,
+                         size_t point_stride, size_t count)
+{
+    element numerator[GROUPS], denominator[GROUPS], before[GROUPS], inverse;
+    __mmask8 infinite[GROUPS];
+    lanes scalar[POINT_WORDS], point[POINT_WORDS];
+    size_t groups = (count + LANES - 1) / LANES;
+    for (size_t g = 0; g < groups; g++) {
+        size_t first = LANES * g, rows = count - first < LANES ? count - first : LANES;
+        load_words(scalar, scalars + scalar_stride * first, scalar_stride, rows);
+        load_words(point, points + point_stride * first, point_stride, rows);
+        element x = element_of(point);
+        ladder(&numerator[g], &denominator[g], scalar, &x);
+        denominator[g] = canonical(denominator[g]);
+        infinite[g] = is_zero(denominator[g]);
+        denominator[g].limb[0] = _mm512_mask_mov_epi64(denominator[g].limb[0], infinite[g], every(1));
+        before[g] = g ? times(before[g - 1], denominator[g - 1]) : one();
+    }
+    inverse = times(before[groups - 1], denominator[groups - 1]);
+    invert(&inverse, &inverse);
+    for (size_t g = groups; g-- > 0;) {
+        size_t first = LANES * g, rows = count - first < LANES ? count - first : LANES;
+        element result = canonical(times(numerator[g], times(inverse, before[g])));
+        inverse = times(inverse, denominator[g]);
+        for (int i = 0; i < FIELD_LIMBS; i++)
+            result.limb[i] = _mm512_maskz_mov_epi64((__mmask8)~infinite[g], result.limb[i]);
+        unsigned none = is_zero(result);
+        store_rows(out + POINT_BYTES * first, result, rows);
+        for (size_t row = 0; row < rows; row++)
+            flags[first + row] = none >> row & 1;
+    }
+    wipe(numerator, sizeof numerator);
+    wipe(denominator, sizeof denominator);
+    wipe(before, sizeof before);
+    wipe(&inverse, sizeof inverse);
+    wipe(scalar, sizeof scalar);
+}
+
+#endif
