@@ -13,9 +13,9 @@ from typing import Any
 
 from aiohttp import web
 
-from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
+from tacit.ports import OwnedTransport
 from tacit.service.app import Deps
 from tacit.service.config import ServiceConfig, load_config
 from tacit.service.run import serve
@@ -41,7 +41,7 @@ class Deployable:
     name: str
     load: Callable[[Path], ServiceConfig]
     create_app: Callable[[Any, Deps], web.Application]
-    make_transport: Callable[[Any], AiohttpTransport]
+    make_transport: Callable[[Any], OwnedTransport]
 
 
 def deployable(name: str) -> Deployable:

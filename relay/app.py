@@ -9,7 +9,8 @@ from aiohttp import web
 from relay.config import RelayConfig
 from relay.handlers import RELAY, add_routes
 from relay.service import Relay
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.config import read_secret
@@ -30,12 +31,12 @@ def create_app(config: RelayConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: RelayConfig) -> AiohttpTransport:
+def make_transport(config: RelayConfig) -> LeanTransport:
     """The transport for ``Deps`` of a relay that runs on its own: bounded, with its client certificate."""
-    return AiohttpTransport(
+    return LeanTransport(
         timeout=config.gateway_timeout,
         max_response=config.max_response,
-        connections=0,
+        connections=1024,
         tls=ClientTls(config.gateway_ca, config.client_cert, config.client_key),
         insecure_http=config.insecure_http,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class Clock(Protocol):
@@ -56,6 +56,22 @@ class Transport(Protocol):
         body: bytes = b"",
     ) -> HttpResponse:
         """Send and wait for the whole answer. Raises ``TransportError``; any HTTP status is an answer."""
+        ...
+
+
+class OwnedTransport(Transport, Protocol):
+    """A transport with connections of its own, closed by whoever made it (or by ``async with``)."""
+
+    async def __aenter__(self) -> Self:
+        """The transport itself."""
+        ...
+
+    async def __aexit__(self, *error: object) -> None:
+        """``close``."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
         ...
 
 

@@ -13,7 +13,8 @@ from services.collector.handlers import Handlers
 from services.collector.recipes import Recipes
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.aggregator.keys import read_hpke_keys
 from tacit.errors import UsageError
@@ -56,9 +57,9 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: CollectorConfig) -> AiohttpTransport:
+def make_transport(config: CollectorConfig) -> LeanTransport:
     """The transport for ``Deps`` of a collector that runs on its own."""
-    return AiohttpTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)
+    return LeanTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http, repeat_posts=True)
 
 
 def _token(path: Path) -> str:

@@ -13,7 +13,8 @@ from services.gateway.keys import KeyRing
 from services.gateway.service import Gateway
 from services.gateway.store import ReplayStore
 from tacit import ohttp
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app
@@ -52,14 +53,15 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: GatewayConfig) -> AiohttpTransport:
+def make_transport(config: GatewayConfig) -> LeanTransport:
     """The transport for ``Deps`` of a gateway that runs on its own: bounded, trusting ``target_ca`` too."""
-    return AiohttpTransport(
+    return LeanTransport(
         timeout=config.target_timeout,
         max_response=ohttp.SIZE_CLASSES[-1],
-        connections=0,
+        connections=1024,
         tls=ClientTls(config.target_ca),
         insecure_http=config.insecure_http,
+        repeat_posts=True,
     )
 
 

@@ -12,7 +12,8 @@ from services.leader.config import LeaderConfig
 from services.leader.handlers import Handlers
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
 from tacit.aggregator.credentials import read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.log_follower import FOLLOWER, LogFollower
@@ -68,6 +69,6 @@ def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: LeaderConfig) -> AiohttpTransport:
+def make_transport(config: LeaderConfig) -> LeanTransport:
     """The transport for ``Deps`` of a leader that runs on its own."""
-    return AiohttpTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)
+    return LeanTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http, repeat_posts=True)
