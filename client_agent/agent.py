@@ -55,10 +55,15 @@ class Deps:
     transport: Transport
 
 
+def coin_threshold(rate: Decimal) -> int:
+    """The coin says yes to a uniform 128-bit number below this: ``rate``, rounded down to a multiple of 2^-128."""
+    numerator, denominator = rate.as_integer_ratio()
+    return (numerator << COIN_BITS) // denominator
+
+
 def coin(rate: Decimal, entropy: Entropy) -> bool:
     """True with probability ``rate``, rounded down to a multiple of 2^-128."""
-    numerator, denominator = rate.as_integer_ratio()
-    return int.from_bytes(entropy(COIN_BITS // 8), "big") < (numerator << COIN_BITS) // denominator
+    return int.from_bytes(entropy(COIN_BITS // 8), "big") < coin_threshold(rate)
 
 
 class Agent:
@@ -103,6 +108,11 @@ class Agent:
     def live(self) -> LiveLog:
         """The log as this device last saw and verified it."""
         return self._live
+
+    @property
+    def gateway_keys(self) -> tuple[ohttp.KeyConfig, ...]:
+        """The gateway keys that this device seals to, active first."""
+        return self._client.configs
 
     async def step(self) -> float:
         """Poll, prefetch, decide and send what is due; returns when to come back (POSIX seconds)."""
@@ -250,11 +260,9 @@ class Agent:
     async def _decision(self, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
         """What to write into the journal (``None``: nothing yet), and whether it spends the slot's token."""
         recipe = live.recipe
-        context = self._live.context(live, self._deps.clock.now())
-        refusals = rules.check(recipe, self._policy, context)
-        refusals += device_rules.check(recipe, self._config, context, entries)
+        refusals = self.refusals(live, entries)
         if refusals:
-            if all(self._may_pass(refusal, live) for refusal in refusals):
+            if all(self.may_pass(refusal, live) for refusal in refusals):
                 return None, False
             return self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)), False
         slot = derive.slot_of(recipe)
@@ -278,7 +286,13 @@ class Agent:
         entry = self._take_part(live, category, held)
         return entry, entry.state is State.SCHEDULED
 
-    def _may_pass(self, refusal: Refusal, live: LiveRecipe) -> bool:
+    def refusals(self, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
+        """Every rule that refuses a recipe of the log now, for a device whose journal holds ``entries``."""
+        context = self._live.context(live, self._deps.clock.now())
+        found = rules.check(live.recipe, self._policy, context)
+        return found + device_rules.check(live.recipe, self._config, context, entries)
+
+    def may_pass(self, refusal: Refusal, live: LiveRecipe) -> bool:
         """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
         token = live.recipe.token
         no_directory = self._live.directory(token.issuer, token.epoch) is None
@@ -295,7 +309,7 @@ class Agent:
         if measurement is None:
             return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
         begin = max(self._deps.clock.now(), recipe.interval.start)
-        send_at = uniform(self._deps.entropy, begin, max(begin, _last_start(recipe)))
+        send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(
             task,
             measurement,
@@ -339,7 +353,7 @@ def _usable_key(published: OhttpConfig) -> ohttp.KeyConfig | None:
     return key
 
 
-def _last_start(recipe: Recipe) -> float:
+def last_start(recipe: Recipe) -> float:
     """The latest time for which a report is planned."""
     return recipe.interval.end - min(TAIL_SHARE * recipe.interval.duration, TAIL_SECONDS)
 

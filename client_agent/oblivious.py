@@ -38,6 +38,11 @@ class ObliviousClient:
         self._clock = clock
         self._entropy = entropy
 
+    @property
+    def configs(self) -> tuple[ohttp.KeyConfig, ...]:
+        """The gateway keys in use, active first."""
+        return self._configs
+
     def use(self, configs: Sequence[ohttp.KeyConfig]) -> None:
         """Switch to the gateway keys that the log names, active first; an empty list changes nothing."""
         if configs:

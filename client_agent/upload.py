@@ -32,9 +32,31 @@ TERMINAL = frozenset(
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
+    """What became of one try: the entry's next state (``SCHEDULED``: try again later), and why."""
+
     state: State
     detail: str
+
+
+async def offer(client: ObliviousClient, url: str, report: bytes) -> Answer:
+    """Try once to upload ``report``, the bytes of an upload request with one report."""
+    try:
+        response = await client.request("POST", url, media_type=dap("upload-req"), content=report)
+    except TransportError as error:
+        return Answer(State.SCHEDULED, str(error))
+    except Refusal as refusal:
+        return Answer(State.FAILED, str(refusal))
+    if not 200 <= response.status < 300:
+        return _refused(response.status, problem_type(response.content))
+    try:
+        statuses = UploadErrors.decode(response.content).status
+    except DecodeError:
+        return Answer(State.SCHEDULED, "the leader's answer cannot be read")
+    if not statuses:
+        return Answer(State.SENT, "durably stored")
+    code = statuses[0].error
+    return Answer(State.SCHEDULED if code in RETRIED else State.FAILED, code.name.lower())
 
 
 class Uploader:
@@ -53,9 +75,9 @@ class Uploader:
         """Try once to upload a scheduled entry; returns and stores what became of it. Past its deadline nothing is
         sent."""
         if self._clock.now() >= entry.deadline:
-            answer = _Answer(State.EXPIRED, "the recipe ended before the report could be stored")
+            answer = Answer(State.EXPIRED, "the recipe ended before the report could be stored")
         else:
-            answer = await self._try(entry)
+            answer = await offer(self._client, entry.url, entry.report)
         done = answer.state is not State.SCHEDULED
         pause = 0.0 if done else backoff(self._entropy, self._timing, entry.attempts)
         after = replace(
@@ -69,27 +91,9 @@ class Uploader:
         await self._store.update(after)
         return after
 
-    async def _try(self, entry: Entry) -> _Answer:
-        try:
-            response = await self._client.request("POST", entry.url, media_type=dap("upload-req"), content=entry.report)
-        except TransportError as error:
-            return _Answer(State.SCHEDULED, str(error))
-        except Refusal as refusal:
-            return _Answer(State.FAILED, str(refusal))
-        if not 200 <= response.status < 300:
-            return _refused(response.status, problem_type(response.content))
-        try:
-            statuses = UploadErrors.decode(response.content).status
-        except DecodeError:
-            return _Answer(State.SCHEDULED, "the leader's answer cannot be read")
-        if not statuses:
-            return _Answer(State.SENT, "durably stored")
-        code = statuses[0].error
-        return _Answer(State.SCHEDULED if code in RETRIED else State.FAILED, code.name.lower())
 
-
-def _refused(status: int, problem: str) -> _Answer:
+def _refused(status: int, problem: str) -> Answer:
     """What a problem document means. Its words are not kept, only which of the known types it is."""
     known = next((one for one in DapProblem if problem == DAP_ERROR_PREFIX + one), None)
     state = State.FAILED if known in TERMINAL else State.SCHEDULED
-    return _Answer(state, f"the leader answered {status}" + (f", {known}" if known else ""))
+    return Answer(state, f"the leader answered {status}" + (f", {known}" if known else ""))

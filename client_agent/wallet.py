@@ -137,9 +137,10 @@ class TokenWallet:
         prefetch = await self._blinded(prefetch, key)
         pending = PendingToken.decode(prefetch.pending)
         try:
-            token = pending.finalize(key, await self._ask(pending)).encode()
+            answer = await ask_attester(self._transport, self._attester_url, self._device, pending)
+            token = pending.finalize(key, answer).encode()
             prefetch = replace(prefetch, token=token, pending=b"", attempts=prefetch.attempts + 1)
-        except _QuotaSpentError:
+        except QuotaSpentError:
             prefetch = replace(prefetch, due_at=directory.end, attempts=prefetch.attempts + 1)
         except (TransportError, DecodeError, CryptoError):
             pause = backoff(self._entropy, self._timing, prefetch.attempts)
@@ -157,27 +158,34 @@ class TokenWallet:
         await self._store.put_prefetch(prefetch)
         return prefetch
 
-    async def _ask(self, pending: PendingToken) -> TokenResponse:
-        answer = await self._transport.request("POST", f"{self._attester_url}/v1/challenge")
-        if answer.status != 200:
-            raise TransportError(f"the attester answered {answer.status}")
-        challenge = challenge_of(answer.body)
-        evidence = self._device.attest(attestation_binding(challenge, pending.request))
-        answer = await self._transport.request(
-            "POST",
-            f"{self._attester_url}/v1/token-requests",
-            headers={"content-type": JSON},
-            body=token_request_body(evidence, challenge, pending.request),
-        )
-        if answer.status == 429 and problem_type(answer.body) == QUOTA_PROBLEM:
-            raise _QuotaSpentError
-        if answer.status != 200 or answer.headers.get("content-type") != PRIVATE_TOKEN_RESPONSE:
-            raise TransportError(f"the attester answered {answer.status}")
-        return TokenResponse.decode(answer.body)
 
-
-class _QuotaSpentError(Exception):
+class QuotaSpentError(Exception):
     """The attester has given this device another token for the slot: nothing to retry."""
+
+
+async def ask_attester(
+    transport: Transport, attester_url: str, device: AttestedDevice, pending: PendingToken
+) -> TokenResponse:
+    """One attested token request: a fresh challenge, evidence over it, the issuer's answer.
+
+    Raises ``QuotaSpentError``; ``TransportError`` or ``DecodeError`` where the same request may be tried again.
+    """
+    answer = await transport.request("POST", f"{attester_url}/v1/challenge")
+    if answer.status != 200:
+        raise TransportError(f"the attester answered {answer.status}")
+    challenge = challenge_of(answer.body)
+    evidence = device.attest(attestation_binding(challenge, pending.request))
+    answer = await transport.request(
+        "POST",
+        f"{attester_url}/v1/token-requests",
+        headers={"content-type": JSON},
+        body=token_request_body(evidence, challenge, pending.request),
+    )
+    if answer.status == 429 and problem_type(answer.body) == QUOTA_PROBLEM:
+        raise QuotaSpentError
+    if answer.status != 200 or answer.headers.get("content-type") != PRIVATE_TOKEN_RESPONSE:
+        raise TransportError(f"the attester answered {answer.status}")
+    return TokenResponse.decode(answer.body)
 
 
 def _planned_key(prefetch: Prefetch, directory: IssuerDirectory) -> TokenKey | None:

@@ -26,6 +26,7 @@ COMMANDS = {
     "recipe": "infra.commands.recipe:app",
     "collect": "infra.commands.results:collect",
     "results": "infra.commands.results:results",
+    "fleet": "infra.commands.fleet:app",
     "keys": "infra.commands.keys:app",
     "privacy": "infra.commands.privacy:app",
     "figures": "infra.commands.figures:figures",

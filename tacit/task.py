@@ -208,7 +208,7 @@ def seal_input_share(
 ) -> HpkeCiphertext:
     """Client: seal one input share to the aggregator ``role``."""
     info = task.version.input_share_info(role)
-    return _seal(task.hpke_config(role), info, _input_aad(task, metadata, public_share), plaintext.encode(), entropy)
+    return _seal(task.hpke_config(role), info, input_share_aad(task, metadata, public_share), plaintext.encode(), entropy)
 
 
 def open_input_share(
@@ -229,7 +229,7 @@ def open_input_share(
         raise ReportRejected(task.version.aggregation_unknown_config, "hpke-config")
     info = task.version.input_share_info(role)
     try:
-        plaintext = _open(config, key_pair, info, _input_aad(task, metadata, public_share), ciphertext)
+        plaintext = _open(config, key_pair, info, input_share_aad(task, metadata, public_share), ciphertext)
     except (CryptoError, DecodeError) as error:
         raise ReportRejected(ReportError.HPKE_DECRYPT_ERROR, "hpke-decrypt") from error
     try:
@@ -258,8 +258,8 @@ def open_aggregate_share(
     return _open(config, key_pair, info, task.aad_prefix + collection_job_req, ciphertext)
 
 
-def _input_aad(task: Task, metadata: ReportMetadata, public_share: bytes) -> bytes:
-    """``InputShareAad`` of the report, over the cached prefix."""
+def input_share_aad(task: Task, metadata: ReportMetadata, public_share: bytes) -> bytes:
+    """Encoded ``InputShareAad`` of the report, over the cached prefix: what both its shares are sealed with."""
     writer = Writer().raw(task.aad_prefix)
     metadata.write(writer)
     return writer.opaque(public_share, 4).bytes()

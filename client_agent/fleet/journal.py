@@ -1,0 +1,130 @@
+"""The fleet's journal: one binary line for every decision and every change of state of every device, append-only.
+
+``client_agent.journal`` is one device's journal in a database of its own; a million of those would measure the file
+system. This one keeps the same states and the same transitions in lines of 16 bytes, many devices to a file of mode
+0600. It holds no datum, no measurement, no token and no report.
+
+File: header (72 bytes: magic, recipe hash, when it was begun, first device, devices), then lines, all little-endian.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client_agent.journal import TRANSITIONS, State
+from tacit.errors import DecodeError, UsageError
+
+MAGIC = b"TACITFJ1"
+_HEADER = struct.Struct("<8s32sdQQQ")
+LINE = np.dtype([("device", "<u4"), ("state", "u1"), ("attempts", "u1"), ("spare", "<u2"), ("at", "<f8")])
+"""``at``: seconds since the journal was begun; ``attempts`` stops at 255."""
+STATES = (State.REFUSED, State.INELIGIBLE, State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
+"""A line's ``state`` is the place in this tuple; places never change their meaning."""
+CODES = {state: code for code, state in enumerate(STATES)}
+LINES_PER_DEVICE = 64
+"""Most lines per device that a reader takes: a device makes one decision and few tries."""
+_FINAL = frozenset(CODES[state] for state, after in TRANSITIONS.items() if not after)
+
+
+@dataclass(frozen=True)
+class Header:
+    """Which devices a journal is about, and when it was begun (POSIX seconds)."""
+
+    recipe_hash: bytes
+    began: float
+    first: int
+    devices: int
+
+    def encode(self) -> bytes:
+        """72 bytes."""
+        return _HEADER.pack(MAGIC, self.recipe_hash, self.began, self.first, self.devices, LINE.itemsize)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Header:
+        """Strict inverse of ``encode``. Raises ``DecodeError``."""
+        if len(data) != _HEADER.size:
+            raise DecodeError("the fleet journal is cut off in its header")
+        magic, recipe_hash, began, first, devices, size = _HEADER.unpack(data)
+        if magic != MAGIC or size != LINE.itemsize:
+            raise DecodeError("not a fleet journal of this version")
+        if not 0 <= began < float("inf") or first + devices > 1 << 32:
+            raise DecodeError("the fleet journal's header is out of range")
+        return cls(recipe_hash, began, first, devices)
+
+
+class FleetJournal:
+    """Appends lines to a new file. Lines are with the operating system when a method returns."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        """Raises ``UsageError`` where the file exists or cannot be made."""
+        self._began = header.began
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or 'cannot be made'}") from error
+        self._file.write(header.encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def decided(self, first: int, count: int, sampled: NDArray[np.uint32], now: float) -> None:
+        """A line for each of ``count`` devices from ``first``: scheduled, or not sampled."""
+        lines = np.zeros(count, dtype=LINE)
+        lines["device"] = np.arange(first, first + count, dtype=np.uint32)
+        lines["state"] = CODES[State.NOT_SAMPLED]
+        lines["state"][sampled - first] = CODES[State.SCHEDULED]
+        lines["at"] = now - self._began
+        self._file.write(lines.tobytes())
+
+    def changed(self, changes: Iterable[tuple[int, State, int]], now: float) -> None:
+        """A line per (device, state, attempts)."""
+        at = now - self._began
+        rows = [(device, CODES[state], min(attempts, 255), 0, at) for device, state, attempts in changes]
+        if rows:
+            self._file.write(np.array(rows, dtype=LINE).tobytes())
+
+
+def read_journal(path: Path) -> tuple[Header, NDArray[np.void]]:
+    """Header and lines (dtype ``LINE``). Raises ``UsageError`` for a file that cannot be read and ``DecodeError`` for
+    one that is too long, cut off, or names a device or a state that it cannot."""
+    try:
+        with path.open("rb") as file:
+            header = Header.decode(file.read(_HEADER.size))
+            size = os.fstat(file.fileno()).st_size - _HEADER.size
+            if size > header.devices * LINES_PER_DEVICE * LINE.itemsize or size % LINE.itemsize:
+                raise DecodeError("the fleet journal is cut off or too long")
+            data = file.read(size)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+    lines = np.frombuffer(data, dtype=LINE)
+    devices = lines["device"].astype(np.uint64)
+    strange = (lines["state"] >= len(STATES)) | (devices < header.first) | (devices >= header.first + header.devices)
+    if strange.any() or lines["spare"].any():
+        raise DecodeError("a line of the fleet journal is out of range")
+    return header, lines
+
+
+def last_states(lines: NDArray[np.void]) -> dict[State, int]:
+    """How many devices ended in each state. Raises ``DecodeError`` where a device has a line after its end."""
+    final = lines["device"][np.isin(lines["state"], list(_FINAL))]
+    devices, last = np.unique(lines["device"][::-1], return_index=True)
+    states = lines["state"][::-1][last]
+    if np.unique(final).size != final.size or not np.isin(states[np.isin(devices, final)], list(_FINAL)).all():
+        raise DecodeError("a device of the fleet journal goes on after its end")
+    return {state: int((states == code).sum()) for state, code in CODES.items() if (states == code).any()}

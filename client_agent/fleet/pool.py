@@ -1,0 +1,132 @@
+"""Runs the shards of a fleet: each in a process of its own, or each as a Ray task on machines of the user's choice.
+
+The workers' processes are started anew (``spawn``): none inherits this one's sockets or secrets but through its plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from client_agent.fleet.metrics import Snapshot
+from client_agent.fleet.shard import Shard, ShardPlan, ShardResult, World
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import Fatal, TacitError, UsageError
+from tacit.ports import TransportError
+
+MAX_WORKERS = 64
+POLL_SECONDS = 0.25
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a worker says instead of a result."""
+
+    text: str
+
+
+Look = Callable[[Sequence[Snapshot]], None]
+"""Called with the latest progress of every worker."""
+
+
+async def run_shard(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult:
+    """One shard on the system's clock, randomness and network."""
+    target = plan.target
+    async with AiohttpTransport(
+        connections=2 * plan.window, tls=ClientTls(target.tls_ca), insecure_http=target.insecure_http
+    ) as transport:
+        return await Shard(plan, World(SystemClock(), OsEntropy(), transport), tell).run()
+
+
+def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: float) -> list[ShardResult]:
+    """Every plan in a worker process. Raises ``UsageError`` for too many, ``Fatal`` where a worker dies or the time is
+    over, and what a worker raised."""
+    if not 1 <= len(plans) <= MAX_WORKERS:
+        raise UsageError(f"--workers is from 1 to {MAX_WORKERS}")
+    context = multiprocessing.get_context("spawn")
+    workers: list[tuple[Any, Connection]] = []
+    try:
+        for plan in plans:
+            mine, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(plan, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            workers.append((process, mine))
+        return _gather([connection for _, connection in workers], look, time.monotonic() + limit_seconds)
+    finally:
+        for process, connection in workers:
+            process.join(STOP_SECONDS / 10)
+            if process.is_alive():
+                process.terminate()
+                process.join(STOP_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+            connection.close()
+
+
+def _gather(connections: Sequence[Connection], look: Look, until: float) -> list[ShardResult]:
+    progress = {connection: Snapshot() for connection in connections}
+    results: dict[Connection, ShardResult] = {}
+    while len(results) < len(connections):
+        if time.monotonic() >= until:
+            raise Fatal("the fleet's time is over (--limit); its workers were stopped")
+        for ready in wait([one for one in connections if one not in results], POLL_SECONDS):
+            connection = next(one for one in connections if one is ready)
+            try:
+                said = connection.recv()
+            except EOFError as error:
+                raise Fatal("a worker of the fleet ended without a result") from error
+            if isinstance(said, Failure):
+                raise Fatal(said.text)
+            if isinstance(said, ShardResult):
+                results[connection] = said
+                progress[connection] = said.progress
+            else:
+                progress[connection] = said
+        look(list(progress.values()))
+    return [results[connection] for connection in connections]
+
+
+def _work(plan: ShardPlan, connection: Connection) -> None:
+    """A worker process: tells its progress, then its result or its error."""
+    with connection, contextlib.suppress(BrokenPipeError):
+        try:
+            connection.send(asyncio.run(run_shard(plan, connection.send)))
+        except (TacitError, TransportError, ExceptionGroup) as error:
+            connection.send(Failure(str(_first(error))))
+
+
+def _first(error: Exception) -> Exception:
+    """The first error of a group of tasks. Raises what is none of ours."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, (TacitError, TransportError)):
+        raise error
+    return error
+
+
+def run_on_ray(plans: Sequence[ShardPlan], address: str) -> list[ShardResult]:
+    """Every plan as a task of the Ray cluster at ``address``. Raises ``UsageError`` where Ray is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--ray needs Ray on every machine: pip install 'tacit[ray]'") from error
+    ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
+    task = ray.remote(ray_task)
+    results: list[ShardResult] = ray.get([task.remote(plan) for plan in plans])
+    return results
+
+
+def ray_task(plan: ShardPlan) -> ShardResult:
+    """What runs on a Ray worker: the same shard, without live progress."""
+    return asyncio.run(run_shard(plan, lambda _progress: None))

@@ -1,0 +1,240 @@
+"""A fleet over the real wire: every service of a local stack in this process, on real loopback ports.
+
+Devices are asked, coins tossed, tokens attested and issued, faults injected; the oracle must agree with leader, helper
+and collector, and must notice when the books are wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from client_agent.agent import Deps
+from client_agent.fleet.faults import FATE, WORDS, Fault, parse_faults
+from client_agent.fleet.journal import last_states, read_journal
+from client_agent.fleet.population import parse_population
+from client_agent.fleet.prepared import PreparedHeader, PreparedWriter, Totals
+from client_agent.fleet.profile import Profile
+from client_agent.fleet.shard import Shard, ShardPlan, World
+from client_agent.fleet.target import Target, verified_target
+from client_agent.journal import State
+from infra.fleet.oracle import Oracle
+from infra.fleet.origin import Origin, origin_of, slot_private_key
+from infra.fleet.report import write_report
+from infra.fleet.result import FleetResult
+from infra.fleet.run import Load
+from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
+from infra.places import policy_of
+from infra.stack import LocalStack
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
+from tacit.errors import Refusal, UsageError
+from tacit.recipe.builder import propose
+from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tokens.software_root import SoftwareRoot
+
+EPOCH_SECONDS = 7200
+DEVICES = 400
+LABELS = ("a", "b", "c")
+FAULTS = ",".join(f"{word}=0.02" for word in WORDS)
+
+
+class Stage:
+    """A running stack with one active recipe, and the clock that all read."""
+
+    def __init__(self, folder: Path) -> None:
+        now = time.time() // EPOCH_SECONDS * EPOCH_SECONDS + 600
+        self.clock = ShiftedClock(SystemClock(), start=now)
+        options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=2, batch_floor=20)
+        self.layout = create_layout(folder, options, OsEntropy(), now)
+        self.stack = LocalStack(self.layout, self.clock, OsEntropy())
+        self.origin: Origin = origin_of(self.layout, None, None)
+        self.transport = AiohttpTransport(connections=64)
+        self.world = World(self.clock, OsEntropy(), self.transport)
+        self.folder = folder
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Stage]:
+        async with self.stack.running(), self.transport:
+            await self.stack.settle("issuer", "gateway", "recipe_server", "attester")
+            yield self
+
+    async def publish(self, name: str, slot: int, rate: Decimal, floor: int) -> Target:
+        """A recipe whose interval has begun, active and verified as a device verifies it."""
+        start = int(self.clock.now()) // 60 * 60
+        recipe: Recipe = propose(
+            name=name,
+            question=Question(
+                text="Which of three?",
+                metric="three",
+                encoder=Categories(kind="categories", categories=LABELS),
+                statistic="histogram",
+            ),
+            population=DEVICES,
+            parties=self.layout.parties,
+            token=TokenSlot(issuer=OPERATORS["issuer"], epoch=start // EPOCH_SECONDS, slot=slot),
+            start=start,
+            duration=1800,
+            rate=rate,
+            min_batch_size=floor,
+        )
+        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
+        url = f"{self.layout.urls['recipe_server']}/v1/leaves"
+        headers = {"content-type": "application/json"}
+        assert (await self.transport.request("POST", url, headers=headers, body=leaf.encode())).status == 201
+        with pytest.raises(Refusal, match="opt-in-missing"):
+            await self.verified(name)
+        for _ in range(3):
+            await self.stack.step("leader", "helper", "collector")
+        return await self.verified(name)
+
+    async def verified(self, name: str) -> Target:
+        policy = policy_of(self.layout.policy_path)
+        device = SoftwareRoot.from_pem(self.origin.authority).issue("policy", OsEntropy(), self.clock.now())
+        deps = Deps(self.clock, OsEntropy(), self.transport)
+        return await verified_target(self.origin.config, policy, device, deps, name, 0.0)
+
+    async def run(self, plan: ShardPlan) -> FleetResult:
+        """One shard, while leader and helper work."""
+        done = asyncio.Event()
+        told: list[int] = []
+        working = asyncio.ensure_future(self._work(done))
+        try:
+            result = await Shard(plan, self.world, lambda progress: told.append(progress.acknowledged)).run()
+        finally:
+            done.set()
+            await working
+        assert told[-1] == result.progress.acknowledged
+        return FleetResult.of([result])
+
+    async def judged(self, oracle: Oracle, result: FleetResult, patience: float = 20.0) -> dict[str, bool]:
+        """The oracle's findings, after the interval, while the services work."""
+        done = asyncio.Event()
+        working = asyncio.ensure_future(self._work(done, "leader", "collector"))
+        try:
+            verdict = await oracle.judge(result, self.transport, patience)
+        finally:
+            done.set()
+            await working
+        assert verdict.remarks == []
+        return {finding.what: finding.holds for finding in verdict.findings}
+
+    async def _work(self, done: asyncio.Event, *names: str) -> None:
+        while not done.is_set():
+            await self.stack.settle(*(names or ("leader",)))
+            await asyncio.sleep(0.02)
+
+    def plan(self, target: Target, name: str, **options: object) -> ShardPlan:
+        values: dict[str, object] = {
+            "number": 0,
+            "shards": 1,
+            "target": target,
+            "first": 0,
+            "devices": DEVICES,
+            "population": parse_population("zipf", len(LABELS)),
+            "journal": self.folder / f"{name}.journal",
+            "window": 32,
+        }
+        return ShardPlan(**{**values, **options})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with Stage(tmp_path / "stack").running() as running:
+        yield running
+
+
+async def test_a_fleet_with_every_fault_is_counted_as_the_oracle_says(stage: Stage, tmp_path: Path) -> None:
+    target = await stage.publish("all-faults", 0, Decimal("0.5"), 60)
+    oracle = Oracle(stage.layout, target, stage.clock)
+    await oracle.before(stage.transport)
+    plan = stage.plan(
+        target,
+        "live",
+        authority=stage.origin.authority,
+        faults=parse_faults(FAULTS),
+        profile=Profile.BURST,
+        rate=400.0,
+    )
+    result = await stage.run(plan)
+
+    assert result.devices == DEVICES
+    assert result.sampled == result.contributions == result.progress.tokens
+    states = last_states(read_journal(plan.journal)[1])
+    assert states[State.NOT_SAMPLED] == DEVICES - result.sampled
+    assert states[State.SENT] == result.progress.acknowledged
+    assert set(states) <= {State.NOT_SAMPLED, State.SENT, State.FAILED, State.EXPIRED}
+
+    stage.clock.jump(target.recipe.interval.end - stage.clock.now() + 2)
+    findings = await stage.judged(oracle, result)
+    assert all(findings.values()), findings
+    assert {f"released: {label}" for label in LABELS} <= set(findings)
+
+    result.outcome.sums[0] += 1
+    result.outcome.states[Fault.NONE, State.SENT] += 1
+    wrong = [what for what, holds in (await stage.judged(oracle, result, 1.0)).items() if not holds]
+    assert {"leader: accepted", "helper: accepted", "released: a", "released: contributions"} <= set(wrong)
+
+    paths = write_report(result, None, Load(devices=DEVICES, faults=FAULTS), target, tmp_path / "out")
+    document = json.loads((tmp_path / "out" / "fleet.json").read_text())
+    assert document["injected"] == {fault.word: count for fault, count in result.injected.items()}
+    page = (tmp_path / "out" / "fleet.html").read_text()
+    assert "http://" not in page
+    assert "https://" not in page
+    assert page.count("data:image/png;base64,") == 3
+    assert len(paths) == 5
+
+
+async def test_prepared_contributions_are_sent_by_shards_and_counted(stage: Stage, tmp_path: Path) -> None:
+    target = await stage.publish("prepared", 1, Decimal("0.3"), 20)
+    with pytest.raises(UsageError, match="no recipes called nobody"):
+        await stage.verified("nobody")
+    oracle = Oracle(stage.layout, target, stage.clock)
+    await oracle.before(stage.transport)
+    part, path = tmp_path / "part", tmp_path / "fleet"
+    key = await slot_private_key(stage.layout, target)
+    made = await stage.run(
+        stage.plan(
+            target, "prepare", slot_key=key, prepare=part, faults=parse_faults("late=0.1"), send_at=stage.clock.now()
+        )
+    )
+    assert made.contributions == 0
+    with PreparedWriter(path) as writer:
+        writer.header(PreparedHeader(target.recipe.hash, 0, DEVICES, int(stage.clock.now()), direct=True))
+        writer.append(part)
+        writer.finish(Totals(made.prepared))
+    results = [
+        await stage.run(
+            stage.plan(
+                target,
+                f"send-{number}",
+                number=number,
+                shards=2,
+                prepared=path,
+                contributions=len(range(number, made.prepared, 2)),
+            )
+        )
+        for number in range(2)
+    ]
+    result = results[0]
+    for counter, other in (
+        (result.outcome.states, results[1].outcome.states),
+        (result.outcome.sums, results[1].outcome.sums),
+    ):
+        counter.update(other)  # type: ignore[arg-type]
+    result.sampled += results[1].sampled
+    assert result.contributions == made.prepared
+    assert result.ended(State.SENT, counting=True) == sum(
+        count for (fault, _), count in result.outcome.states.items() if FATE[fault].counts
+    )
+    stage.clock.jump(target.recipe.interval.end - stage.clock.now() + 2)
+    findings = await stage.judged(oracle, result)
+    assert all(findings.values()), findings

@@ -1,0 +1,221 @@
+"""The fleet's own measurements, its rude transports, its worker processes and its way onto Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from client_agent.fleet import pool, rude
+from client_agent.fleet.faults import Fault
+from client_agent.fleet.metrics import BINS, SHORTEST, Snapshot, bin_of, edge_of, merged
+from client_agent.fleet.pool import run_in_processes, run_on_ray
+from client_agent.fleet.population import parse_population
+from client_agent.fleet.rude import AbortingTransport, SlowTransport
+from client_agent.fleet.shard import ShardPlan, ShardResult
+from client_agent.fleet.target import Target, require_local
+from client_agent.journal import State
+from infra.fleet.progress import FleetView
+from infra.fleet.result import FleetResult
+from tacit.errors import Fatal, UsageError
+from tacit.ports import TransportError
+from tacit.testing.recipes import RecipeKit
+from tacit.tlog.leaves import IssuerDirectory
+
+LATENCIES = st.floats(0, 5000, allow_nan=False)
+
+
+@given(st.lists(LATENCIES, min_size=1, max_size=300), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_a_percentile_is_at_most_a_bin_above_the_exact_one(latencies: list[float], share: float) -> None:
+    snapshot = Snapshot(latencies=Counter(map(bin_of, latencies)))
+    exact = float(np.quantile(latencies, share, method="inverted_cdf"))
+    found = snapshot.percentile(share)
+    if exact < edge_of(BINS - 2):
+        assert exact <= found * 1.0001
+        assert found <= max(exact * 1.07, SHORTEST)
+    else:
+        assert found == edge_of(BINS - 1)
+
+
+def test_snapshots_of_workers_add_up() -> None:
+    one = Snapshot(due=3, acknowledged=2, stage="send", causes=Counter(a=1), seconds=Counter({10: 2}))
+    two = Snapshot(due=4, acknowledged=6, stage="send", causes=Counter(a=1, b=5), seconds=Counter({10: 1, 13: 5}))
+    whole = merged([one, two])
+    assert (whole.due, whole.acknowledged, whole.causes, whole.stage) == (7, 8, Counter(a=2, b=5), "send")
+    assert whole.throughput == 2.0
+    assert Snapshot().throughput == Snapshot().percentile(0.5) == 0.0
+
+
+def test_shards_results_add_up_and_stages_last_as_long_as_the_slowest() -> None:
+    shards = [ShardResult(devices=5, sampled=2, timings={"send": seconds}, cpu={"send": 1.0}) for seconds in (2.0, 3.0)]
+    shards[0].outcome.states[Fault.LATE, State.FAILED] = 2
+    shards[1].outcome.states[Fault.NONE, State.SENT] = 2
+    whole = FleetResult.of(shards)
+    assert (whole.devices, whole.sampled, whole.timings, whole.cpu) == (10, 4, {"send": 3.0}, {"send": 2.0})
+    assert whole.injected == {Fault.LATE: 2}
+    assert whole.document()["ended"] == {"honest": {"sent": 2}, "late": {"failed": 2}}
+    assert math.isclose(whole.document()["cpu_us_per_contribution"]["simulator: send"], 5e5)
+
+
+def test_the_live_view_shows_rate_latency_and_problems() -> None:
+    view = FleetView(None)
+    console = Console(width=120, record=True, file=sys.stderr)
+    view.render(Snapshot(due=100, stage="send"), 1.0)
+    at = Snapshot(due=100, acknowledged=50, in_flight=7, stage="send", causes=Counter({"the relay answered 503": 4}))
+    at.latencies[bin_of(0.02)] = 50
+    console.print(view.render(at, 2.0))
+    text = console.export_text()
+    for word in ("contributions through the relay", "50", "per second", "the relay answered 503", "in flight"):
+        assert word in text
+
+
+class Server:
+    """Reads requests byte by byte and answers as it is told."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+        self.received = b""
+        self.pieces = 0
+        self.ended = asyncio.Event()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        while len(self.received) < size and (piece := await reader.read(1 << 16)):
+            self.received += piece
+            self.pieces += 1
+        if len(self.received) == size:
+            writer.write(self.answer)
+        writer.close()
+        self.ended.set()
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[[bytes], Any]]:
+    servers: list[asyncio.Server] = []
+
+    async def start(answer: bytes) -> tuple[Server, str]:
+        server = Server(answer)
+        servers.append(await asyncio.start_server(server.handle, "127.0.0.1", 0))
+        return server, f"http://127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}/gateway"
+
+    yield start
+    for one in servers:
+        one.close()
+        await one.wait_closed()
+
+
+async def test_a_slow_sender_sends_everything_in_pieces(
+    serve: Callable[[bytes], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rude, "PAUSE_SECONDS", 0.001)
+    server, url = await serve(b"HTTP/1.1 200 OK\r\nContent-Type: message/ohttp-res\r\nContent-Length: 4\r\n\r\ndone")
+    answer = await SlowTransport().request("POST", url, headers={"content-type": "x/y"}, body=bytes(1000))
+    assert (answer.status, answer.headers["content-type"], answer.body) == (200, "message/ohttp-res", b"done")
+    assert server.received == bytes(1000)
+    assert server.pieces > 1
+
+
+async def test_an_aborting_sender_breaks_off_in_the_middle(serve: Callable[[bytes], Any]) -> None:
+    server, url = await serve(b"HTTP/1.1 200 OK\r\n\r\n")
+    with pytest.raises(TransportError, match="broken off"):
+        await AbortingTransport().request("POST", url, body=bytes(1000))
+    await server.ended.wait()
+    assert server.received == bytes(500)
+
+
+@pytest.mark.parametrize("answer", [b"", b"SSH-2.0", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"])
+async def test_an_answer_that_is_none_is_a_transport_error(
+    serve: Callable[[bytes], Any], answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rude, "PAUSE_SECONDS", 0.0)
+    _, url = await serve(answer)
+    with pytest.raises(TransportError):
+        await SlowTransport().request("POST", url, body=b"x")
+    with pytest.raises(TransportError):
+        await SlowTransport().request("POST", "http://127.0.0.1:1/", body=b"x")
+    with pytest.raises(UsageError, match="loopback"):
+        await SlowTransport().request("POST", "http://relay.example/", body=b"x")
+
+
+def plan_of(folder: Path) -> ShardPlan:
+    """A hundred devices of which none is sampled, so that no service is needed."""
+    kit = RecipeKit()
+    recipe = kit.recipe()
+    directory = kit.directory(recipe.token.epoch)
+    assert isinstance(directory, IssuerDirectory)
+    spki = directory.spki(recipe.token.slot)
+    assert spki is not None
+    body = recipe.body()
+    body["sampling"] = {"rate": "0.000000000000000001"}
+    target = Target("http://127.0.0.1:1", "http://127.0.0.1:1", (), type(recipe).from_body(body).encode(), spki, 0.0)
+    population = parse_population("uniform", recipe.randomizer.categories)
+    return ShardPlan(0, 1, target, 0, 100, population, folder / "journal", slot_key=b"no key")
+
+
+def test_a_plan_shows_no_secret() -> None:
+    plan = replace(plan_of(Path()), slot_key=b"secret key", authority=b"secret authority")
+    assert "secret" not in repr(plan)
+
+
+def test_what_a_worker_refuses_is_told_by_its_parent_and_nobody_is_left_behind(tmp_path: Path) -> None:
+    looks: list[Sequence[Snapshot]] = []
+    with pytest.raises(Fatal, match="slot key does not load"):
+        run_in_processes([plan_of(tmp_path)], looks.append, 60.0)
+    with pytest.raises(UsageError, match="--workers"):
+        run_in_processes([], looks.append, 60.0)
+
+
+def test_workers_are_stopped_when_their_time_is_over(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="time is over"):
+        run_in_processes([plan_of(tmp_path)], lambda _progress: None, 0.0)
+
+
+def test_ray_is_asked_for_by_name_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"tacit\[ray\]"):
+        run_on_ray([plan_of(tmp_path)], "ray://head:10001")
+
+
+def test_every_shard_is_one_ray_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two calls of Ray that are used, in this process: a task's ``remote``, and ``get``."""
+    ray = ModuleType("ray")
+    asked: list[Any] = []
+
+    class Task:
+        def __init__(self, function: Callable[[ShardPlan], ShardResult]) -> None:
+            self._function = function
+
+        def remote(self, plan: ShardPlan) -> tuple[Callable[[ShardPlan], ShardResult], ShardPlan]:
+            return self._function, plan
+
+    async def ran(plan: ShardPlan, _tell: Callable[[Snapshot], None]) -> ShardResult:
+        await asyncio.sleep(0)
+        return ShardResult(devices=plan.devices)
+
+    ray.init = lambda **options: asked.append(options)  # type: ignore[attr-defined]
+    ray.remote = Task  # type: ignore[attr-defined]
+    ray.get = lambda references: [function(plan) for function, plan in references]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(pool, "run_shard", ran)
+    plan = plan_of(tmp_path)
+    assert [result.devices for result in run_on_ray([plan, replace(plan, devices=7)], "auto")] == [100, 7]
+    assert asked[0]["address"] == "auto"
+
+
+def test_another_machine_is_loaded_on_purpose_only() -> None:
+    require_local("http://127.0.0.1:1", "http://[::1]:2", "http://localhost:3")
+    with pytest.raises(UsageError, match=r"relay\.example is not this machine"):
+        require_local("http://127.0.0.1:1", "https://relay.example")
