@@ -229,7 +229,7 @@ class Opener:
     def __init__(self, suite: Suite, key_pair: KeyPair, info: bytes) -> None:
         """Raises ``CryptoError`` for an unsupported suite."""
         _require(suite)
-        suite_id, schedule = _key_schedule_context(suite, info)
+        suite_id, schedule = key_schedule_context(suite, info)
         self._key_pair = key_pair
         self._aead_id = suite.aead_id
         self._key_size = suite.key_size
