@@ -9,6 +9,7 @@ from tacit.errors import CryptoError
 from tacit.hpke import KeyPair, Suite
 from tacit.multibuffer import tokens
 from tacit.multibuffer.hpke import BatchOpener, Sealed
+from tacit.multibuffer.library import kernels
 from tacit.tokens.slots import TokenVerifier
 
 
@@ -33,6 +34,11 @@ class BatchCrypto:
         Precondition: each is an encoded token that ``verifier.parse`` takes.
         """
         return tokens.verify_tokens(verifier, encoded)
+
+
+def job_crypto() -> BatchCrypto | None:
+    """Everything in batches; None where the kernels do not run, so that it would be OpenSSL one by one."""
+    return None if kernels() is None else BatchCrypto(batch_hpke=True)
 
 
 def _open(suite: Suite, key_pair: KeyPair, info: bytes, message: Sealed) -> bytes | CryptoError:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tacit import hpke, ohttp
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import RecipientContext, Suite
-from tacit.multibuffer import library
-from tacit.multibuffer.crypto import BatchCrypto
+from tacit.multibuffer import BatchCrypto, job_crypto, library
 from tacit.multibuffer.hpke import BatchOpener, BatchSealer, Sealed
 from tacit.multibuffer.interface import Multibuffer
 from tacit.multibuffer.ohttp import decapsulate_all
@@ -249,6 +248,14 @@ def test_a_job_opens_alike_whether_batches_are_chosen_or_not(batch_hpke: bool) -
     assert as_text(verdicts) == [*plaintexts, alone(sealed[-1])]
     unsupported = crypto.open_all(PAIR, Suite(0x10, 1, 1), INFO, sealed)
     assert {type(verdict) for verdict in unsupported} == {CryptoError}
+
+
+def test_there_is_a_crypto_of_batches_exactly_where_the_kernels_run(path: str) -> None:
+    made = job_crypto()
+    assert (made is None) == (path == "off")
+    if made is not None:
+        sealed, plaintexts = sealed_messages(3)
+        assert made.open_all(PAIR, SUITES[0], INFO, sealed) == plaintexts
 
 
 def test_keys_are_overwritten_after_use_and_never_shown() -> None:
