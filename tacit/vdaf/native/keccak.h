@@ -131,16 +131,17 @@ static inline void absorb_rows(sponge *s, rows r, size_t count)
 
 static inline void absorb_words(sponge *s, const lanes *words, size_t count)
 {
-    unsigned left = 8 * s->byte, right = 64 - left;
+    unsigned left = 8 * s->byte;
+    lanes previous = {0}; /* its upper bytes are still to be added */
     for (size_t i = 0; i < count; i++) {
-        s->state[s->word] ^= words[i] << left;
+        s->state[s->word] ^= words[i] << left | previous;
+        previous = left ? words[i] >> (64 - left) : previous;
         if (++s->word == RATE_WORDS) {
             keccak_p12(s->state);
             s->word = 0;
         }
-        if (left)
-            s->state[s->word] ^= words[i] >> right;
     }
+    s->state[s->word] ^= previous;
 }
 
 /* Starts the stream of one usage: len(dst), dst, len(seed). */

@@ -36,12 +36,12 @@ static size_t lay_out(scratch *s, const tacit_plan *plan, int proving)
     size_t padded = plan->calls * plan->shape.chunk, word = WORDS * sizeof(lanes);
     size_t share = proofs * plan->proof_len;
     size_t draws = proofs * (proving ? plan->arity : plan->query_len);
-    size_t out = proofs * plan->verifier_len > plan->shape.length ? proofs * plan->verifier_len : plan->shape.length;
+    size_t verifiers = 2 * proofs * plan->verifier_len, integers = plan->bits > 1 ? plan->shape.length : 0;
     s->meas = piece(s, &used, (padded > plan->meas_len ? padded : plan->meas_len) * word);
     s->proofs = piece(s, &used, share * word);
     s->joint = piece(s, &used, proofs * plan->joint_len * word);
     s->draws = piece(s, &used, draws * word);
-    s->out = piece(s, &used, 2 * out * word);
+    s->out = piece(s, &used, (verifiers > integers ? verifiers : integers) * word);
     s->flp.even = piece(s, &used, n * sizeof(element));
     s->flp.odd = piece(s, &used, n * sizeof(element));
     s->flp.power = piece(s, &used, plan->calls * sizeof(element));
@@ -85,6 +85,19 @@ static lanes any_excess(const lanes *words, size_t count)
     lanes bad = {0};
     for (size_t i = 0; i < count; i++)
         bad |= element_excess(words + WORDS * i);
+    return bad;
+}
+
+/* Elements of the rows; returns the lanes with one out of range. Looks while a piece is still in the first cache. */
+static lanes load_elements(lanes *words, rows r, size_t count)
+{
+    enum { PIECE = 64 };
+    lanes bad = {0};
+    for (size_t done = 0; done < WORDS * count; done += PIECE * WORDS) {
+        size_t left = count - done / WORDS, some = left < PIECE ? left : PIECE;
+        load_words(words + done, rows_skip(r, 8 * done), WORDS * some);
+        bad |= any_excess(words + done, some);
+    }
     return bad;
 }
 
@@ -198,11 +211,11 @@ static lanes verify_group(const tacit_plan *plan, const scratch *s, int agg_id, 
     lanes redo = {0}, excess;
     if (agg_id) {
         expand_helper(plan, r->input_shares, s->meas, s->proofs);
+        excess = any_excess(s->meas, plan->meas_len) | any_excess(s->proofs, share);
     } else {
-        load_words(s->meas, r->input_shares, WORDS * plan->meas_len);
-        load_words(s->proofs, rows_skip(r->input_shares, plan->element * plan->meas_len), WORDS * share);
+        excess = load_elements(s->meas, r->input_shares, plan->meas_len);
+        excess |= load_elements(s->proofs, rows_skip(r->input_shares, plan->element * plan->meas_len), share);
     }
-    excess = any_excess(s->meas, plan->meas_len) | any_excess(s->proofs, share);
     if (plan->joint_len)
         redo = joint_randomness(plan, s, agg_id, r, rows_skip(r->verifier_shares, plan->size.verifier_share - SEED));
     query_rands(plan, verify_key, r->nonces, s->draws);
@@ -254,9 +267,7 @@ static int decide(const tacit_plan *plan, size_t reports, const u8 *leader_share
         rows leader = rows_of(leader_shares, stride, first, reports);
         rows helper = rows_of(helper_shares, stride, first, reports);
         lanes bad_proof = {0}, bad_seed = {0};
-        load_words(left, leader, WORDS * elements);
-        load_words(right, helper, WORDS * elements);
-        lanes bad_share = any_excess(left, elements) | any_excess(right, elements);
+        lanes bad_share = load_elements(left, leader, elements) | load_elements(right, helper, elements);
         for (size_t i = 0; i < elements; i += plan->verifier_len)
             bad_proof |= flp_decide(plan, left + WORDS * i, right + WORDS * i);
         if (plan->joint_len) {

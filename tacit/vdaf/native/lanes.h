@@ -59,7 +59,11 @@ static inline lanes lanes_mul32(lanes a, lanes b)
 static inline lanes lanes_excess(lanes low, lanes high)
 {
     lanes top = (lanes){0} + 0xFFFFFFFFFFFFFFE4u;
+#if TACIT_LEVEL >= 2
+    return (lanes)(high > top) | ((lanes)(high == top) & (lanes)(low != 0));
+#else
     return lanes_below(top, high) | (~lanes_nonzero(high ^ top) & lanes_nonzero(low));
+#endif
 }
 
 /* The start of one row per lane. Lanes beyond the last row repeat it: they compute, and write, the same bytes. */
@@ -125,7 +129,8 @@ static inline void load_words(lanes *words, rows r, size_t count)
         for (int lane = 0; lane < LANES; lane++)
             memcpy(&block[lane], r.at[lane] + 8 * i, sizeof(lanes));
         transpose(block);
-        memcpy(words + i, block, sizeof block);
+        for (int k = 0; k < LANES; k++) /* one by one, or the block goes through the stack */
+            words[i + k] = block[k];
     }
     for (; i < count; i++)
         words[i] = load_word(&r, 8 * i, 8);
@@ -136,7 +141,8 @@ static inline void store_words(rows r, const lanes *words, size_t count)
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         lanes block[LANES];
-        memcpy(block, words + i, sizeof block);
+        for (int k = 0; k < LANES; k++)
+            block[k] = words[i + k];
         transpose(block);
         for (int lane = 0; lane < LANES; lane++)
             memcpy(r.at[lane] + 8 * i, &block[lane], sizeof(lanes));
