@@ -42,6 +42,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         await store.open()
         await recipes.load()
         yield
+        await collector.close()
         await store.close()
 
     app.cleanup_ctx.append(storage)
@@ -49,7 +50,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     handlers = Handlers(collector, operator=operator, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
     add_driver(app, recipes, config.log.poll_seconds)
-    handlers.wake = add_driver(app, collector, config.idle_seconds)
+    collector.wake = handlers.wake = add_driver(app, collector, config.idle_seconds)
     if config.publish is not None:
         publish = PublishDriver(store, config.publish, _token(config.publish.token), deps)
         add_driver(app, publish, config.idle_seconds)
