@@ -171,8 +171,8 @@ class BatchVerifier:
         alone: Callable[[int], Row],
         allowed: int,
     ) -> VerifiedBatch:
-        """Results in the order of the reports; at most ``allowed`` second looks. Those that no kernel could take fail in
-        pure Python, and soon."""
+        """Results in the order of the reports, with at most ``allowed`` second looks. Those that no kernel could take
+        fail in pure Python, and soon."""
         if len(fits) == reports and not any(verified.flags) and not any(verdicts):
             return VerifiedBatch([None] * reports, outbounds, verified.out_shares, verified.seeds)
         rows = list(
