@@ -67,8 +67,10 @@ def upload(number: int, task_id: bytes = TASK) -> Upload:
     return Upload(task_id, report(number), bytes([number]) * 32, b"body %d" % number)
 
 
-def job(number: int, members: tuple[int, ...] = (1, 2), batch_id: bytes | None = None, **rest: int) -> JobRow:
-    return JobRow(report(number), TASK, batch_id, JobState.FORMED, members, **rest)
+def job(
+    number: int, members: tuple[int, ...] = (1, 2), batch_id: bytes | None = None, *, holder: int = 0, expired: int = 0
+) -> JobRow:
+    return JobRow(report(number), TASK, batch_id, JobState.FORMED, members, holder=holder, expired=expired)
 
 
 async def claim(
