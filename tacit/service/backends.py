@@ -27,7 +27,8 @@ _MQTT_FORM = "must hold one URL, mqtt://HOST:PORT or mqtts://USER:PASSWORD@HOST:
 
 
 class RedisConfig(Frozen):
-    """``redis``: the secret file with the server's URL. ``prefix`` begins every key, so that stacks may share one."""
+    """``redis``: the secret file with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` trusts a further CA file.
+    ``prefix`` begins every key, so that stacks may share a server."""
 
     redis: ConfigPath
     prefix: str = Field(default="tacit", pattern=r"^[A-Za-z0-9_-]{1,64}$")
