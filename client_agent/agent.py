@@ -95,6 +95,7 @@ class Agent:
         self._view: LogView | None = None
         self._live = LiveLog()
         self._next_poll = 0.0
+        self._calm_until = 0.0
         self._deciding = asyncio.Lock()
         self._sending = asyncio.Lock()
 
@@ -124,6 +125,14 @@ class Agent:
         else:
             await self._note(Fact.LOG_TROUBLE, "")
         return self._next_poll if await self._trusted() else NEVER
+
+    def hasten(self, within: float) -> None:
+        """Plan the next poll at a random moment of the coming ``within`` seconds, if it is not due sooner. However
+        often this is called, polls come no more often for it than one per ``within``."""
+        begin = max(self._deps.clock.now(), self._calm_until)
+        planned = uniform(self._deps.entropy, begin, begin + within)
+        if planned < self._next_poll:
+            self._next_poll, self._calm_until = planned, begin + within
 
     async def sync(self) -> None:
         """Fetch the bundle through the relay, verify it against everything seen before, and keep what it says.

@@ -64,6 +64,22 @@ class Budget(Frozen):
         return self.days * 86400
 
 
+class Announcements(Frozen):
+    """A broker that says when the log grew; off unless the device's owner wants it (P12).
+
+    A broker sees the address of whoever listens to it. So it is run by ``operator``, who must not be an analyst, knows
+    no device by name, and hears nothing from one; the device looks at the log within ``delay_seconds`` of an
+    announcement, at a random moment, through the relay as ever.
+    """
+
+    operator: str = Field(min_length=1, max_length=253)
+    host: str = Field(min_length=1, max_length=253)
+    port: int = Field(default=8883, ge=1, le=65535)
+    tls: bool = True
+    tls_ca: ConfigPath | None = None
+    delay_seconds: float = Field(default=30.0, gt=0)
+
+
 class AgentConfig(Frozen):
     """One device."""
 
@@ -80,5 +96,6 @@ class AgentConfig(Frozen):
     source: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig = Field(discriminator="kind")
     timing: Timing = Timing()
     budget: Budget = Budget()
+    announcements: Announcements | None = None
     tls_ca: ConfigPath | None = None
     insecure_http: bool = False

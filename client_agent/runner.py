@@ -16,12 +16,14 @@ from pathlib import Path
 
 from client_agent.agent import Agent, Deps
 from client_agent.config import AgentConfig
+from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
 from client_agent.sources import open_source
 from client_agent.store import SqlAgentStore
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.waiting import first_of
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Clock
 from tacit.recipe.policy import parse_policy
@@ -58,6 +60,7 @@ async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> Async
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
     policy = parse_policy(_read(config.policy), config.policy.name)
+    check_broker(config, policy)
     try:
         device = SoftwareDevice.from_pem(read_secret(config.attestation.identity))
     except DecodeError as error:
@@ -76,13 +79,29 @@ async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> Async
         yield agent, store
 
 
-async def keep_running(agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch) -> None:
-    """Run ``agent`` until ``stop`` is set; it sleeps to its next due time, at most ``limit`` seconds."""
+async def keep_running(
+    agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch, hints: Hints | None = None
+) -> None:
+    """Run ``agent`` until ``stop`` is set; it sleeps to its next due time, at most ``limit`` seconds, less where
+    ``hints`` say so."""
+    wake = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        if hints is not None:
+            await stack.enter_async_context(hints.followed(agent, wake))
+        await _run_loops(agent, clock, limit, stop, seen, wake)
 
+
+async def _run_loops(
+    agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch, wake: asyncio.Event
+) -> None:
     async def follow() -> float:
+        wake.clear()
         return min(await agent.poll(), await agent.work())
 
-    loops = [asyncio.ensure_future(_loop(action, clock, limit, stop, seen)) for action in (follow, agent.prefetch)]
+    loops = [
+        asyncio.ensure_future(_loop(action, clock, limit, stop, seen, early))
+        for action, early in ((follow, wake), (agent.prefetch, asyncio.Event()))
+    ]
     try:
         waiting = asyncio.ensure_future(stop.wait())
         await asyncio.wait([*loops, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -99,22 +118,18 @@ async def keep_running(agent: Agent, clock: Clock, limit: float, stop: asyncio.E
 
 
 async def _loop(
-    action: Callable[[], Awaitable[float]], clock: Clock, limit: float, stop: asyncio.Event, seen: Watch
+    action: Callable[[], Awaitable[float]],
+    clock: Clock,
+    limit: float,
+    stop: asyncio.Event,
+    seen: Watch,
+    wake: asyncio.Event,
 ) -> None:
     while not stop.is_set():
         due = await action()
         await seen.look()
-        await _pause(min(max(due - clock.now(), SHORTEST_PAUSE), limit), clock, stop)
-
-
-async def _pause(seconds: float, clock: Clock, stop: asyncio.Event) -> None:
-    """Sleep, unless told to stop first."""
-    ends = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(stop.wait())]
-    try:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for end in ends:
-            end.cancel()
+        pause = min(max(due - clock.now(), SHORTEST_PAUSE), limit)
+        await first_of(clock.sleep(pause), stop.wait(), wake.wait())
 
 
 @dataclass

@@ -20,6 +20,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "demo": "infra.commands.demo:demo",
     "up": "infra.commands.up:up",
+    "status": "infra.commands.status:status",
     "serve": "infra.commands.serve:serve",
     "agent": "infra.commands.agent:app",
     "recipe": "infra.commands.recipe:app",

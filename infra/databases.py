@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,30 +16,16 @@ from sqlalchemy.engine import URL, make_url
 
 from infra.deployables import SERVICES
 from infra.layout import Layout, free_ports
+from infra.markers import amend_config, has_server, own_port, remember
 from infra.postgres import PostgresServer, let_server_through
-from tacit.adapters.postgres import administer, require_driver
+from tacit.adapters.postgres import administer
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.service.config import read_database_url, write_secret
 
 FOLDER = "postgres"
-MARKER = "stack.json"
 URL_FILE = "database.url"
 WITHOUT_DATABASE = frozenset({"relay"})
-BACKENDS = frozenset({"postgres"})
-
-
-def parse_backends(text: str, url_file: Path | None) -> bool:
-    """Whether ``--with`` names PostgreSQL. Raises ``UsageError`` for what it does not know."""
-    named = {name.strip() for name in text.split(",") if name.strip()}
-    unknown = sorted(named - BACKENDS)
-    if unknown:
-        raise UsageError(f"--with {unknown[0]} is not known; choose: {', '.join(sorted(BACKENDS))}")
-    if url_file is not None and "postgres" not in named:
-        raise UsageError("--postgres-url-file needs --with postgres")
-    if named:
-        require_driver()
-    return bool(named)
 
 
 @contextlib.contextmanager
@@ -49,15 +34,15 @@ def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: E
 
     A new stack gets them if ``wanted``; an older one has what it began with. Raises ``UsageError``.
     """
-    marker = layout.state_dir / FOLDER / MARKER
+    folder = layout.state_dir / FOLDER
     server: PostgresServer | None = None
     try:
-        if marker.exists():
-            port = json.loads(marker.read_text())["port"]
+        if has_server(folder):
+            port = own_port(folder)
             if url_file is not None:
                 raise UsageError(f"{layout.state_dir}: this stack has its databases; leave --postgres-url-file out")
             if port is not None:
-                server = PostgresServer.load(marker.parent / "server", port)
+                server = PostgresServer.load(folder / "server", port)
                 server.start()
         elif wanted:
             _require_new(layout)
@@ -66,8 +51,7 @@ def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: E
                 server = _create_server(layout, entropy)
                 server.start()
             _provision(layout, admin if server is None else server.url, entropy)
-            marker.parent.mkdir(mode=0o700, exist_ok=True)
-            marker.write_text(json.dumps({"port": None if server is None else server.port}))
+            remember(folder, None if server is None else server.port)
         yield
     finally:
         if server is not None:
@@ -114,5 +98,4 @@ def _provision(layout: Layout, admin: str | None, entropy: Entropy) -> None:
     for name, own_url in urls.items():
         config = layout.configs[name]
         write_secret(config.parent / URL_FILE, own_url.render_as_string(hide_password=False).encode())
-        body = json.loads(config.read_text())
-        config.write_text(json.dumps({**body, "database_file": URL_FILE}, indent=1))
+        amend_config(config, database_file=URL_FILE)

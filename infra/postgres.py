@@ -1,8 +1,7 @@
 """A PostgreSQL server of this stack's own, run from the system's binaries, on loopback only.
 
-The server is a child of a small shell that waits for the end of its standard input: when this process ends, however
-it ends, the pipe closes and the server shuts down. PostgreSQL refuses to run as root; as root it runs as the
-system's user ``postgres``, who must be able to reach its folder.
+PostgreSQL refuses to run as root; as root it runs as the system's user ``postgres``, who must be able to reach its
+folder.
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.child import Child
 from tacit.errors import UsageError
 from tacit.service.config import read_secret, write_secret
 
 SUPERUSER = "tacit_admin"
 SYSTEM_USER = "postgres"
 LOG_NAME = "server.log"
-READY_SECONDS = 60.0
 LEFT_OVER_SECONDS = 10.0
-STOP_SECONDS = 20.0
 PAUSE_SECONDS = 0.05
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -37,9 +35,6 @@ SETTINGS = {
     "logging_collector": "off",
 }
 _LEFT_OVER = ("still in use", "postmaster.pid")
-_UNTIL_STDIN_CLOSES = (
-    'exec 3<&0; "$@" </dev/null & pid=$!; (cat <&3 >/dev/null; kill -INT "$pid" 2>/dev/null) & wait "$pid"'
-)
 
 
 def find_binaries() -> Path | None:
@@ -63,7 +58,7 @@ class PostgresServer:
     port: int
     password: str = field(repr=False)
     extra: dict[str, str] = field(default_factory=dict)
-    _process: subprocess.Popen[bytes] | None = None
+    _child: Child | None = None
 
     @classmethod
     def create(cls, folder: Path, port: int, password: str) -> PostgresServer:
@@ -102,53 +97,36 @@ class PostgresServer:
         The processes of a server that was killed hold its memory for a moment; that is waited for.
         """
         begun = time.monotonic()
-        while not self._started(begun + READY_SECONDS):
+        while not self._started():
             why = _reason((self.folder / LOG_NAME).read_bytes())
             if not any(sign in why for sign in _LEFT_OVER) or time.monotonic() > begun + LEFT_OVER_SECONDS:
                 raise UsageError(f"PostgreSQL did not start: {why}")
             time.sleep(PAUSE_SECONDS)
 
-    def _started(self, deadline: float) -> bool:
+    def _started(self) -> bool:
         settings = {**SETTINGS, "port": str(self.port), **self.extra}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
-        with (self.folder / LOG_NAME).open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603
-                ["/bin/sh", "-c", _UNTIL_STDIN_CLOSES, "sh", *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-                **_as_system_user(),
-            )
-        while not self._is_ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                return False
-            time.sleep(PAUSE_SECONDS)
-        return True
+        self._child = Child(command, self.folder / LOG_NAME, **_as_system_user())
+        if self._child.until(self._is_ready):
+            return True
+        self._child = None
+        return False
 
     def stop(self) -> None:
         """Shut down: open transactions end, everything committed is on disk. Kills what does not stop."""
-        process, self._process = self._process, None
-        if process is None or process.stdin is None:
-            return
-        process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-        _kill_group(process)  # what did not stop, and the waiting shell of a server that ended by itself
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
 
     def crash(self) -> None:
         """SIGKILL to the server, as a power cut of the database alone; its other processes end by themselves."""
         lines = self._postmaster()
-        process, self._process = self._process, None
-        if process is None or process.stdin is None or not lines:
-            return
-        os.kill(int(lines[0]), signal.SIGKILL)
-        process.wait(STOP_SECONDS)
-        process.stdin.close()
-        _kill_group(process)
+        child, self._child = self._child, None
+        if child is not None and lines:
+            os.kill(int(lines[0]), signal.SIGKILL)
+            child.wait()
+            child.kill()
 
     def _postmaster(self) -> list[str]:
         """The lines of the lock file: pid first, the state last."""
@@ -163,14 +141,8 @@ class PostgresServer:
 
     def _is_child(self, pid: str) -> bool:
         with contextlib.suppress(OSError, ValueError):
-            return self._process is not None and os.getpgid(int(pid)) == self._process.pid
+            return self._child is not None and os.getpgid(int(pid)) == self._child.group
         return False
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def require_binaries() -> Path:

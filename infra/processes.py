@@ -14,13 +14,14 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from infra.deployables import SERVICES
 from infra.layout import Layout
+from infra.workers import Part, service_part
 from tacit.adapters.http import AiohttpTransport
 from tacit.errors import UsageError
 from tacit.ports import TransportError
@@ -28,8 +29,8 @@ from tacit.ports import TransportError
 READY_SECONDS = 120.0
 STOP_SECONDS = 10.0
 HEALTH_PAUSE_SECONDS = 0.1
-LOG_NAME = "service.log"
 LOG_TAIL_BYTES = 4096
+PIDS = "processes.json"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,13 @@ class ServiceProcess:
     config: Path
     log: Path
     process: asyncio.subprocess.Process
+    label: str = ""
+    """What people call it, where a service has several processes."""
+
+    @property
+    def title(self) -> str:
+        """Its label, or its service's name."""
+        return self.label or self.name
 
     @property
     def pid(self) -> int:
@@ -73,19 +81,33 @@ def serve_command(name: str, config: Path) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def running(layout: Layout) -> AsyncIterator[list[ServiceProcess]]:
-    """Every service of ``layout``, all ready, while the block runs; afterwards all of them have ended.
+async def running(layout: Layout, further: Sequence[Part] = ()) -> AsyncIterator[list[ServiceProcess]]:
+    """Every service of ``layout`` and its ``further`` processes, all ready, while the block runs; afterwards all of
+    them have ended.
 
     Raises ``UsageError`` with the last line of its log if one of them ends before it is ready.
     """
     services: list[ServiceProcess] = []
     try:
         for name in SERVICES:
-            services.append(await _start(layout, name))
+            services.append(await _start(service_part(layout, name)))
         await asyncio.gather(*(_until_ready(service) for service in services))
+        fresh = [await _start(part) for part in further]  # after the first, which made the tables
+        services += fresh
+        await asyncio.gather(*(_until_ready(service) for service in fresh))
+        (layout.state_dir / PIDS).write_text(json.dumps({service.title: service.pid for service in services}))
         yield services
     finally:
         await stop_all(services)
+        (layout.state_dir / PIDS).unlink(missing_ok=True)
+
+
+def read_pids(state_dir: Path) -> dict[str, int]:
+    """Process ids by title, as ``tacit up`` wrote them down; empty where it does not run."""
+    with contextlib.suppress(OSError, ValueError):
+        found: dict[str, int] = json.loads((state_dir / PIDS).read_text())
+        return found
+    return {}
 
 
 async def watch(services: list[ServiceProcess], report: Callable[[ServiceProcess, int], None]) -> None:
@@ -113,19 +135,17 @@ async def stop_all(services: list[ServiceProcess], patience: float = STOP_SECOND
         await asyncio.wait(late)
 
 
-async def _start(layout: Layout, name: str) -> ServiceProcess:
-    config = layout.configs[name]
-    log = config.parent / LOG_NAME
-    with _open_log(log) as sink:
+async def _start(part: Part) -> ServiceProcess:
+    with _open_log(part.log) as sink:
         process = await asyncio.create_subprocess_exec(
-            *serve_command(name, config),
+            *serve_command(part.name, part.config),
             "--stop-with-stdin",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=sink,
             start_new_session=True,
         )
-    return ServiceProcess(name, layout.urls[name], config, log, process)
+    return ServiceProcess(part.name, part.url, part.config, part.log, process, part.label)
 
 
 def _open_log(path: Path) -> IO[bytes]:
@@ -142,7 +162,7 @@ async def _until_ready(service: ServiceProcess) -> None:
             await _ready_line(service)
             await _healthy(service.url)
     except TimeoutError as error:
-        raise UsageError(f"{service.name} is not ready after {READY_SECONDS:.0f} s; see {service.log}") from error
+        raise UsageError(f"{service.title} is not ready after {READY_SECONDS:.0f} s; see {service.log}") from error
 
 
 async def _ready_line(service: ServiceProcess) -> None:
@@ -152,9 +172,9 @@ async def _ready_line(service: ServiceProcess) -> None:
         announced = json.loads(line)["url"]
     except (ValueError, KeyError, TypeError) as error:
         words = service.last_words().removeprefix("tacit: ")
-        raise UsageError(f"{service.name} did not start: {words or f'see {service.log}'}") from error
+        raise UsageError(f"{service.title} did not start: {words or f'see {service.log}'}") from error
     if announced != service.url:
-        raise UsageError(f"{service.name} listens on {announced}, not on {service.url}; see {service.config}")
+        raise UsageError(f"{service.title} listens on {announced}, not on {service.url}; see {service.config}")
 
 
 async def _healthy(url: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
@@ -12,15 +12,23 @@ from recipe_server.handlers import COLLECTOR_DIGESTS, MAX_AGE, RECIPES
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from tacit.adapters.http import AiohttpTransport
+from tacit.ports import Announcer
 from tacit.service.app import Deps, make_app, refuse_expect
 from tacit.service.auth import token_digest
+from tacit.service.backends import make_announcer
 from tacit.service.config import read_secret
+
+NAME = "recipe_server"
 
 
 def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     """The application; its store opens with it. Raises ``UsageError`` for an unreadable key or credential."""
-    app = make_app("recipe_server", deps, max_body=MAX_RESULT)
-    app[RECIPES] = RecipeService(config, deps.clock)
+    app = make_app(NAME, deps, max_body=MAX_RESULT)
+    announcer = None
+    if config.announcer is not None:
+        announcer = make_announcer(config.announcer, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
+        app.cleanup_ctx.append(_announcing(announcer))
+    app[RECIPES] = RecipeService(config, deps.clock, announcer)
     credential = config.collector_token
     app[COLLECTOR_DIGESTS] = () if credential is None else (token_digest(read_secret(credential)),)
     app[MAX_AGE] = config.max_age
@@ -41,6 +49,15 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
 def make_transport(config: RecipeServerConfig) -> AiohttpTransport:
     """The transport for ``Deps`` of a recipe server that runs on its own; it calls nobody."""
     return AiohttpTransport(insecure_http=config.insecure_http)
+
+
+def _announcing(announcer: Announcer) -> Callable[[web.Application], AsyncIterator[None]]:
+    async def running(_app: web.Application) -> AsyncIterator[None]:
+        await announcer.open()
+        yield
+        await announcer.close()
+
+    return running
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tacit.recipe.policy import Policy
+from tacit.service.backends import AnnouncerConfig
 from tacit.service.config import ConfigPath, ServiceConfig
 
 
@@ -18,7 +19,8 @@ class RecipeServerConfig(ServiceConfig):
     (none of a kind named: none admitted). ``collector_token`` is the 0600 file with the bearer token that may
     publish results; without it nobody may. ``accept_late_directories`` admits the directory of an epoch also
     after the epoch before it has begun, which a new stack needs for its first epochs. Ended recipes stay in the
-    bundle for ``ended_seconds``; checkpoints and bundles may be cached for ``max_age`` seconds.
+    bundle for ``ended_seconds``; checkpoints and bundles may be cached for ``max_age`` seconds. ``announcer`` is the
+    broker that is told when the log grew.
     """
 
     log_name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
@@ -28,3 +30,4 @@ class RecipeServerConfig(ServiceConfig):
     accept_late_directories: bool = False
     ended_seconds: Annotated[int, Field(ge=0)] = 3600
     max_age: Annotated[int, Field(ge=0)] = 5
+    announcer: AnnouncerConfig | None = None

@@ -19,13 +19,14 @@ from recipe_server.results import Result
 from recipe_server.store import LoggedRecipe, PublishedResult, RecipeStore, Transaction
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
-from tacit.ports import Clock
+from tacit.ports import Announcer, Clock
 from tacit.recipe.derive import task_id
+from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
 from tacit.tlog.client import Bundle
-from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
 from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
@@ -33,6 +34,7 @@ from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 DATABASE = "recipe_server"
 LIST_LIMIT = 1000
 _PROOFS_KEPT = 256
+_KEY_LEAVES = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
 
 class RecipeState(enum.StrEnum):
@@ -54,10 +56,12 @@ class Published:
 class RecipeService:
     """The operator's service over one store. ``open`` before use, ``close`` after."""
 
-    def __init__(self, config: RecipeServerConfig, clock: Clock) -> None:
-        """Raises ``UsageError`` where the log's key cannot be read."""
+    def __init__(self, config: RecipeServerConfig, clock: Clock, announcer: Announcer | None = None) -> None:
+        """``announcer`` is told of every entry after its commit. Raises ``UsageError`` where the log's key cannot be
+        read."""
         self._config = config
         self._clock = clock
+        self._announcer = announcer
         self._key = read_signing_key(config.log_key)
         self._admission = Admission(operator_policy(config.policy), config.accept_late_directories)
         self._opened: RecipeStore | None = None
@@ -88,6 +92,7 @@ class RecipeService:
         except BaseException:
             await self.close()
             raise
+        self._announce(LOG)
 
     async def _check_checkpoint(self) -> None:
         async with self._store.write() as tx:
@@ -119,7 +124,14 @@ class RecipeService:
         self._size = index + 1
         self._bundles.clear()
         self._log.info("leaf_published", type=leaf.type.value, index=index)
+        self._announce(LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES)
         return Published(index, added=True)
+
+    def _announce(self, *topics: str) -> None:
+        """How large the log is; said again at every start, since the last word may have been lost."""
+        if self._announcer is not None:
+            for topic in topics:
+                self._announcer.publish(topic, encode_size(self._size))
 
     async def _append(self, tx: Transaction, index: int, leaf: SignedLeaf, data: bytes) -> None:
         edge = await tx.edge(index)

@@ -44,11 +44,11 @@ class Writer:
 
 
 class Reader:
-    """Takes fields from the front of ``data``; ``what`` names the message in errors."""
+    """Takes fields from ``data``, from offset ``start`` on; ``what`` names the message in errors."""
 
-    def __init__(self, data: bytes, what: str) -> None:
+    def __init__(self, data: bytes, what: str, start: int = 0) -> None:
         self._data = data
-        self._at = 0
+        self._at = start
         self._what = what
 
     @property

@@ -31,6 +31,7 @@ KEY_SIZES = {AEAD_AES128GCM: 16, AEAD_CHACHA20POLY1305: 32}
 
 _HASH = "sha256"
 _HASH_SIZE = 32
+_NO_SALT = bytes(_HASH_SIZE)
 _VERSION = b"HPKE-v1"
 _MODE_BASE = b"\x00"
 _KEM_SUITE = b"KEM" + KEM_X25519.to_bytes(2, "big")
@@ -104,7 +105,7 @@ def derive_key_pair(ikm: bytes) -> KeyPair:
 
 def extract(salt: bytes, ikm: bytes) -> bytes:
     """HKDF-Extract with SHA-256 (RFC 5869)."""
-    return hmac.digest(salt or bytes(_HASH_SIZE), ikm, _HASH)
+    return hmac.digest(salt or _NO_SALT, ikm, _HASH)
 
 
 def expand(prk: bytes, info: bytes, length: int) -> bytes:
@@ -210,6 +211,36 @@ def seal(
 def open_(suite: Suite, key_pair: KeyPair, enc: bytes, info: bytes, aad: bytes, ciphertext: bytes) -> bytes:
     """Single-shot decryption. Raises ``CryptoError``, whatever the reason."""
     return setup_recipient(suite, key_pair, enc, info).open(aad, ciphertext)
+
+
+class Opener:
+    """``open_`` for many messages to one key pair under one suite and info; safe to share between threads.
+
+    Everything in the key schedule that no message changes is computed once, and nothing for an exporter.
+    """
+
+    def __init__(self, suite: Suite, key_pair: KeyPair, info: bytes) -> None:
+        """Raises ``CryptoError`` for an unsupported suite."""
+        _require(suite)
+        suite_id, schedule = _key_schedule_context(suite, info)
+        self._key_pair = key_pair
+        self._aead_id = suite.aead_id
+        self._key_size = suite.key_size
+        self._eae_prk = _VERSION + _KEM_SUITE + b"eae_prk"
+        self._shared_secret = _HASH_SIZE.to_bytes(2, "big") + _VERSION + _KEM_SUITE + b"shared_secret"
+        self._recipient = key_pair.public + b"\x01"
+        self._secret = _VERSION + suite_id + b"secret"
+        self._key = suite.key_size.to_bytes(2, "big") + _VERSION + suite_id + b"key" + schedule + b"\x01"
+        self._nonce = NONCE_SIZE.to_bytes(2, "big") + _VERSION + suite_id + b"base_nonce" + schedule + b"\x01"
+
+    def open(self, enc: bytes, aad: bytes, ciphertext: bytes) -> bytes:
+        """The plaintext. Raises ``CryptoError``, whatever the reason."""
+        prk = hmac.digest(_NO_SALT, self._eae_prk + self._key_pair.exchange(enc), _HASH)
+        shared_secret = hmac.digest(prk, self._shared_secret + enc + self._recipient, _HASH)
+        secret = hmac.digest(shared_secret, self._secret, _HASH)
+        key = hmac.digest(secret, self._key, _HASH)[: self._key_size]
+        nonce = hmac.digest(secret, self._nonce, _HASH)[:NONCE_SIZE]
+        return aead_open(self._aead_id, key, nonce, aad, ciphertext)
 
 
 def _require(suite: Suite) -> None:

@@ -6,9 +6,9 @@ built on the same ports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 
 class Clock(Protocol):
@@ -72,6 +72,92 @@ class OwnedTransport(Transport, Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
+        ...
+
+
+MAX_JOB_ID = 64
+"""Bytes of the longest id that a queue carries."""
+MAX_ANNOUNCEMENT = 64
+"""Bytes of the longest announcement."""
+
+
+class Delivery(NamedTuple):
+    """One id from a queue; ``receipt`` is what ``JobQueue.done`` wants back, and nobody looks into it."""
+
+    id: bytes
+    receipt: object
+
+
+class JobQueue(Protocol):
+    """Wake-ups with an id between the processes of one organisation, at least once and possibly twice.
+
+    A queue only hastens: which jobs are due, and who works on one, stands in the database. So a queue may lose, repeat
+    and reorder what it was given, and none of its methods raises because a server is away: there is then nothing to
+    take, and whoever takes looks into the database now and then anyway.
+    """
+
+    async def put(self, ids: Sequence[bytes]) -> None:
+        """Offer ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``), after the commit that made them."""
+        ...
+
+    async def take(self, seconds: float) -> Delivery | None:
+        """The next id; None when none came. Waits at most ``seconds``, perhaps less. An id that is taken and not
+        ``done`` may be delivered again, to whom ever."""
+        ...
+
+    async def done(self, receipt: object) -> None:
+        """The delivery with this receipt needs not be repeated."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what the queue holds; nothing is taken any more."""
+        ...
+
+
+class Announcement(NamedTuple):
+    """One announcement: a hint to look now rather than later. It is never evidence of anything."""
+
+    topic: str
+    payload: bytes
+
+
+class Subscription(Protocol):
+    """Announcements of some topics, as they come. Only the newest of a topic waits for a slow reader."""
+
+    def __aiter__(self) -> Subscription:
+        """Itself."""
+        ...
+
+    async def __anext__(self) -> Announcement:
+        """The next one; ends once ``close`` was called."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+class Announcer(Protocol):
+    """One-to-many announcements, the newest per topic, at most ``MAX_ANNOUNCEMENT`` bytes each.
+
+    Nothing that belongs to one device is ever a topic, a payload or a name here. No method waits for a server or
+    raises because it is away; a reader that hears nothing looks by itself now and then.
+    """
+
+    async def open(self) -> None:
+        """Begin to send and to listen, in the background."""
+        ...
+
+    async def close(self) -> None:
+        """Stop; subscriptions end. What was published a moment before is still sent if a server takes it at once."""
+        ...
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Tell everyone who listens to ``topic``, and who will. Call after the commit of what is announced."""
+        ...
+
+    def subscribe(self, *topics: str) -> Subscription:
+        """Listen from now on; the newest announcement of before may come first."""
         ...
 
 

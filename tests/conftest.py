@@ -17,8 +17,13 @@ from typing import Any
 import pytest
 
 from infra.layout import free_ports
+from infra.mosquitto import MosquittoServer, find_mosquitto
 from infra.postgres import SUPERUSER, PostgresServer, find_binaries
+from infra.redis import RedisServer, RedisUser, find_redis
+from tacit.adapters.system import OsEntropy
 
+PUBLISHER, PUBLISHER_PASSWORD = "recipe_server", secrets.token_hex(16)
+REDIS_USER = RedisUser("tacit", secrets.token_hex(16), "tacit")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -88,3 +93,54 @@ def make_postgres_url(postgres: PostgresServer) -> Callable[[], str]:
         return postgres.url_of(SUPERUSER, postgres.password, name)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_redis() -> Iterator[Callable[[], RedisServer]]:
+    """Each call starts a Redis server on a free port, with nothing in it and ``REDIS_USER``."""
+    if find_redis() is None:
+        skip_or_fail("redis", "no redis-server on PATH (apt-get install redis-server)")
+    folder, made = Path(tempfile.mkdtemp(prefix="tacit-redis-")), list[RedisServer]()
+
+    def make() -> RedisServer:
+        server = RedisServer.create(folder / str(len(made)), free_ports(1)[0], {"tacit": REDIS_USER})
+        made.append(server)
+        server.start()
+        return server
+
+    yield make
+    for server in made:
+        server.crash()  # its files go too
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def redis_server(make_redis: Callable[[], RedisServer]) -> RedisServer:
+    """A Redis server of this session's own, which no test stops."""
+    return make_redis()
+
+
+@pytest.fixture(scope="session")
+def make_mosquitto() -> Iterator[Callable[[], MosquittoServer]]:
+    """Each call starts a broker on a free port, where ``PUBLISHER`` may publish."""
+    if find_mosquitto() is None:
+        skip_or_fail("mosquitto", "no mosquitto on PATH or in /usr/sbin (apt-get install mosquitto)")
+    folder, made = Path(tempfile.mkdtemp(prefix="tacit-mosquitto-")), list[MosquittoServer]()
+
+    def make() -> MosquittoServer:
+        publishers = {PUBLISHER: PUBLISHER_PASSWORD}
+        server = MosquittoServer.create(folder / str(len(made)), free_ports(1)[0], publishers, OsEntropy())
+        made.append(server)
+        server.start()
+        return server
+
+    yield make
+    for server in made:
+        server.crash()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mosquitto(make_mosquitto: Callable[[], MosquittoServer]) -> MosquittoServer:
+    """A broker of this session's own, which no test stops."""
+    return make_mosquitto()

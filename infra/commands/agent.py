@@ -15,10 +15,11 @@ from rich.text import Text
 from client_agent.agent import journal_table
 from client_agent.config import AgentConfig
 from client_agent.device_rules import charged
+from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
 from infra.terminal import answers, plain_table, print_json, styled, when
-from tacit.adapters.system import SystemClock
+from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import load_config
 from tacit.service.log import get_logger
@@ -74,7 +75,8 @@ async def _run_one(config: AgentConfig, number: int, stop: asyncio.Event, *, onc
             return bool(await store.fact(Fact.LOG_TROUBLE))
         log.info("started", agent=number)
         try:
-            await keep_running(agent, clock, config.timing.poll_seconds, stop, watch)
+            hints = hints_of(config, clock, OsEntropy())
+            await keep_running(agent, clock, config.timing.poll_seconds, stop, watch, hints)
         finally:
             log.info("stopped", agent=number)
     return False

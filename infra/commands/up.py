@@ -18,10 +18,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from infra.agents import provision_agents
-from infra.databases import databases, parse_backends
+from infra.backends import POSTGRES, backends, parse_backends
+from infra.companions import BROKER, REDIS
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
-from infra.postgres import require_binaries
 from infra.processes import ServiceProcess, running, watch
+from infra.workers import Part, further_parts
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 
@@ -47,32 +48,49 @@ def up(
     batch_floor: Annotated[
         int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")
     ] = DEFAULT_BATCH_FLOOR,
-    backends: Annotated[
-        str, typer.Option("--with", help="postgres: a new stack keeps its data in a PostgreSQL of its own.")
-    ] = "",
+    backends_named: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAMES",
+            help="postgres (databases), redis (queue, replay window), mosquitto (announcements): servers of its own.",
+        ),
+    ] = None,
     postgres_url_file: Annotated[
         Path | None,
         typer.Option(
             "--postgres-url-file", help="Use this server: a 0600 file with the URL of a role that may create."
         ),
     ] = None,
+    redis_url_file: Annotated[
+        Path | None, typer.Option("--redis-url-file", help="Use this server: a 0600 file with its URL.")
+    ] = None,
+    mqtt_url_file: Annotated[
+        Path | None, typer.Option("--mqtt-url-file", help="Use this broker: a 0600 file with its URL.")
+    ] = None,
+    leader_workers: Annotated[
+        int, typer.Option("--leader-workers", min=0, max=64, help="Further leader processes, for jobs only.")
+    ] = 0,
+    helper_workers: Annotated[
+        int, typer.Option("--helper-workers", min=1, max=64, help="Helper processes on one address.")
+    ] = 1,
 ) -> None:
     """Run every service as a process of its own until Ctrl-C; a new state folder gets fresh keys.
 
-    Example: tacit up --agents 60 --batch-floor 20 --with postgres
+    Example: tacit up --agents 60 --batch-floor 20 --with postgres,redis,mosquitto --leader-workers 2
     """
-    wanted = parse_backends(backends, postgres_url_file)
-    if wanted and postgres_url_file is None:
-        require_binaries()
+    url_files = {POSTGRES: postgres_url_file, REDIS: redis_url_file, BROKER: mqtt_url_file}
+    wanted = parse_backends(backends_named or [], url_files)
     with contextlib.ExitStack() as stack:
         try:
             layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor)
             entropy = OsEntropy()
-            stack.enter_context(databases(layout, wanted=wanted, url_file=postgres_url_file, entropy=entropy))
+            stack.enter_context(backends(layout, wanted, entropy))
+            further = further_parts(layout, leader_workers, helper_workers)
             paths = provision_agents(layout, agents, entropy, SystemClock().now())
         except OSError as error:
             raise UsageError(f"{error.filename or state_dir}: {error.strerror or 'cannot be used'}") from error
-        asyncio.run(_up(layout, paths, as_json=as_json))
+        asyncio.run(_up(layout, paths, further, as_json=as_json))
 
 
 def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DEFAULT_BATCH_FLOOR) -> Layout:
@@ -90,23 +108,22 @@ def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DE
 
 
 def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
-    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, and ``{url, pid, config}`` by service."""
-    by_name = {service.name: service for service in services}
+    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, and ``{url, pid, config}`` by service and by
+    further process."""
+    found = {one.title: {"url": one.url, "pid": one.pid, "config": str(one.config)} for one in services}
     return {
         "state_dir": str(layout.state_dir),
         "credentials": {name: str(path) for name, path in sorted(layout.credentials.items())},
-        **{
-            name: {"url": by_name[name].url, "pid": by_name[name].pid, "config": str(by_name[name].config)}
-            for name in SERVICE_NAMES
-        },
+        **{name: found.pop(name) for name in SERVICE_NAMES},
+        **found,
     }
 
 
-async def _up(layout: Layout, agents: list[Path], *, as_json: bool) -> None:
+async def _up(layout: Layout, agents: list[Path], further: list[Part], *, as_json: bool) -> None:
     notes = Console(stderr=True, highlight=False, soft_wrap=True)
     stopping = asyncio.Event()
     with _stop_signals(stopping):
-        starting = asyncio.ensure_future(_run(layout, agents, notes, stopping, as_json=as_json))
+        starting = asyncio.ensure_future(_run(layout, agents, further, notes, stopping, as_json=as_json))
         told = asyncio.ensure_future(stopping.wait())
         await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
@@ -117,9 +134,17 @@ async def _up(layout: Layout, agents: list[Path], *, as_json: bool) -> None:
             await starting
 
 
-async def _run(layout: Layout, agents: list[Path], notes: Console, stopping: asyncio.Event, *, as_json: bool) -> None:
+async def _run(
+    layout: Layout,
+    agents: list[Path],
+    further: list[Part],
+    notes: Console,
+    stopping: asyncio.Event,
+    *,
+    as_json: bool,
+) -> None:
     notes.print(f"starting {len(layout.configs)} services in {escape(str(layout.state_dir))}")
-    async with running(layout) as services:
+    async with running(layout, further) as services:
         if as_json:
             print(json.dumps(describe(layout, services)), flush=True)
         else:
@@ -132,7 +157,7 @@ async def _run(layout: Layout, agents: list[Path], notes: Console, stopping: asy
 def _report(notes: Console, service: ServiceProcess, status: int) -> None:
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
     notes.print(
-        f"{service.name} (pid {service.pid}) {how}; start it again with:\n"
+        f"{service.title} (pid {service.pid}) {how}; start it again with:\n"
         f"  {escape(service.restart_command)}\n  its log: {escape(str(service.log))}"
     )
 
@@ -143,7 +168,7 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     for heading in ("service", "operator", "url", "pid"):
         table.add_column(heading, no_wrap=True)
     for service in services:
-        table.add_row(service.name, OPERATORS[service.name], service.url, str(service.pid))
+        table.add_row(service.title, OPERATORS[service.name], service.url, str(service.pid))
     console.print(table)
     folder = escape(str(layout.state_dir))
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)

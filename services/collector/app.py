@@ -18,6 +18,7 @@ from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.aggregator.keys import read_hpke_keys
 from tacit.errors import UsageError
+from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.auth import token_digest
 from tacit.service.config import read_secret
@@ -49,7 +50,8 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     operator = token_digest(read_secret(config.operator_token))
     handlers = Handlers(collector, operator=operator, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
-    add_driver(app, recipes, config.log.poll_seconds)
+    look = add_driver(app, recipes, config.log.poll_seconds)
+    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     handlers.wake = add_driver(app, collector, config.idle_seconds)
     if config.publish is not None:
         publish = PublishDriver(store, config.publish, _token(config.publish.token), deps)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tacit.aggregator.config import LogConfig
 from tacit.recipe.policy import Policy
+from tacit.service.backends import AnnouncerConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 
 
@@ -29,6 +30,8 @@ class CollectorConfig(ServiceConfig):
     log: LogConfig
     policy: Policy = Policy()
     publish: PublishConfig | None = None
+    announcer: AnnouncerConfig | None = None
+    """The broker that says when the log grew."""
     peer_ca: ConfigPath | None = None
     """CA file for the TLS certificates of log, Leader and recipe server."""
     idle_seconds: float = Field(default=0.5, gt=0)

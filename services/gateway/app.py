@@ -11,11 +11,12 @@ from services.gateway.drivers import Forgetting, KeyRotation, Publishing
 from services.gateway.handlers import GATEWAY, Handlers
 from services.gateway.keys import KeyRing
 from services.gateway.service import Gateway
-from services.gateway.store import ReplayStore
+from services.gateway.store import RedisReplayWindow, ReplayStore, ReplayWindow
 from tacit import ohttp
 from tacit.adapters.http import ClientTls
 from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
+from tacit.adapters.redis_replay import RedisSeen
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.auth import token_digest
@@ -25,7 +26,8 @@ from tacit.service.keys import open_signing_key
 _PUBLISH_SECONDS = 5.0
 _KEEP_SECONDS = 60.0
 
-STORE = web.AppKey("store", ReplayStore)
+NAME = "gateway"
+STORE = web.AppKey("store", ReplayWindow)
 
 
 def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
@@ -34,11 +36,9 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
         raise UsageError("relay_bearer or listen.client_ca is needed: a gateway serves its relay only")
     ring = KeyRing.open(config.key_ring_path, config.key_lifetime, deps.entropy, deps.clock.now())
     signing_key = open_signing_key(config.signing_key_path, deps.entropy)
-    store = ReplayStore(config.database_url("gateway"))
+    store = _replay_window(config, deps)
     gateway = Gateway(config, deps, ring, store)
-    app = make_app(
-        "gateway", deps, max_body=max(config.max_request, config.max_frame), answered=gateway.counters.answered
-    )
+    app = make_app(NAME, deps, max_body=max(config.max_request, config.max_frame), answered=gateway.counters.answered)
     app[STORE] = store
     relay = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))
     Handlers(gateway, relay).add_routes(app)
@@ -63,6 +63,13 @@ def make_transport(config: GatewayConfig) -> LeanTransport:
         insecure_http=config.insecure_http,
         repeat_posts=True,
     )
+
+
+def _replay_window(config: GatewayConfig, deps: Deps) -> ReplayWindow:
+    if config.replay_window is None:
+        return ReplayStore(config.database_url(NAME))
+    url = config.replay_window.url(insecure=config.insecure_http)
+    return RedisReplayWindow(RedisSeen(url, NAME, config.replay_window.prefix), config.date_window, deps.clock)
 
 
 async def _open_store(app: web.Application) -> AsyncIterator[None]:

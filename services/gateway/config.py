@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from tacit.service.backends import RedisConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 
 
@@ -26,6 +27,7 @@ class GatewayConfig(ServiceConfig):
       client certificate.
     * ``target_ca``: further CA file to trust for targets and the recipe server.
     * ``date_window``: seconds that a request's Date may differ from our clock; requests are remembered for it.
+    * ``replay_window``: a Redis server that remembers them instead of the gateway's database.
     * ``key_lifetime``: seconds for which a key is active; for as long again it is accepted as the previous one.
     * ``max_request``: bytes of an encapsulated request, by default the largest size class.
     * ``max_in_flight``: bytes that all requests together may hold; above it relays get 503.
@@ -44,6 +46,7 @@ class GatewayConfig(ServiceConfig):
     relay_bearer: ConfigPath | None = None
     target_ca: ConfigPath | None = None
     date_window: int = Field(default=600, ge=60)
+    replay_window: RedisConfig | None = None
     key_lifetime: int = Field(default=30 * 86400, ge=60)
     max_request: PositiveInt = 262_144
     max_in_flight: PositiveInt = 256 << 20

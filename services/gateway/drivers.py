@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.gateway.keys import GatewayKey
 from services.gateway.service import Gateway
-from services.gateway.store import ReplayStore
+from services.gateway.store import ReplayWindow
 from tacit.codec import b64url
 from tacit.media_types import JSON
 from tacit.ports import TransportError
@@ -28,7 +28,7 @@ class KeyRotation:
 class Forgetting:
     """Deletes remembered requests that are out of date and so refused for their date."""
 
-    def __init__(self, gateway: Gateway, store: ReplayStore, deps: Deps) -> None:
+    def __init__(self, gateway: Gateway, store: ReplayWindow, deps: Deps) -> None:
         self._gateway = gateway
         self._store = store
         self._deps = deps

@@ -1,4 +1,9 @@
-"""The replay window: which encapsulated keys were seen, kept until no request that carries them is in date."""
+"""The replay window: which encapsulated keys were seen, kept until no request that carries them is in date.
+
+In the gateway's database it survives every crash. On Redis it is faster and shared by many gateways; a crash of a
+server that syncs its file every second may then let about one second of requests pass once more, which the
+aggregators' nullifiers keep from counting twice. A window that does not answer lets nothing pass.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,17 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import Int64, upsert
-from tacit.errors import Fatal
+from tacit.errors import Abort, Fatal
+from tacit.ports import Clock, TransportError
 
 METADATA = sa.MetaData()
 MIGRATIONS = "services.gateway.migrations"
+WINDOW_AWAY = "urn:tacit:problem:replay-window-away"
+MARGIN = 120
+"""Seconds by which the clocks of a gateway and of Redis may run apart."""
 
 SEEN = sa.Table(
     "seen_requests",
@@ -33,21 +43,52 @@ class SeenRequest:
 
 
 class ReplayWindow(Protocol):
-    """What the gateway asks of whoever remembers requests. ``open`` before use, ``close`` after."""
+    """Remembers requests. ``open`` before use, ``close`` after."""
 
     async def open(self) -> None:
-        """Be ready for ``remember``."""
+        """Get ready. Raises ``UsageError``."""
         ...
 
     async def close(self) -> None:
-        """Give up connections."""
+        """Let go of connections."""
         ...
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """Store ``requests`` together; per request whether it is new (of two alike the first). Durable when it
-        returns.
-        """
+        """Store ``requests``; per request whether it is new. Raises rather than guess."""
         ...
+
+    async def forget(self, before: int) -> int:
+        """Delete the requests dated earlier than ``before``, where that is ours to do; returns how many."""
+        ...
+
+
+class RedisReplayWindow:
+    """The window on Redis, where each request expires ``MARGIN`` seconds after its Date is out of ``date_window``."""
+
+    def __init__(self, seen: RedisSeen, date_window: int, clock: Clock) -> None:
+        self._seen = seen
+        self._date_window = date_window
+        self._clock = clock
+
+    async def open(self) -> None:
+        """See ``ReplayWindow``."""
+        await self._seen.open()
+
+    async def close(self) -> None:
+        """See ``ReplayWindow``."""
+        await self._seen.close()
+
+    async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
+        """See ``ReplayWindow``. Raises ``Abort`` (503) where Redis does not answer."""
+        until = self._date_window + MARGIN - int(self._clock.now())
+        try:
+            return await self._seen.add([(request.enc, request.date + until) for request in requests])
+        except TransportError as error:
+            raise Abort(WINDOW_AWAY, status=503, title="The replay window does not answer.") from error
+
+    async def forget(self, before: int) -> int:
+        """Redis forgets by itself."""
+        return 0
 
 
 class ReplayStore:

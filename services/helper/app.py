@@ -16,8 +16,10 @@ from tacit.aggregator.http import name_task
 from tacit.aggregator.log_follower import FOLLOWER, LogFollower
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
+from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.auth import token_digest
+from tacit.service.limits import ByteBudget
 
 NAME = "helper"
 STORE = web.AppKey("store", HelperStore)
@@ -29,7 +31,8 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task])
     store = HelperStore(config.database_url(NAME))
     parties = Parties()
-    helper = Helper(store, parties, deps, config.max_job)
+    budget = ByteBudget(config.max_in_flight, deps.entropy)
+    helper = Helper(store, deps, config.max_job, budget)
     follower = LogFollower(store, parties, credentials.identity, config.log, config.policy, deps, config.retention)
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
@@ -46,9 +49,11 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
         leader=token_digest(credentials.peer.token),
         readers=credentials.readers,
         max_body=config.max_body,
+        budget=budget,
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    add_driver(app, follower, config.log.poll_seconds)
+    look = add_driver(app, follower, config.log.poll_seconds)
+    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
     return app
 

@@ -19,12 +19,14 @@ from tacit.errors import Abort, DapAbort, DapProblem
 from tacit.messages import AggregationJobContinueReq
 from tacit.roles.aggregator import Party
 from tacit.service.auth import require_bearer
+from tacit.service.limits import ByteBudget
 
 _RESPONSE = "aggregation-job-resp"
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. ``leader`` and ``readers`` are digests of bearer tokens."""
+    """Decode, check credentials, call, encode. ``leader`` and ``readers`` are digests of bearer tokens; ``budget``
+    bounds the bodies of aggregation jobs."""
 
     def __init__(
         self,
@@ -35,6 +37,7 @@ class Handlers:
         leader: bytes,
         readers: tuple[bytes, ...],
         max_body: int,
+        budget: ByteBudget,
     ) -> None:
         self._helper = helper
         self._parties = parties
@@ -42,6 +45,7 @@ class Handlers:
         self._leader = leader
         self._readers = readers
         self._max_body = max_body
+        self._budget = budget
 
     def routes(self, prefix: str) -> list[web.RouteDef]:
         """Every resource below ``prefix``."""
@@ -61,9 +65,9 @@ class Handlers:
             web.get(prefix + "/v1/recipes", self.recipes, allow_head=False),
         ]
 
-    def _party(self, request: web.Request) -> Party:
+    async def _party(self, request: web.Request) -> Party:
         require_bearer(request, self._leader)
-        return self._parties.require(request.match_info["task_id"])
+        return await self._parties.demand(request.match_info["task_id"])
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
         """GET /hpke_config."""
@@ -71,14 +75,15 @@ class Handlers:
 
     async def create_job(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregation_jobs."""
-        party = self._party(request)
-        body = await read_message(request, "aggregation-job-init-req", self._max_body)
-        job_id, response = await self._helper.aggregate(party, body)
+        party = await self._party(request)
+        with self._budget.reserve(min(request.content_length or self._max_body, self._budget.max_bytes)):
+            body = await read_message(request, "aggregation-job-init-req", self._max_body)
+            job_id, response = await self._helper.aggregate(party, body)
         location = f"{request.path}/{b64url(job_id)}?step=0"
         return message(_RESPONSE, response, status=201, location=location)
 
     async def _known_job(self, request: web.Request) -> bytes:
-        party = self._party(request)
+        party = await self._party(request)
         job_id = resource_in_url(request, DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
         response = await self._helper.job(party, job_id)
         if response is None:
@@ -106,7 +111,7 @@ class Handlers:
 
     async def delete_job(self, request: web.Request) -> web.Response:
         """DELETE on a job."""
-        party = self._party(request)
+        party = await self._party(request)
         job_id = resource_in_url(request, DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
         if not await self._helper.drop_job(party, job_id):
             raise DapAbort(DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
@@ -114,7 +119,7 @@ class Handlers:
 
     async def create_share(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregate_shares."""
-        party = self._party(request)
+        party = await self._party(request)
         body = await read_message(request, "aggregate-share-req", self._max_body)
         share_id, response = await self._helper.aggregate_share(party, body)
         location = f"{request.path}/{b64url(share_id)}"
@@ -122,7 +127,7 @@ class Handlers:
 
     async def show_share(self, request: web.Request) -> web.Response:
         """GET on an aggregate share."""
-        party = self._party(request)
+        party = await self._party(request)
         response = await self._helper.share(party, resource_in_url(request))
         if response is None:
             raise _no_share()
@@ -130,7 +135,7 @@ class Handlers:
 
     async def delete_share(self, request: web.Request) -> web.Response:
         """DELETE on an aggregate share."""
-        party = self._party(request)
+        party = await self._party(request)
         if not await self._helper.drop_share(party, resource_in_url(request)):
             raise _no_share()
         return web.Response(status=200)
@@ -138,7 +143,7 @@ class Handlers:
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/tasks/{task-id}/status."""
         require_bearer(request, *self._readers)
-        party = self._parties.require(request.match_info["task_id"])
+        party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._helper.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:

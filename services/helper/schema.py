@@ -1,8 +1,8 @@
-"""The Helper's tables: verified reports, aggregation jobs, aggregate shares."""
+"""The Helper's tables: aggregation jobs and aggregate shares, beside what both aggregators have."""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Column, LargeBinary, MetaData, Table
 
 from tacit.aggregator.schema import CommonTables
 
@@ -11,14 +11,6 @@ MIGRATIONS = "services.helper.migrations"
 METADATA = MetaData()
 COMMON = CommonTables(METADATA)
 
-REPORTS = Table(
-    "reports",
-    METADATA,
-    Column("task_id", LargeBinary, primary_key=True),
-    Column("report_id", LargeBinary, primary_key=True),
-    Column("code", Integer, nullable=False),
-    Column("cause", Text, nullable=False),
-)
 JOBS = Table(
     "aggregation_jobs",
     METADATA,

@@ -6,115 +6,100 @@ for byte, and nothing is decided twice.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from services.helper.store import ACCEPTED, HelperStore, HelperTx
-from tacit.aggregator.parties import Parties
+from services.helper.commit import PreparedJob, commit
+from services.helper.store import HelperStore, HelperTx
 from tacit.aggregator.status import recipe_status
-from tacit.aggregator.work import in_chunks, resource_id
-from tacit.errors import DapAbort, DapProblem, DecodeError, ReportError, TacitError
-from tacit.messages import (
-    AggregateShare,
-    AggregateShareReq,
-    AggregationJobInitReq,
-    AggregationJobResp,
-    BatchMode,
-    Role,
-    VerifyInit,
-)
+from tacit.aggregator.work import resource_id
+from tacit.errors import DapAbort, DapProblem, DecodeError, Fatal
+from tacit.messages import AggregateShare, AggregateShareReq, BatchMode, Role
+from tacit.messages.slices import JobSlices, ReportSlices, slice_job
 from tacit.roles import batches
 from tacit.roles import helper as role
-from tacit.roles.aggregator import Party, Rejection
-from tacit.roles.helper import Verified
+from tacit.roles.aggregator import Party
+from tacit.roles.crypto import OPENSSL, JobCrypto
+from tacit.roles.jobs import CHUNK, HelperJob, prepare_helper
 from tacit.service.app import Deps
+from tacit.service.limits import ByteBudget
 from tacit.service.log import get_logger
-from tacit.task import seal_aggregate_share
-
-Outcome = Verified | Rejection
+from tacit.task import Task, seal_aggregate_share
 
 
 class Helper:
     """One Helper over its store."""
 
-    def __init__(self, store: HelperStore, parties: Parties, deps: Deps, max_job: int) -> None:
+    def __init__(
+        self, store: HelperStore, deps: Deps, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
+    ) -> None:
+        """``budget``: bytes that all jobs in work may hold."""
         self._store = store
-        self._parties = parties
         self._deps = deps
         self._max_job = max_job
+        self._budget = budget
+        self._crypto = crypto
         self._log = get_logger("helper")
 
     async def aggregate(self, party: Party, body: bytes) -> tuple[bytes, bytes]:
-        """An aggregation job's id and response. Raises ``DapAbort``."""
+        """An aggregation job's id and response. Raises ``DapAbort``, and ``Abort`` (503) for a job that finds no room
+        in memory beside the others."""
         task = party.task
         job_id = resource_id(b"aggregation job", task.task_id, body)
         async with self._store.read() as tx:
             known = await tx.job_response(task.task_id, job_id)
         if known is not None:
             return job_id, known
-        request = self._decoded(party, body)
-        batch_id = role.check_init_request(task, request)
-        now = self._deps.clock.now()
-        outcomes = await in_chunks(lambda init: self._prepare(party, init, now), request.verify_inits)
-        async with self._store.transaction() as tx:
-            known = await tx.job_response(task.task_id, job_id)
-            if known is None:
-                decided = await self._commit(tx, party, batch_id, outcomes)
-                known = AggregationJobResp(tuple(role.respond(outcome) for outcome in decided)).encode()
-                await tx.put_job(task.task_id, job_id, known)
-        self._observe(outcomes)
-        return job_id, known
+        request = await self._decoded(body)
+        batch_id = role.check_job(task, request)
+        with self._budget.reserve(self._rows_size(task, len(request.reports), len(body))):
+            job = await self._prepare(party, request.reports)
+            tallies = await asyncio.to_thread(job.rows.tallies, party, batch_id)
+            return job_id, await self._answer(party, job_id, PreparedJob(job, batch_id, tallies))
 
-    def _decoded(self, party: Party, body: bytes) -> AggregationJobInitReq:
+    def _rows_size(self, task: Task, reports: int, body: int) -> int:
+        """Bytes of the out shares of a job; a job that is larger than everything allowed has to run alone."""
+        size = reports * task.vdaf.field.ENCODED_SIZE * task.vdaf.flp.OUTPUT_LEN
+        return min(size, max(0, self._budget.max_bytes - body))
+
+    async def _decoded(self, body: bytes) -> JobSlices:
         try:
-            request = AggregationJobInitReq.decode(body)
+            request = await asyncio.to_thread(slice_job, body)
         except DecodeError as error:
             raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
-        if len(request.verify_inits) > self._max_job:
+        if len(request.reports) > self._max_job:
             raise DapAbort(DapProblem.INVALID_MESSAGE, f"a job may hold at most {self._max_job} reports")
         return request
 
-    def _prepare(self, party: Party, init: VerifyInit, now: float) -> Outcome:
-        """The role's verdict; an error of our own costs this one report, never the job."""
-        try:
-            return role.prepare_report(party, init, now)
-        except (TacitError, ValueError, ArithmeticError, LookupError) as error:
-            self._log.error("report_failed", error=error)
-            report_id = init.report_share.report_metadata.report_id
-            return Rejection(report_id, ReportError.REPORT_DROPPED, "internal")
+    async def _prepare(self, party: Party, reports: Sequence[ReportSlices]) -> HelperJob:
+        """The verdicts of the role, in a worker thread and in chunks, so that other requests get their turn."""
+        now = self._deps.clock.now()
+        shares: list[tuple[bytes, bytes]] = []
+        seen = None if self._deps.observer is None else lambda *share: shares.append(share)
+        parts = [
+            await asyncio.to_thread(prepare_helper, party, reports[at : at + CHUNK], now, self._crypto, seen)
+            for at in range(0, len(reports), CHUNK)
+        ]
+        job = HelperJob.joined(parts)
+        for rejection in job.rejections:
+            if rejection.error is not None:
+                self._log.error("report_failed", error=rejection.error)
+        for report_id, share in shares:
+            self._deps.saw("helper", report_id=report_id.hex(), share_bytes=len(share), first_bytes=share[:16].hex())
+        return job
 
-    async def _commit(
-        self, tx: HelperTx, party: Party, batch_id: bytes | None, outcomes: Sequence[Outcome]
-    ) -> list[Outcome]:
-        """The commit rule (section 4.5.3.5) with tokens: what each report comes to, written in this
-        transaction."""
-        task = party.task
-        before = await tx.decided(task.task_id, [outcome.report_id for outcome in outcomes])
-        closed = await tx.is_released(task, batch_id)
-        fresh = [outcome for outcome in outcomes if outcome.report_id not in before]
-        refused = await tx.reserve(
-            task.task_id,
-            [(nullifier, outcome.report_id) for outcome in fresh if (nullifier := _nullifier(outcome))],
-        )
-        decided = [_decision(outcome, before, refused, closed=closed) for outcome in outcomes]
-        counted = [o.accepted for o in decided if isinstance(o, Verified)]
-        rejected = [o for o in decided if isinstance(o, Rejection) and o.final and o.report_id not in before]
-        verdicts = {report.report_id: (ACCEPTED, "") for report in counted}
-        verdicts |= {o.report_id: (int(o.code), o.cause) for o in rejected}
-        await tx.decide(task.task_id, verdicts)
-        await tx.settle_all(task, counted, rejected, batch_id)
-        return decided
-
-    def _observe(self, outcomes: Sequence[Outcome]) -> None:
-        if self._deps.observer is None:
-            return
-        for outcome in outcomes:
-            if isinstance(outcome, Verified):
-                self._deps.saw(
-                    "helper",
-                    report_id=outcome.report_id.hex(),
-                    share_bytes=len(outcome.payload),
-                    first_bytes=outcome.payload[:16].hex(),
-                )
+    async def _answer(self, party: Party, job_id: bytes, prepared: PreparedJob) -> bytes:
+        """Commit the job and its answer together, unless another process was first: then its answer."""
+        task_id = party.task.task_id
+        async with self._store.transaction(shared=True) as tx:
+            if not await tx.begin_job(task_id, job_id):
+                known = await tx.job_response(task_id, job_id)
+                if known is None:
+                    raise Fatal("the id of an aggregation job belongs to another task")
+                return known
+            response = await commit(tx, party, prepared)
+            await tx.end_job(job_id, response)
+            return response
 
     async def job(self, party: Party, job_id: bytes) -> bytes | None:
         """The response of an aggregation job, if it is known."""
@@ -152,7 +137,7 @@ class Helper:
             raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch was released before")
         count = await tx.accepted_count(task.task_id, batch_id)
         batches.check_size(task, count)
-        batches.check_rate(task, await tx.accepted_count(task.task_id))
+        batches.check_rate(task, await tx.counted(task.task_id))
         tally = await tx.tally(task, batch_id)
         agreed = tally is not None and (tally.count, tally.checksum) == (
             request.report_count,
@@ -200,22 +185,3 @@ class Helper:
         """Every recipe that names this aggregator, with the rule that refused it."""
         async with self._store.read() as tx:
             return recipe_status(await tx.tasks())
-
-
-def _nullifier(outcome: Outcome) -> bytes | None:
-    return outcome.accepted.nullifier if isinstance(outcome, Verified) else outcome.nullifier
-
-
-def _decision(outcome: Outcome, before: dict[bytes, int], refused: set[bytes], *, closed: bool) -> Outcome:
-    """One report's fate: decided before, its token spent elsewhere, too late for its batch, or as verified."""
-    report_id = outcome.report_id
-    if report_id in before:
-        code = before[report_id]
-        if code == ACCEPTED:
-            return Rejection(report_id, ReportError.REPORT_REPLAYED, "report-replayed")
-        return Rejection(report_id, ReportError(code), "report-replayed")
-    if report_id in refused:
-        return Rejection(report_id, ReportError.REPORT_REPLAYED, "token-spent")
-    if closed and isinstance(outcome, Verified):
-        return Rejection(report_id, ReportError.BATCH_COLLECTED, "batch-collected", outcome.accepted.nullifier)
-    return outcome

@@ -16,6 +16,7 @@ from services.leader.config import LeaderLimits
 from services.leader.records import BatchState, CollectionRow, CollectionState
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
+from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.work import resource_id
 from tacit.errors import (
@@ -47,7 +48,10 @@ from tacit.task import seal_aggregate_share
 
 MAX_BACKOFF = 60.0
 MAX_RETRY_AFTER = 60
+LOOK_SECONDS = 0.5
+"""Between two looks at a job that another process may move on, while a Collector waits."""
 _FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
+_UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
 _UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
 
 
@@ -66,6 +70,7 @@ class Collections:
             "Authorization": f"Bearer {helper_token}",
         }
         self._lock = asyncio.Lock()
+        self._moved = asyncio.Event()
         self._log = get_logger("leader")
 
     async def create(self, party: Party, body: bytes) -> CollectionRow:
@@ -116,6 +121,21 @@ class Collections:
             raise abort_of(row)
         return row
 
+    async def wait(self, party: Party, job_id: bytes, seconds: float) -> CollectionRow:
+        """``show``, once the job has ended or ``seconds`` have passed. Another process may be the one that ends it."""
+        until = self._deps.clock.now() + seconds
+        while True:
+            row = await self.show(party, job_id)
+            left = until - self._deps.clock.now()
+            if row.state not in _UNDER_WAY or left <= 0:
+                return row
+            await first_of(self._moved.wait(), self._deps.clock.sleep(min(left, LOOK_SECONDS)))
+
+    def _tell(self) -> None:
+        """Wake whoever waits for a job of this process."""
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
     async def delete(self, party: Party, job_id: bytes) -> None:
         """Forget a job; a batch that it closed stays closed for good, one that it waited for is free again."""
         async with self._store.transaction() as tx:
@@ -135,7 +155,9 @@ class Collections:
         return max(1, min(MAX_RETRY_AFTER, int(left) + 1))
 
     async def step(self) -> int:
-        """Move every due job on; returns how many changed their state."""
+        """Move every due job on, in the process that leads; returns how many changed their state."""
+        if not await self._store.leads():
+            return 0
         async with self._lock:
             async with self._store.read() as tx:
                 rows = await tx.unfinished_collections(self._deps.clock.now())
@@ -150,6 +172,7 @@ class Collections:
                     self._log.error("collection_broken", error=error)
                     await self._retry(row)
             if moved:
+                self._tell()
                 await self._store.checkpoint()
             return moved
 
@@ -187,9 +210,9 @@ class Collections:
         """The interval has ended and every report that was acknowledged so far has been dealt with."""
         if self._deps.clock.now() < party.task.end_seconds:
             return False
-        if await tx.pending_ids(party.task.task_id, 1):
+        if await tx.has_pending(party.task.task_id):
             return False
-        return not await tx.sent_job_count(party.task.task_id)
+        return not await tx.unfinished_jobs(party.task.task_id)
 
     async def _checked(self, tx: LeaderTx, party: Party, row: CollectionRow) -> CollectionRow:
         """The row of a batch that may be released, which is closed hereby. Raises ``Abort``."""
@@ -199,7 +222,7 @@ class Collections:
         if time_interval or row.batch_id is not None:
             count = await tx.accepted_count(task.task_id, row.batch_id)
         batches.check_size(task, count)
-        batches.check_rate(task, await tx.accepted_count(task.task_id))
+        batches.check_rate(task, await tx.counted(task.task_id))
         tally = await tx.tally(task, row.batch_id)
         if tally is None or tally.count != count:
             raise DapAbort(DapProblem.BATCH_MISMATCH, "nullifiers and reports do not add up")

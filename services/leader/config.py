@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from tacit.aggregator.config import AggregatorConfig
+from tacit.service.backends import RedisConfig
 from tacit.service.config import Frozen
 
 
 class LeaderLimits(Frozen):
-    """Sizes and delays. A job is formed from ``min_job_size`` pending reports, or after ``max_job_delay`` seconds, or
-    when a collection waits: the more reports a job shuffles, the less its order tells."""
+    """Sizes and delays. A job is formed from ``job_size`` pending reports; from ``min_job_size`` when the task has no
+    other under way; from fewer after ``max_job_delay`` seconds or once the task's interval is over: the more reports a
+    job shuffles, the less its order tells, and the less each of them costs."""
 
-    job_size: int = Field(default=256, ge=1, le=4096)
+    job_size: int = Field(default=1000, ge=1, le=4096)
     min_job_size: int = Field(default=16, ge=1)
     max_job_delay: float = Field(default=2.0, ge=0)
     max_jobs: int = Field(default=8, ge=1)
-    """Unanswered jobs of one task at which no further one is formed."""
+    """Unfinished jobs of one task at which no further one is formed."""
+    concurrent_jobs: int = Field(default=4, ge=1)
+    """Jobs that one process works on at a time; at most half of them wait for the same Helper."""
+    lease_seconds: float = Field(default=60.0, gt=0)
+    """Silence after which the jobs of a worker are another's. It renews them three times as often."""
+    scrub_seconds: float = Field(default=600.0, gt=0)
+    """Time within which bytes of reports that were dealt with leave a PostgreSQL table's files."""
     retry_delay: float = Field(default=1.0, gt=0)
     collection_grace: float = Field(default=7 * 86400.0, ge=0)
     """Seconds after a task's end for which its jobs are still retried."""
@@ -27,7 +37,15 @@ class LeaderLimits(Frozen):
 
 
 class LeaderConfig(AggregatorConfig):
-    """The Leader. Uploads beyond ``max_in_flight`` bytes at one time are told to come back."""
+    """The Leader, or one of its processes. Uploads beyond ``max_in_flight`` bytes at one time are told to come back.
+
+    ``roles``: a process takes uploads, works on aggregation jobs and collections, or both. Any number of processes may
+    share a PostgreSQL database; one of its workers at a time coordinates (forms jobs, follows the log, closes
+    batches)."""
+
+    roles: tuple[Literal["upload", "worker"], ...] = Field(default=("upload", "worker"), min_length=1)
+    queue: RedisConfig | None = None
+    """Wakes the workers of every process at once; without it each process wakes its own, and looks now and then."""
 
     max_body: int = Field(default=1 << 20, gt=0)
     max_in_flight: int = Field(default=64 << 20, gt=0)

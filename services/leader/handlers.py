@@ -9,8 +9,8 @@ from aiohttp import web
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
 from services.leader.service import Leader
+from services.leader.uploads import Uploads
 from tacit.aggregator.http import (
-    decode,
     hpke_config_response,
     message,
     read_message,
@@ -19,13 +19,16 @@ from tacit.aggregator.http import (
 from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
-from tacit.messages import UploadRequest
+from tacit.roles.aggregator import Party
 from tacit.service.auth import require_bearer
-from tacit.service.limits import ByteBudget
+
+MAX_WAIT = 30
+"""Most seconds that a request waits for the end of a collection job."""
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. ``collector`` and ``readers`` are digests of bearer tokens."""
+    """Decode, check credentials, call, encode. ``collector`` and ``readers`` are digests of bearer tokens; without
+    ``uploads`` the process takes none."""
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class Handlers:
         collector: bytes,
         readers: tuple[bytes, ...],
         max_body: int,
-        budget: ByteBudget,
+        uploads: Uploads | None,
     ) -> None:
         self._leader = leader
         self._collections = collections
@@ -46,7 +49,7 @@ class Handlers:
         self._collector = collector
         self._readers = readers
         self._max_body = max_body
-        self._budget = budget
+        self._uploads = uploads
         self.wake_aggregation = asyncio.Event()
         self.wake_collection = asyncio.Event()
 
@@ -54,9 +57,10 @@ class Handlers:
         """Every resource below ``prefix``."""
         task = prefix + "/tasks/{task_id}"
         job = task + "/collection_jobs/{resource_id}"
+        uploads = [] if self._uploads is None else [web.post(task + "/reports", self.upload)]
         return [
+            *uploads,
             web.get(prefix + "/hpke_config", self.hpke_config, allow_head=False),
-            web.post(task + "/reports", self.upload),
             web.post(task + "/collection_jobs", self.create_collection),
             web.get(job, self.show_collection, allow_head=False),
             web.delete(job, self.delete_collection),
@@ -70,42 +74,41 @@ class Handlers:
 
     async def upload(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/reports."""
-        task_id = request.match_info["task_id"]
-        with self._budget.reserve(request.content_length or self._max_body):
+        if self._uploads is None:
+            raise web.HTTPNotFound
+        with self._uploads.budget.reserve(request.content_length or self._max_body):
             body = await read_message(request, "upload-req", self._max_body)
-            upload = decode(UploadRequest.decode, body)
-            errors = await self._leader.upload(self._parties.require(task_id), upload)
-        self.wake_aggregation.set()
-        if errors is None:
-            return web.Response(status=200)
-        return message("upload-errors", errors.encode())
+            return await self._uploads.answer(request.match_info["task_id"], body)
 
     async def create_collection(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/collection_jobs."""
         require_bearer(request, self._collector)
         body = await read_message(request, "collection-job-req", self._max_body)
-        party = self._parties.require(request.match_info["task_id"])
+        party = await self._parties.demand(request.match_info["task_id"])
         row = await self._collections.create(party, body)
         self.wake_collection.set()
         self.wake_aggregation.set()
         location = f"{request.path}/{b64url(row.job_id)}"
-        return self._collection_response(request, row, status=201, location=location)
+        return self._collection_response(party, row, status=201, location=location)
 
     async def show_collection(self, request: web.Request) -> web.Response:
         """GET /tasks/{task-id}/collection_jobs/{collection-job-id}."""
         require_bearer(request, self._collector)
-        party = self._parties.require(request.match_info["task_id"])
-        row = await self._collections.show(party, resource_in_url(request))
-        return self._collection_response(request, row, status=200, location=None)
+        party = await self._parties.demand(request.match_info["task_id"])
+        job_id, seconds = resource_in_url(request), preferred_wait(request)
+        row = await self._collections.wait(party, job_id, seconds)
+        response = self._collection_response(party, row, status=200, location=None)
+        if seconds:
+            response.headers["Preference-Applied"] = f"wait={seconds}"
+        return response
 
     def _collection_response(
-        self, request: web.Request, row: CollectionRow, *, status: int, location: str | None
+        self, party: Party, row: CollectionRow, *, status: int, location: str | None
     ) -> web.Response:
         if row.state is CollectionState.FAILED:
             raise abort_of(row)
         if row.state is CollectionState.READY:
             return message("collection-job-resp", row.response, status=status, location=location)
-        party = self._parties.require(request.match_info["task_id"])
         headers = {"Retry-After": str(self._collections.retry_after(party))}
         if location is not None:
             headers["Location"] = location
@@ -114,17 +117,29 @@ class Handlers:
     async def delete_collection(self, request: web.Request) -> web.Response:
         """DELETE /tasks/{task-id}/collection_jobs/{collection-job-id}."""
         require_bearer(request, self._collector)
-        party = self._parties.require(request.match_info["task_id"])
+        party = await self._parties.demand(request.match_info["task_id"])
         await self._collections.delete(party, resource_in_url(request))
         return web.Response(status=200)
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/tasks/{task-id}/status."""
         require_bearer(request, *self._readers)
-        party = self._parties.require(request.match_info["task_id"])
+        party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._leader.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
         """GET /v1/recipes."""
         require_bearer(request, *self._readers)
         return web.json_response(await self._leader.recipes())
+
+
+def preferred_wait(request: web.Request) -> int:
+    """Seconds that the caller would rather wait than ask again (RFC 7240 ``Prefer: wait``), at most ``MAX_WAIT``; 0
+    without a well-formed wish."""
+    for field in request.headers.getall("Prefer", []):
+        for preference in field.split(","):
+            name, _, value = preference.partition(";")[0].partition("=")
+            digits = value.strip().strip('"')
+            if name.strip().lower() == "wait" and digits.isascii() and digits.isdigit():
+                return min(MAX_WAIT, int(digits[:6]))
+    return 0

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import enum
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
-class ReportState(enum.StrEnum):
-    """Where a stored report is."""
-
-    PENDING = "pending"
-    IN_JOB = "in_job"
-    AGGREGATED = "aggregated"
-    REJECTED = "rejected"
-
-
 class JobState(enum.StrEnum):
-    """An aggregation job is sent until it is done; abandoned and failed jobs count nothing."""
+    """A formed job may still be split; a sent one is sent until it is answered (P14). Abandoned and failed jobs count
+    nothing."""
 
+    FORMED = "formed"
     SENT = "sent"
     DONE = "done"
     ABANDONED = "abandoned"
     FAILED = "failed"
+
+
+UNFINISHED = (JobState.FORMED.value, JobState.SENT.value)
 
 
 class BatchState(enum.StrEnum):
@@ -42,26 +40,53 @@ class CollectionState(enum.StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One report on its way into the store; ``digest`` is the SHA-256 of ``body``."""
+
+    task_id: bytes
+    report_id: bytes
+    digest: bytes = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class StoredReport:
     """One uploaded report that awaits aggregation."""
 
     seq: int
     report_id: bytes
+    digest: bytes = field(repr=False)
     body: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
 class JobRow:
-    """One aggregation job: the exact bytes that are sent until they are answered (P14)."""
+    """One aggregation job: its reports in order, and once it was sent the exact bytes that are sent until they are
+    answered. ``holder``: the lease under which a worker has it; ``expired``: leases that ran out before."""
 
     job_id: bytes
     task_id: bytes
     batch_id: bytes | None
+    state: JobState
+    members: tuple[int, ...] = field(repr=False)
+    attempts: int = 0
+    holder: int = 0
+    expired: int = 0
+    location: str = ""
+    request: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class FailingJob:
+    """An unfinished job whose last attempt failed, or whose lease ran out."""
+
+    job_id: bytes
+    state: str
+    size: int
     attempts: int
-    next_attempt: float
-    location: str
-    request: bytes = field(repr=False)
+    expired: int
+    cause: str
 
 
 @dataclass(frozen=True)
@@ -78,3 +103,13 @@ class CollectionRow:
     problem: str = ""
     attempts: int = 0
     next_attempt: float = 0.0
+
+
+def pack_members(seqs: Sequence[int]) -> bytes:
+    """Sequence numbers as a job's row holds them: 8 bytes each."""
+    return struct.pack(f">{len(seqs)}q", *seqs)
+
+
+def unpack_members(members: bytes) -> tuple[int, ...]:
+    """Inverse of ``pack_members``."""
+    return struct.unpack(f">{len(members) // 8}q", members)

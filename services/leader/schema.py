@@ -1,4 +1,9 @@
-"""The Leader's tables: uploads, aggregation jobs, leader-selected batches, collection jobs."""
+"""The Leader's tables: uploads, aggregation jobs, leader-selected batches, collection jobs.
+
+On PostgreSQL ``reports`` is partitioned by ``seq`` into slices that are dropped as a whole; that is why nothing but
+``seq`` can be unique there, and why a report id that is uploaded twice at the same moment in two processes is told
+apart only when its outcome is recorded.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    UniqueConstraint,
 )
 
 from tacit.adapters.upsert import Int64
@@ -25,19 +29,21 @@ COMMON = CommonTables(METADATA)
 REPORTS = Table(
     "reports",
     METADATA,
-    Column("seq", Int64, primary_key=True),
+    Column("seq", Int64, primary_key=True, autoincrement=False),
     Column("task_id", LargeBinary, nullable=False),
     Column("report_id", LargeBinary, nullable=False),
     Column("digest", LargeBinary, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("job_id", LargeBinary),
-    Column("place", Integer),
-    Column("code", Integer),
-    Column("cause", Text),
     Column("body", LargeBinary, nullable=False),
-    UniqueConstraint("task_id", "report_id", name="one_report_per_id"),
-    Index("reports_by_state", "task_id", "state"),
-    Index("reports_by_job", "job_id"),
+    Index("reports_by_id", "report_id"),
+    postgresql_partition_by="RANGE (seq)",
+)
+PENDING = Table(
+    "pending",
+    METADATA,
+    Column("seq", Int64, primary_key=True, autoincrement=False),
+    Column("task_id", LargeBinary, nullable=False),
+    Column("since", Float, nullable=False),
+    Index("pending_by_task", "task_id", "seq"),
 )
 JOBS = Table(
     "aggregation_jobs",
@@ -46,11 +52,18 @@ JOBS = Table(
     Column("task_id", LargeBinary, nullable=False),
     Column("batch_id", LargeBinary),
     Column("state", Text, nullable=False),
+    Column("members", LargeBinary, nullable=False),
+    Column("size", Integer, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_attempt", Float, nullable=False),
+    Column("holder", Int64, nullable=False),
+    Column("lease_until", Float, nullable=False),
+    Column("expired", Integer, nullable=False),
+    Column("cause", Text, nullable=False),
     Column("location", Text, nullable=False),
     Column("request", LargeBinary, nullable=False),
-    Index("jobs_by_state", "state"),
+    Index("jobs_by_state", "state", "next_attempt"),
+    Index("jobs_by_task", "task_id", "state"),
 )
 BATCHES = Table(
     "batches",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict
+
+from sqlalchemy.exc import IntegrityError
 
 from services.leader.config import LeaderLimits
+from services.leader.records import Upload
 from services.leader.store import LeaderStore, LeaderTx
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.status import recipe_status
+from tacit.codec import b64url
 from tacit.errors import ReportError, ReportRejected
 from tacit.messages import BatchMode, Report, ReportUploadStatus, UploadErrors, UploadRequest
 from tacit.roles import leader as role
@@ -17,32 +22,33 @@ from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
 
+FAILING_SHOWN = 20
+"""Failing jobs that a status page lists."""
 
-@dataclass(frozen=True)
-class Upload:
-    """One report on its way into the store."""
+Verdicts = list[ReportError | None]
 
-    party: Party
-    report_id: bytes
-    digest: bytes
-    body: bytes = field(repr=False)
+
+WAKE_SECONDS = 0.1
+"""From the first upload that the coordinator has not seen until it is woken: many uploads, one look."""
 
 
 class Leader:
-    """Stores uploads in groups: what was answered is durable."""
+    """Stores uploads in groups: what was answered is durable. ``wake`` is set soon after."""
 
     def __init__(self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits) -> None:
         self._store = store
         self._parties = parties
         self._deps = deps
-        self._committer: GroupCommitter[Sequence[Upload], list[ReportError | None]] = GroupCommitter(
+        self._committer: GroupCommitter[Sequence[Upload], Verdicts] = GroupCommitter(
             self._flush, limits.group_size, limits.group_delay, deps.clock
         )
+        self._waking: asyncio.TimerHandle | None = None
+        self.wake = asyncio.Event()
 
     async def upload(self, party: Party, request: UploadRequest) -> UploadErrors | None:
         """Store the reports of one request; ``None`` if every one is stored."""
         now = self._deps.clock.now()
-        verdicts: list[ReportError | None] = []
+        verdicts: Verdicts = []
         uploads: list[Upload] = []
         for report in request.reports:
             try:
@@ -52,63 +58,88 @@ class Leader:
                 continue
             verdicts.append(None)
             body = report.encode()
-            uploads.append(Upload(party, report.report_metadata.report_id, hashlib.sha256(body).digest(), body))
+            digest = hashlib.sha256(body).digest()
+            uploads.append(Upload(party.task.task_id, report.report_metadata.report_id, digest, body))
         if uploads:
             stored = iter(await self._committer.submit(uploads))
             verdicts = [next(stored) if verdict is None else verdict for verdict in verdicts]
         return _errors(request.reports, verdicts)
 
-    async def _flush(self, groups: Sequence[Sequence[Upload]]) -> list[list[ReportError | None]]:
+    async def _flush(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
         """One transaction for every request that waits."""
-        async with self._store.transaction() as tx:
-            known: dict[tuple[bytes, bytes], bytes] = {}
+        try:
+            verdicts = await self._store_groups(groups)
+        except IntegrityError:  # sequence numbers ran out of partitions: nobody coordinated in time
+            async with self._store.transaction() as tx:
+                await tx.make_room()
+            verdicts = await self._store_groups(groups)
+        if self._waking is None and self._deps.background:
+            self._waking = asyncio.get_running_loop().call_later(WAKE_SECONDS, self._wake)
+        return verdicts
+
+    def _wake(self) -> None:
+        self._waking = None
+        self.wake.set()
+
+    async def _store_groups(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
+        by_task: dict[bytes, list[bytes]] = {}
+        for group in groups:
+            for upload in group:
+                by_task.setdefault(upload.task_id, []).append(upload.report_id)
+        async with self._store.transaction(shared=True) as tx:
+            known: dict[tuple[bytes, bytes], bytes | None] = {}
             closed: set[bytes] = set()
-            tasks = {upload.party.task.task_id: upload.party for group in groups for upload in group}
-            for task_id, party in tasks.items():
-                ids = [upload.report_id for group in groups for upload in group if upload.party.task.task_id == task_id]
-                for report_id, digest in (await tx.digests(task_id, ids)).items():
-                    known[task_id, report_id] = digest
-                if await self._is_closed(tx, party):
+            for task_id, report_ids in by_task.items():
+                found = await tx.digests(task_id, report_ids)
+                known.update(((task_id, report_id), digest) for report_id, digest in found.items())
+                if await self._is_closed(tx, task_id):
                     closed.add(task_id)
             fresh: list[Upload] = []
             verdicts = [[_place(upload, known, closed, fresh) for upload in group] for group in groups]
-            await tx.add_reports(
-                [
-                    {
-                        "task_id": upload.party.task.task_id,
-                        "report_id": upload.report_id,
-                        "digest": upload.digest,
-                        "body": upload.body,
-                    }
-                    for upload in fresh
-                ]
-            )
+            await tx.add_reports(fresh, self._deps.clock.now())
         return verdicts
 
-    async def _is_closed(self, tx: LeaderTx, party: Party) -> bool:
+    async def _is_closed(self, tx: LeaderTx, task_id: bytes) -> bool:
         """Whether the only batch that new reports could join is closed, or closes as soon as the reports that were
         acknowledged before are dealt with: whoever keeps sending must not hold the collection up for ever."""
-        task = party.task
-        if task.batch_mode is not BatchMode.TIME_INTERVAL:
-            return False
-        if await tx.is_released(task, None):
+        party = self._parties.find(task_id)
+        if party is None:
             return True
-        return self._deps.clock.now() >= task.end_seconds and await tx.live_collection(task.task_id)
+        if party.task.batch_mode is not BatchMode.TIME_INTERVAL:
+            return False
+        if await tx.is_released(party.task, None):
+            return True
+        return self._deps.clock.now() >= party.task.end_seconds and await tx.live_collection(task_id)
 
     async def status(self, party: Party) -> dict[str, object]:
-        """Counts of one task: nothing about any single report."""
+        """Counts of one task, and what does not go on: nothing about any single report. ``coordinator``: whether this
+        very process forms the jobs."""
         task_id = party.task.task_id
+        now = self._deps.clock.now()
         async with self._store.read() as tx:
-            reports = await tx.report_counts(task_id)
+            waiting, since = await tx.pending_summary(task_id)
+            in_jobs = await tx.in_flight(task_id)
+            aggregated = await tx.counted(task_id)
+            rejections = await tx.rejections(task_id)
+            rejected = sum(rejections.values())
             return {
                 "task_id": party.task.task_id_text,
-                "uploaded": sum(reports.values()),
-                "pending": reports.get("pending", 0) + reports.get("in_job", 0),
-                "aggregated": reports.get("aggregated", 0),
-                "rejected": reports.get("rejected", 0),
-                "rejected_by_cause": await tx.rejections(task_id),
+                "uploaded": waiting + in_jobs + aggregated + rejected,
+                "pending": waiting + in_jobs,
+                "waiting": waiting,
+                "in_jobs": in_jobs,
+                "oldest_waiting_seconds": None if since is None else max(0.0, round(now - since, 3)),
+                "aggregated": aggregated,
+                "rejected": rejected,
+                "rejected_by_cause": rejections,
                 "distinct_nullifiers": await tx.accepted_count(task_id),
                 "jobs": await tx.job_counts(task_id),
+                "leases": await tx.leased_jobs(task_id, now),
+                "failing_jobs": [
+                    {**asdict(job), "job_id": b64url(job.job_id)}
+                    for job in await tx.failing_jobs(task_id, FAILING_SHOWN)
+                ],
+                "coordinator": self._store.coordinates,
                 "batches": await tx.batch_counts(task_id),
                 "released": await tx.release_count(task_id),
             }
@@ -121,17 +152,18 @@ class Leader:
     async def close(self) -> None:
         """Write what waits."""
         await self._committer.close()
+        if self._waking is not None:
+            self._waking.cancel()
 
 
 def _place(
-    upload: Upload, known: dict[tuple[bytes, bytes], bytes], closed: set[bytes], fresh: list[Upload]
+    upload: Upload, known: dict[tuple[bytes, bytes], bytes | None], closed: set[bytes], fresh: list[Upload]
 ) -> ReportError | None:
     """A report id is taken once: again with the same bytes is success, with others a replay."""
-    key = (upload.party.task.task_id, upload.report_id)
-    digest = known.get(key)
-    if digest is not None:
-        return None if digest == upload.digest else ReportError.REPORT_REPLAYED
-    if upload.party.task.task_id in closed:
+    key = (upload.task_id, upload.report_id)
+    if key in known:
+        return None if known[key] == upload.digest else ReportError.REPORT_REPLAYED
+    if upload.task_id in closed:
         return ReportError.BATCH_COLLECTED
     known[key] = upload.digest
     fresh.append(upload)

@@ -8,11 +8,13 @@ serialise or deadlock. Readers (REPEATABLE READ, READ ONLY) have one snapshot an
 One process has the database at a time: it holds a session advisory lock, under which it also migrates, and a second
 process is refused. A process that loses that lock (the server was restarted, the network broke) takes it again
 before its next write; the holder in ``tacit_database`` tells it when another process was there in between, whatever its
-own connections still believe; then it writes nothing more.
+own connections still believe; then it writes nothing more. Databases that several processes have open are
+``tacit.adapters.postgres_shared``.
 
 A connection that breaks ends the transaction with ``Fatal``. Whether it was committed is then unknown, as after a
 power cut: callers do the same again, which is safe because what they write is idempotent. Deleted rows are not
-overwritten here (they go with VACUUM, and from the WAL when it is recycled): ``checkpoint`` does nothing.
+overwritten here (they go with VACUUM or with their table, and from the WAL when it is recycled): ``checkpoint`` does
+nothing.
 """
 
 from __future__ import annotations
@@ -50,10 +52,10 @@ SERVER_SETTINGS = {
     "tcp_keepalives_count": "3",
 }
 
-_REFUSALS = frozenset({"08", "28", "3D", "53", "55", "57"})
-"""Classes of SQLSTATE that are about the server or our right to be there, not about what a statement says."""
+_REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57"})
+"""Classes of SQLSTATE that are about the server, our right to be there or other writers, not about a statement."""
 
-_MARKER = f"""
+MARKER = f"""
 CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     service text NOT NULL,
@@ -82,27 +84,28 @@ class PostgresDatabase(Database):
         Raises ``UsageError`` with one line if asyncpg is absent, the server cannot be reached or refuses us, another
         process has the database, or it belongs to another service.
         """
-        database = cls(_engine(url), migrations)
+        database = cls(make_engine(url), migrations)
         try:
-            with _for_a_person(url):
+            with for_a_person(url):
                 await database._acquire()
             async with database.transaction() as connection:
                 await upgrade_async(connection, migrations, metadata)
         except BaseException as error:
             await database._release()
             if isinstance(error, sa.exc.DBAPIError):
-                raise Fatal(f"the database cannot be opened: {_reason(error.orig)}") from error
+                raise Fatal(f"the database cannot be opened: {reason(error.orig)}") from error
             raise
         return database
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A write transaction: committed when the block ends, rolled back when it raises.
+    async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A write transaction: committed when the block ends, rolled back when it raises. It runs alone in any case:
+        nobody else may write here.
 
         Raises ``Fatal`` when the database does not answer, or was taken by another process.
         """
         async with self._alone():
-            with _typed():
+            with typed():
                 await self._own()
                 async with self._engine.connect() as connection:
                     await connection.execution_options(isolation_level="READ COMMITTED")
@@ -114,13 +117,17 @@ class PostgresDatabase(Database):
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A read transaction: one consistent snapshot, beside any writer."""
-        with _typed():
+        with typed():
             async with self._engine.connect() as connection:
                 await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 yield connection
 
     async def checkpoint(self) -> None:
         """Nothing: see above."""
+
+    async def leads(self) -> bool:
+        """Always: the process has the database alone."""
+        return True
 
     async def close(self) -> None:
         """Give the database free and close every connection."""
@@ -131,7 +138,7 @@ class PostgresDatabase(Database):
         self._check(not self._lost)
         if self._owner is not None:
             raw = await self._owner.get_raw_connection()
-            if not _is_closed(raw.driver_connection):
+            if not is_closed(raw.driver_connection):
                 return
         await self._acquire()
 
@@ -150,7 +157,7 @@ class PostgresDatabase(Database):
             await self._lock_database(owner)
             await self._sign(owner)
         except BaseException:
-            await _discard(owner)
+            await discard(owner)
             raise
         self._owner = owner
 
@@ -163,7 +170,7 @@ class PostgresDatabase(Database):
         raise Fatal("another process of this service uses the database; one process per database is allowed")
 
     async def _sign(self, owner: AsyncConnection) -> None:
-        await owner.execute(sa.text(_MARKER))
+        await owner.execute(sa.text(MARKER))
         await owner.execute(sa.text(_FIRST_MARKER), {"service": self._service, "holder": self._holder_id})
         found = (await owner.execute(sa.text("SELECT service, holder FROM tacit_database"))).one()
         if found.service != self._service:
@@ -175,14 +182,14 @@ class PostgresDatabase(Database):
     async def _drop_owner(self) -> None:
         owner, self._owner = self._owner, None
         if owner is not None:
-            await _discard(owner)
+            await discard(owner)
 
     async def _release(self) -> None:
         await self._drop_owner()
         await self._engine.dispose()
 
 
-async def _discard(connection: AsyncConnection) -> None:
+async def discard(connection: AsyncConnection) -> None:
     """End the session behind ``connection`` (and with it its advisory lock) instead of giving it back."""
     with suppress(sa.exc.SQLAlchemyError, OSError):
         await connection.invalidate()
@@ -191,7 +198,7 @@ async def _discard(connection: AsyncConnection) -> None:
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
+def typed() -> Iterator[None]:
     """Errors of the connection become ``Fatal``; those of a statement (a violated constraint) stay what they are."""
     try:
         yield
@@ -199,37 +206,37 @@ def _typed() -> Iterator[None]:
         raise
     except sa.exc.DBAPIError as error:
         if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
-            raise Fatal(f"the database does not answer: {_reason(error.orig)}") from error
+            raise Fatal(f"the database does not answer: {reason(error.orig)}") from error
         if _sqlstate(error.orig)[:2] in _REFUSALS:
-            raise Fatal(f"the database refuses: {_reason(error.orig)}") from error
+            raise Fatal(f"the database refuses: {reason(error.orig)}") from error
         raise
     except sa.exc.TimeoutError as error:
         raise Fatal("every connection to the database is busy") from error
     except (OSError, TimeoutError) as error:
-        raise Fatal(f"the database cannot be reached: {_reason(error)}") from error
+        raise Fatal(f"the database cannot be reached: {reason(error)}") from error
     except Exception as error:
         if type(error).__module__.startswith("asyncpg"):
-            raise Fatal(f"the database refuses: {_reason(error)}") from error
+            raise Fatal(f"the database refuses: {reason(error)}") from error
         raise
 
 
 @contextmanager
-def _for_a_person(url: URL) -> Iterator[None]:
+def for_a_person(url: URL) -> Iterator[None]:
     """``Fatal`` at the start is a matter of configuration: one line that says where, without the password."""
     try:
-        with _typed():
+        with typed():
             yield
     except (Fatal, sa.exc.DBAPIError) as error:
         where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
-        why = error if isinstance(error, Fatal) else f"it refuses: {_reason(error.orig)}"
+        why = error if isinstance(error, Fatal) else f"it refuses: {reason(error.orig)}"
         raise UsageError(f"PostgreSQL at {where}: {why}") from error
 
 
 async def administer(url: URL, statements: Sequence[str]) -> None:
     """Run ``statements``, each by itself, as the role of ``url``. Raises ``UsageError`` with one line."""
-    engine = _engine(url)
+    engine = make_engine(url)
     try:
-        with _for_a_person(url):
+        with for_a_person(url):
             async with engine.connect() as connection:
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
                 for statement in statements:
@@ -242,7 +249,7 @@ def _sqlstate(error: BaseException | None) -> str:
     return str(getattr(error, "sqlstate", None) or "")
 
 
-def _reason(error: BaseException | None) -> str:
+def reason(error: BaseException | None) -> str:
     """The kind of an error: its text may quote rows, addresses or statements."""
     cause = error if error is None or error.__cause__ is None else error.__cause__
     return type(cause).__name__
@@ -254,7 +261,8 @@ def require_driver() -> None:
         raise UsageError("PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'")
 
 
-def _engine(url: URL) -> AsyncEngine:
+def make_engine(url: URL) -> AsyncEngine:
+    """Connections that are durable, give up in time, and are replaced when the server has gone."""
     arguments: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
@@ -268,9 +276,10 @@ def _engine(url: URL) -> AsyncEngine:
 
 def _refuse_closed(dbapi_connection: Any, _record: object, _proxy: object) -> None:
     """A connection whose server has gone is replaced before it is used."""
-    if _is_closed(dbapi_connection.driver_connection):
+    if is_closed(dbapi_connection.driver_connection):
         raise sa.exc.DisconnectionError
 
 
-def _is_closed(driver_connection: Any) -> bool:
+def is_closed(driver_connection: Any) -> bool:
+    """Whether a connection has ended, as far as this side knows."""
     return bool(driver_connection is None or driver_connection.is_closed())

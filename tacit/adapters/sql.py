@@ -1,8 +1,8 @@
 """One SQL database of one service: SQLAlchemy 2 Core, async, over SQLite or PostgreSQL.
 
 ``Database.open`` chooses by the URL. Both keep one promise: writers run one after another, also those of other
-processes, and what a block did is durable when it ends. This module is SQLite; ``tacit.adapters.postgres`` is the
-other.
+processes, unless a transaction says that it may run beside others (``shared``), and what a block did is durable when
+it ends. This module is SQLite, where every writer runs alone; ``tacit.adapters.postgres`` is the other.
 
 A commit here is durable (WAL with synchronous=FULL: one fsync per write transaction), deleted rows are
 overwritten (secure_delete; gone from the files once ``close`` has truncated the log), and writers take their
@@ -38,7 +38,14 @@ _WRITE = "tacit_write"
 
 
 class Database:
-    """An open database whose schema is up to date. ``open`` makes it, ``close`` must end it."""
+    """An open database whose schema is up to date. ``open`` makes it, ``close`` must end it.
+
+    ``shard``: a small number that tells this process from the others on the database; it says where to write, and
+    nothing may depend on its being unique. ``leading``: what ``leads`` said last.
+    """
+
+    shard = 0
+    leading = True
 
     def __init__(self, engine: AsyncEngine, *, in_memory: bool) -> None:
         self._engine = engine
@@ -47,9 +54,9 @@ class Database:
         self._holder: asyncio.Task[Any] | None = None
 
     @classmethod
-    async def open(cls, url: str, metadata: sa.MetaData, migrations: str) -> Database:
+    async def open(cls, url: str, metadata: sa.MetaData, migrations: str, *, shared: bool = False) -> Database:
         """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the
-        package ``migrations`` on it.
+        package ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL.
 
         A new file is made with mode 0600, its folder with 0700. Raises ``UsageError`` for another kind of
         URL or a server that cannot be used, and ``Fatal`` when the file is not a database of this service.
@@ -57,8 +64,10 @@ class Database:
         parsed = _parsed(url)
         if parsed.drivername == "postgresql+asyncpg":
             from tacit.adapters.postgres import PostgresDatabase
+            from tacit.adapters.postgres_shared import SharedPostgresDatabase
 
-            return await PostgresDatabase.open_url(parsed, metadata, migrations)
+            kind = SharedPostgresDatabase if shared else PostgresDatabase
+            return await kind.open_url(parsed, metadata, migrations)
         if parsed.drivername != "sqlite+aiosqlite":
             known = "sqlite+aiosqlite or postgresql+asyncpg"
             raise UsageError(f"storage {parsed.drivername} is not supported; use {known}")
@@ -77,11 +86,11 @@ class Database:
         return database
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
         """A write transaction (BEGIN IMMEDIATE): committed when the block ends, rolled back when it raises.
 
         Writers of this process queue here; writers of other processes wait on the file up to
-        ``BUSY_TIMEOUT_MS``.
+        ``BUSY_TIMEOUT_MS``. ``shared`` allows a database to run it beside other shared ones; a file cannot.
         """
         async with self._alone(), self._engine.connect() as connection:
             await connection.execution_options(**{_WRITE: True})
@@ -107,6 +116,10 @@ class Database:
             async with self._alone(), self._engine.connect() as connection:
                 raw = await connection.get_raw_connection()
                 await _execute(raw, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def leads(self) -> bool:
+        """Whether this process coordinates all that have the database open: a file has one process."""
+        return True
 
     async def close(self) -> None:
         """``checkpoint``, then close every connection."""

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.policy import Policy
+from tacit.service.backends import AnnouncerConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 
@@ -41,6 +42,8 @@ class AggregatorConfig(ServiceConfig):
     collector_token: ConfigPath
     operator_token: ConfigPath | None = None
     log: LogConfig
+    announcer: AnnouncerConfig | None = None
+    """The broker that says when the log grew."""
     policy: Policy = Policy()
     retention: float = Field(default=30 * 86400.0, ge=0)
     """Seconds after a task's end for which its results, report ids and nullifiers are kept (P9)."""

@@ -38,6 +38,9 @@ from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tokens.slots import TokenVerifier
 
+REFRESH_SECONDS = 1.0
+"""Between two looks at the database for a task that nobody here knows."""
+
 WAITING_RULES = frozenset({"slot-key-missing"})
 """Rules whose refusal the log may still lift."""
 
@@ -65,7 +68,8 @@ class Identity:
 
 
 class LogFollower:
-    """Keeps the aggregator's tasks in step with the log."""
+    """Keeps the aggregator's tasks in step with the log, in the one process that leads; the others (``coordinates``
+    False, or another one leads) keep in step with the database."""
 
     def __init__(
         self,
@@ -76,6 +80,8 @@ class LogFollower:
         policy: Policy,
         deps: Deps,
         retention: float,
+        *,
+        coordinates: bool = True,
     ) -> None:
         self._store = store
         self._parties = parties
@@ -85,22 +91,37 @@ class LogFollower:
         self._policy = policy
         self._deps = deps
         self._retention = retention
+        self._coordinates = coordinates
         self._reviewed = False
+        self._refreshed = -REFRESH_SECONDS
+        parties.refresh = self._refresh
         self._log = get_logger(identity.role_name)
 
     async def load(self) -> None:
-        """Take up the active tasks of an earlier run."""
+        """Take up the active tasks of an earlier run, or of another process."""
         async with self._store.read() as tx:
             rows = await tx.tasks()
         self._take_up(rows)
 
     def _take_up(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
-            if row.state is TaskState.ACTIVE and self._parties.find(row.task_id or b"") is None:
+            known = row.task_id is not None and self._parties.find(row.task_id) is not None
+            if row.state is TaskState.ACTIVE and not known:
                 self._parties.add(self._party(row))
+            elif row.state is TaskState.ENDED and known:
+                self._parties.remove(row.task_id or b"")
+
+    async def _refresh(self) -> None:
+        now = self._deps.clock.now()
+        if not 0.0 <= now - self._refreshed < REFRESH_SECONDS:
+            self._refreshed = now
+            await self.load()
 
     async def step(self) -> int:
         """Fetch, review, opt in. Returns how many recipes changed their state."""
+        if not (self._coordinates and await self._store.leads()):
+            await self.load()
+            return 0
         changed = 0
         await self._fetch()
         if not self._reviewed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 
@@ -17,6 +17,8 @@ class Parties:
 
     def __init__(self, parties: Iterable[Party] = ()) -> None:
         self._parties = {party.task.task_id: party for party in parties}
+        self.refresh: Callable[[], Awaitable[None]] | None = None
+        """Takes up tasks that another process of this aggregator has taken part in meanwhile, at most so often."""
 
     def add(self, party: Party) -> None:
         """Take part in a task from now on."""
@@ -34,13 +36,21 @@ class Parties:
         """Every active task's party."""
         return list(self._parties.values())
 
-    def require(self, text: str) -> Party:
+    async def look_up(self, task_id: bytes) -> Party | None:
+        """``find``, and again after ``refresh``."""
+        party = self._parties.get(task_id)
+        if party is None and self.refresh is not None:
+            await self.refresh()
+            party = self._parties.get(task_id)
+        return party
+
+    async def demand(self, text: str) -> Party:
         """The party of the task id in a URL; raises ``DapAbort(unrecognizedTask)``."""
         try:
             task_id = unb64url(text, length=TASK_ID_SIZE, what="task id")
         except DecodeError as error:
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK, "the task id is malformed") from error
-        party = self._parties.get(task_id)
+        party = await self.look_up(task_id)
         if party is None:
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK, task_id=text)
         return party

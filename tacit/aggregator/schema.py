@@ -1,12 +1,13 @@
 """Tables that leader and helper both have; each service adds its own to its own ``MetaData``.
 
-The commit rule of DAP-18 section 4.5.3.5 lives in ``buckets``, ``releases`` and the services' report tables, the
-spend-once rule of P10 in ``nullifiers``. All ids are raw bytes, all times units of the task's precision.
+``outcomes`` holds what became of each report, and with it both rules that a report is bound by: one report id counts
+once (DAP-18 section 4.5.3.5), one token is spent once (P10, by its nullifier). ``buckets`` and ``releases`` hold the
+rest of the commit rule. All ids are raw bytes, all times units of the task's precision.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
 from tacit.adapters.upsert import Int64
 
@@ -18,7 +19,7 @@ class CommonTables:
         self.log_state = _log_state(metadata)
         self.leaves = _leaves(metadata)
         self.tasks = _tasks(metadata)
-        self.nullifiers = _nullifiers(metadata)
+        self.outcomes = _outcomes(metadata)
         self.buckets = _buckets(metadata)
         self.releases = _releases(metadata)
         self.rejections = _rejections(metadata)
@@ -57,16 +58,20 @@ def _tasks(metadata: MetaData) -> Table:
     )
 
 
-def _nullifiers(metadata: MetaData) -> Table:
+def _outcomes(metadata: MetaData) -> Table:
     return Table(
-        "nullifiers",
+        "outcomes",
         metadata,
-        Column("nullifier", LargeBinary, primary_key=True),
-        Column("task_id", LargeBinary, nullable=False),
-        Column("report_id", LargeBinary, nullable=False),
-        Column("state", Text, nullable=False),
+        Column("task_id", LargeBinary, primary_key=True),
+        Column("report_id", LargeBinary, primary_key=True),
+        Column("nullifier", LargeBinary),
+        Column("code", Integer, nullable=False),
+        Column("cause", Text, nullable=False),
         Column("bucket", LargeBinary),
-        Index("nullifiers_by_bucket", "task_id", "bucket"),
+        Column("job_id", LargeBinary),
+        Column("digest", LargeBinary),
+        UniqueConstraint("nullifier", name="one_report_per_nullifier"),
+        Index("outcomes_by_bucket", "task_id", "bucket"),
     )
 
 
@@ -76,6 +81,7 @@ def _buckets(metadata: MetaData) -> Table:
         metadata,
         Column("task_id", LargeBinary, primary_key=True),
         Column("bucket", LargeBinary, primary_key=True),
+        Column("shard", Int64, primary_key=True, autoincrement=False),
         Column("count", Int64, nullable=False),
         Column("checksum", LargeBinary, nullable=False),
         Column("first_time", Int64, nullable=False),

@@ -1,26 +1,24 @@
-"""The part of both aggregators' stores that is alike: log, tasks, nullifiers, buckets, releases, rejections.
+"""The part of both aggregators' stores that is alike: log, tasks, outcomes, buckets, releases, rejections.
 
-``CommonTx`` is one open transaction; its owner decides what belongs together. Writers are serialised (BEGIN
-IMMEDIATE), so reading first and writing then cannot race.
+``CommonTx`` is one open transaction; its owner decides what belongs together. A transaction runs alone, so reading
+first and writing then cannot race, unless it was opened as *shared*: then only what ``OutcomesTx`` promises holds.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from sqlalchemy import MetaData, delete, func, insert, select, update
+from sqlalchemy import MetaData, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.sql import Database
-from tacit.aggregator.schema import CommonTables
+from tacit.aggregator.outcomes import OutcomesTx
 from tacit.errors import Fatal
 from tacit.messages import BatchMode
-from tacit.roles.aggregator import Accepted, Rejection, Tally, bucket_of, fold, merge
 from tacit.task import Task
 
 
@@ -32,14 +30,6 @@ class TaskState(enum.StrEnum):
     ACTIVE = "active"
     REFUSED = "refused"
     ENDED = "ended"
-
-
-class NullifierState(enum.StrEnum):
-    """What became of a token: bound to a report in flight, counted, or spent on a report that failed."""
-
-    RESERVED = "reserved"
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
 
 
 @dataclass(frozen=True)
@@ -56,12 +46,8 @@ class TaskRow:
     opt_in: bytes = field(default=b"", repr=False)
 
 
-class CommonTx:
+class CommonTx(OutcomesTx):
     """One transaction on the shared tables."""
-
-    def __init__(self, connection: AsyncConnection, tables: CommonTables) -> None:
-        self.connection = connection
-        self.common = tables
 
     async def log_state(self) -> bytes | None:
         """What the log reader persisted last."""
@@ -129,83 +115,6 @@ class CommonTx:
             if table is not self.common.tasks and "task_id" in table.c:
                 await self.connection.execute(delete(table).where(table.c.task_id == task_id))
 
-    async def reserve(self, task_id: bytes, tokens: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
-        """Bind each (nullifier, report id) that is free; returns the report ids whose token is bound elsewhere."""
-        table = self.common.nullifiers
-        wanted = [nullifier for nullifier, _ in tokens]
-        rows = await self.connection.execute(
-            select(table.c.nullifier, table.c.report_id).where(table.c.nullifier.in_(wanted))
-        )
-        bound: dict[bytes, bytes] = {row.nullifier: row.report_id for row in rows}
-        fresh: dict[bytes, bytes] = {}
-        refused: set[bytes] = set()
-        for nullifier, report_id in tokens:
-            holder = bound.get(nullifier)
-            if holder is None:
-                bound[nullifier] = fresh[nullifier] = report_id
-            elif holder != report_id:
-                refused.add(report_id)
-        if fresh:
-            await self.connection.execute(
-                insert(table),
-                [
-                    {
-                        "nullifier": nullifier,
-                        "task_id": task_id,
-                        "report_id": report_id,
-                        "state": NullifierState.RESERVED.value,
-                    }
-                    for nullifier, report_id in fresh.items()
-                ],
-            )
-        return refused
-
-    async def settle(self, nullifiers: Sequence[bytes], state: NullifierState, bucket: bytes | None) -> None:
-        """Give bound nullifiers their final state, and the bucket in which an accepted one counts."""
-        table = self.common.nullifiers
-        if nullifiers:
-            await self.connection.execute(
-                update(table).where(table.c.nullifier.in_(nullifiers)).values(state=state.value, bucket=bucket)
-            )
-
-    async def accepted_count(self, task_id: bytes, bucket: bytes | None = None) -> int:
-        """Distinct nullifiers of accepted reports, in one bucket or in the whole task."""
-        table = self.common.nullifiers
-        query = select(func.count()).where(table.c.task_id == task_id, table.c.state == NullifierState.ACCEPTED.value)
-        if bucket is not None:
-            query = query.where(table.c.bucket == bucket)
-        return int((await self.connection.execute(query)).scalar_one())
-
-    async def add_tallies(self, task: Task, tallies: Mapping[bytes, Tally]) -> None:
-        """Merge tallies into their buckets."""
-        table = self.common.buckets
-        for bucket, tally in tallies.items():
-            known = await self.tally(task, bucket)
-            merged = merge(task, [tally] if known is None else [known, tally])
-            where = (table.c.task_id == task.task_id) & (table.c.bucket == bucket)
-            values = vars(merged)
-            if known is None:
-                await self.connection.execute(insert(table).values(task_id=task.task_id, bucket=bucket, **values))
-            else:
-                await self.connection.execute(update(table).where(where).values(**values))
-
-    async def tally(self, task: Task, bucket: bytes | None = None) -> Tally | None:
-        """The content of one bucket, or of all the task's buckets together; ``None`` if there is none."""
-        table = self.common.buckets
-        query = select(table.c.count, table.c.checksum, table.c.first_time, table.c.last_time, table.c.agg_share).where(
-            table.c.task_id == task.task_id
-        )
-        if bucket is not None:
-            query = query.where(table.c.bucket == bucket)
-        rows = await self.connection.execute(query)
-        return merge(task, [Tally(*row) for row in rows])
-
-    async def scrub_buckets(self, task_id: bytes, bucket: bytes | None = None) -> None:
-        """Forget aggregate shares that were released; counts and checksums stay."""
-        table = self.common.buckets
-        query = update(table).where(table.c.task_id == task_id).values(agg_share=b"")
-        await self.connection.execute(query if bucket is None else query.where(table.c.bucket == bucket))
-
     async def is_released(self, task: Task, batch_id: bytes | None) -> bool:
         """Whether the batch is closed for good: in time-interval mode the task's only one, else ``batch_id``."""
         table = self.common.releases
@@ -224,53 +133,13 @@ class CommonTx:
         query = select(func.count()).where(table.c.task_id == task_id)
         return int((await self.connection.execute(query)).scalar_one())
 
-    async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
-        """Add to the task's counters of rejected reports by cause."""
-        table = self.common.rejections
-        known = await self.rejections(task_id)
-        for cause, count in causes.items():
-            where = (table.c.task_id == task_id) & (table.c.cause == cause)
-            if cause in known:
-                await self.connection.execute(update(table).where(where).values(count=known[cause] + count))
-            else:
-                await self.connection.execute(insert(table).values(task_id=task_id, cause=cause, count=count))
-
-    async def rejections(self, task_id: bytes) -> dict[str, int]:
-        """Rejected reports by cause."""
-        table = self.common.rejections
-        rows = await self.connection.execute(
-            select(table.c.cause, table.c.count).where(table.c.task_id == task_id).order_by(table.c.cause)
-        )
-        return {row[0]: row[1] for row in rows}
-
-    async def settle_all(
-        self,
-        task: Task,
-        accepted: Sequence[Accepted],
-        rejected: Sequence[Rejection],
-        batch_id: bytes | None,
-    ) -> None:
-        """Commit what became of reports whose tokens are reserved: buckets, nullifiers and counters together.
-
-        A rejection that names a nullifier leaves it spent; one whose token belongs to another report names none.
-        """
-        groups: dict[bytes, list[bytes]] = {}
-        for report in accepted:
-            groups.setdefault(bucket_of(task, report.time, batch_id), []).append(report.nullifier)
-        for bucket, nullifiers in groups.items():
-            await self.settle(nullifiers, NullifierState.ACCEPTED, bucket)
-        final = [rejection for rejection in rejected if rejection.final]
-        spent = [rejection.nullifier for rejection in final if rejection.nullifier is not None]
-        await self.settle(spent, NullifierState.REJECTED, None)
-        await self.add_tallies(task, fold(task, accepted, batch_id))
-        await self.count_rejections(task.task_id, Counter(rejection.cause for rejection in final))
-
 
 Tx = TypeVar("Tx", bound=CommonTx)
 
 
 class SqlStore(Generic[Tx]):
-    """The database of one aggregator; ``open`` before use, ``close`` at the end."""
+    """The database of one aggregator, which any number of its processes may have open if it is PostgreSQL; ``open``
+    before use, ``close`` at the end."""
 
     def __init__(self, url: str, metadata: MetaData, migrations: str, make_tx: Callable[[AsyncConnection], Tx]) -> None:
         self._url = url
@@ -281,7 +150,7 @@ class SqlStore(Generic[Tx]):
 
     async def open(self) -> None:
         """Open and migrate; see ``Database.open``. What a crash left in the write-ahead log goes into the file."""
-        self._database = await Database.open(self._url, self._metadata, self._migrations)
+        self._database = await Database.open(self._url, self._metadata, self._migrations, shared=True)
         await self._database.checkpoint()
 
     async def close(self) -> None:
@@ -294,17 +163,33 @@ class SqlStore(Generic[Tx]):
         """Make bytes that were overwritten in tables vanish from the files too; see ``Database.checkpoint``."""
         await self._opened().checkpoint()
 
+    async def leads(self) -> bool:
+        """Whether this process coordinates the others on the database; see ``Database.leads``."""
+        return await self._opened().leads()
+
+    @property
+    def coordinates(self) -> bool:
+        """What ``leads`` said last."""
+        return self._opened().leading
+
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
-        """Commit everything in the block, or nothing."""
-        async with self._opened().transaction() as connection:
-            yield self._make_tx(connection)
+    async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx]:
+        """Commit everything in the block, or nothing; alone, or beside other processes' shared transactions."""
+        database = self._opened()
+        async with database.transaction(shared=shared) as connection:
+            yield self._bound(connection, database)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
         """One consistent view."""
-        async with self._opened().read() as connection:
-            yield self._make_tx(connection)
+        database = self._opened()
+        async with database.read() as connection:
+            yield self._bound(connection, database)
+
+    def _bound(self, connection: AsyncConnection, database: Database) -> Tx:
+        tx = self._make_tx(connection)
+        tx.shard = database.shard
+        return tx
 
     def _opened(self) -> Database:
         if self._database is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tacit.errors import ReportError, ReportRejected
 from tacit.hpke import KeyPair
@@ -25,6 +26,7 @@ from tacit.messages import (
 from tacit.task import Task, open_input_share
 from tacit.tokens import binding
 from tacit.tokens.slots import TokenVerifier
+from tacit.vdaf.native.batch import BatchVerifier
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Party:
     verify_key: bytes = field(repr=False)
     key_pair: KeyPair = field(repr=False)
     verifier: TokenVerifier = field(repr=False)
+
+    @cached_property
+    def batch(self) -> BatchVerifier:
+        """Verification of many of the task's reports at once; made on first use, for any thread."""
+        return BatchVerifier(self.task.vdaf, self.verify_key, self.task.ctx)
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,8 @@ class OpenedShare:
 class Rejection:
     """One report that does not count. A ``nullifier`` is there when the token was good: it stays spent (P10).
 
-    ``final`` is False only for a report that the same aggregator may yet take later.
+    ``final`` is False only for a report that the same aggregator may yet take later. ``error`` is what went wrong on
+    our own side (cause "internal").
     """
 
     report_id: bytes
@@ -58,6 +66,7 @@ class Rejection:
     cause: str
     nullifier: bytes | None = field(default=None, repr=False)
     final: bool = True
+    error: Exception | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tacit.messages import (
     VerifyInit,
     VerifyResp,
 )
+from tacit.messages.slices import JobSlices
 from tacit.roles.aggregator import Accepted, Party, Rejection, open_report_share
 from tacit.task import Task
 from tacit.vdaf import ping_pong
@@ -40,6 +41,16 @@ class Verified:
 
 def check_init_request(task: Task, request: AggregationJobInitReq) -> bytes | None:
     """Refuse a job that may not be processed (``DapAbort``); returns the batch id of a leader-selected job."""
+    report_ids = [init.report_share.report_metadata.report_id for init in request.verify_inits]
+    return _check_job(task, request, report_ids)
+
+
+def check_job(task: Task, request: JobSlices) -> bytes | None:
+    """``check_init_request`` of a request in slices."""
+    return _check_job(task, request, [report.report_id for report in request.reports])
+
+
+def _check_job(task: Task, request: AggregationJobInitReq | JobSlices, report_ids: list[bytes]) -> bytes | None:
     kinds = [extension.extension_type for extension in request.extensions]
     if any(kind != AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID for kind in kinds):
         raise DapAbort(DapProblem.UNSUPPORTED_EXTENSION, "an aggregation job extension is not known")
@@ -47,7 +58,6 @@ def check_init_request(task: Task, request: AggregationJobInitReq) -> bytes | No
         raise DapAbort(DapProblem.INVALID_MESSAGE, "job extensions are not strictly increasing")
     if request.agg_param:
         raise DapAbort(DapProblem.INVALID_AGGREGATION_PARAMETER, "the aggregation parameter is not empty")
-    report_ids = [init.report_share.report_metadata.report_id for init in request.verify_inits]
     if len(set(report_ids)) != len(report_ids):
         raise DapAbort(DapProblem.INVALID_MESSAGE, "a report occurs twice in the job")
     if not report_ids:

@@ -140,13 +140,21 @@ def match_response(report_ids: Sequence[bytes], response: AggregationJobResp) ->
         raise JobAbandonedError("the Helper finished a report before the Leader could")
 
 
+def refused_by_helper(report_id: bytes, nullifier: bytes, resp: VerifyResp) -> Rejection | None:
+    """The Helper's rejection of a report, if it is one."""
+    if resp.verify_resp_type is not VerifyRespType.REJECT:
+        return None
+    code = resp.report_error
+    if code is None:
+        raise JobAbandonedError("the Helper rejected a report without a reason")
+    return Rejection(report_id, code, f"helper-{code.name.lower().replace('_', '-')}", nullifier)
+
+
 def finish_report(party: Party, prepared: Prepared, resp: VerifyResp) -> Accepted | Rejection:
     """End one report with the Helper's answer to it."""
-    if resp.verify_resp_type is VerifyRespType.REJECT:
-        code = resp.report_error
-        if code is None:
-            raise JobAbandonedError("the Helper rejected a report without a reason")
-        return Rejection(prepared.report_id, code, f"helper-{code.name.lower().replace('_', '-')}", prepared.nullifier)
+    refusal = refused_by_helper(prepared.report_id, prepared.nullifier, resp)
+    if refusal is not None:
+        return refusal
     try:
         finished = ping_pong.leader_continued(party.task.vdaf, party.task.ctx, None, prepared.state, resp.payload)
     except (DecodeError, VerifyError):

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tacit import media_types
+from tacit import __version__, media_types
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.driver import Driver, run_driver
@@ -256,4 +256,4 @@ async def _response_headers(_request: web.Request, response: web.StreamResponse)
 
 
 async def _healthz(request: web.Request) -> web.Response:
-    return web.json_response({"status": "ok", "service": request.app[SERVICE_NAME]})
+    return web.json_response({"status": "ok", "service": request.app[SERVICE_NAME], "version": __version__})

@@ -37,13 +37,21 @@ class Frozen(BaseModel):
 
 
 class Listen(Frozen):
-    """Where a service listens. Port 0 lets the system choose. ``client_ca`` demands client certificates."""
+    """Where a service listens. Port 0 lets the system choose. ``client_ca`` demands client certificates.
+    ``reuse_port`` lets several processes of one user listen on one port; the system spreads connections over them."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
+    reuse_port: bool = False
     tls_cert: ConfigPath | None = None
     tls_key: ConfigPath | None = None
     client_ca: ConfigPath | None = None
+
+    @model_validator(mode="after")
+    def _port_to_share(self) -> Self:
+        if self.reuse_port and not self.port:
+            raise ValueError("reuse_port needs a port that is not 0")
+        return self
 
 
 class ServiceConfig(Frozen):

@@ -7,9 +7,9 @@ the simulation call ``step()`` themselves, so nothing happens behind their back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
+from tacit.adapters.waiting import first_of
 from tacit.ports import Clock
 from tacit.service.log import get_logger
 
@@ -48,21 +48,10 @@ async def run_driver(
             failures += 1
             delay = min(idle_seconds * 2.0 ** min(failures, 16), MAX_BACKOFF_SECONDS)
             logger.warning("driver_step_failed", driver=type(driver).__name__, error=error, failures=failures)
-            await _first_of(clock.sleep(delay), stop.wait())
+            await first_of(clock.sleep(delay), stop.wait())
             continue
         failures = 0
         if moved:
             await asyncio.sleep(0)
         else:
-            await _first_of(clock.sleep(idle_seconds), wake.wait(), stop.wait())
-
-
-async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
-    """Return when the first of ``waits`` is done, the others cancelled and awaited."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await first_of(clock.sleep(idle_seconds), wake.wait(), stop.wait())

@@ -127,7 +127,8 @@ async def started(
     runner = Runner(app, grace_seconds=grace_seconds)
     try:
         await runner.setup()
-        site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls, backlog=BACKLOG)
+        shared = listen.reuse_port or None
+        site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls, backlog=BACKLOG, reuse_port=shared)
         try:
             await site.start()
         except OSError as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import hmac
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tacit.codec import Reader
@@ -18,7 +19,7 @@ from tacit.errors import DecodeError, ReportError, ReportRejected
 from tacit.nullifier import nullifier
 from tacit.ports import Entropy
 from tacit.tokens.slots import TokenVerifier
-from tacit.tokens.structures import TOKEN_SIZE
+from tacit.tokens.structures import AUTHENTICATOR_SIZE, NONCE_SIZE, TOKEN_SIZE
 
 TOKEN_EXTENSION_TYPE = 0xFF54
 """Code point from DAP's private-use range."""
@@ -26,6 +27,12 @@ TOKEN_EXTENSION_TYPE = 0xFF54
 PREIMAGE_SIZE = 32
 EXTENSION_SIZE = TOKEN_SIZE + 2 * PREIMAGE_SIZE
 _NONCE_LABEL = b"sa2-tok"
+_SIGNED_SIZE = TOKEN_SIZE - AUTHENTICATOR_SIZE
+_NONCE = slice(2, 2 + NONCE_SIZE)
+_OWN = slice(TOKEN_SIZE, TOKEN_SIZE + PREIMAGE_SIZE)
+_OTHER = slice(TOKEN_SIZE + PREIMAGE_SIZE, EXTENSION_SIZE)
+_FORGED = ReportRejected(ReportError.INVALID_MESSAGE, "token-signature")
+_MOVED = ReportRejected(ReportError.INVALID_MESSAGE, "token-binding")
 
 
 class Holder(enum.IntEnum):
@@ -114,3 +121,42 @@ def check(extension: TokenExtension, role: int, verifier: TokenVerifier) -> byte
     if not hmac.compare_digest(nonce_of(*pair), token.nonce):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "token-binding")
     return nullifier(token.token_type, token.nonce, token.challenge_digest, token.token_key_id)
+
+
+def check_all(
+    extensions: Sequence[bytes],
+    role: int,
+    verifier: TokenVerifier,
+    verify: Callable[[Sequence[bytes]], Sequence[bool]],
+) -> list[bytes | ReportRejected]:
+    """``open_extension`` and ``check`` of many extensions: the nullifier of each, or why it is rejected.
+
+    ``verify`` says of each encoded token whether the issuer's signature holds. The nullifier is the hash of what the
+    signature covers.
+    """
+    results: list[bytes | ReportRejected] = [_FORGED] * len(extensions)
+    due: list[int] = []
+    for at, data in enumerate(extensions):
+        if len(data) == EXTENSION_SIZE and verifier.takes(data[:TOKEN_SIZE]):
+            due.append(at)
+        else:
+            results[at] = _why_not(data, role, verifier)
+    verdicts = verify([extensions[at][:TOKEN_SIZE] for at in due])
+    is_leader = Holder(role) is Holder.LEADER
+    sha256 = hashlib.sha256
+    for at, holds in zip(due, verdicts, strict=True):
+        if holds:
+            data = extensions[at]
+            own, other = sha256(data[_OWN]).digest(), data[_OTHER]
+            nonce = nonce_of(own, other) if is_leader else nonce_of(other, own)
+            bound = hmac.compare_digest(nonce, data[_NONCE])
+            results[at] = sha256(data[:_SIGNED_SIZE]).digest() if bound else _MOVED
+    return results
+
+
+def _why_not(data: bytes, role: int, verifier: TokenVerifier) -> ReportRejected:
+    try:
+        verifier.parse(open_extension(data, role).token)
+    except ReportRejected as rejected:
+        return rejected
+    raise ValueError("the token is one that the verifier takes")

@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
 from tacit.tokens import blind_rsa
 from tacit.tokens.blind_rsa import TokenKey
-from tacit.tokens.structures import BLIND_RSA_2048, Token, TokenChallenge
+from tacit.tokens.structures import (
+    AUTHENTICATOR_SIZE,
+    BLIND_RSA_2048,
+    NONCE_SIZE,
+    TOKEN_SIZE,
+    Token,
+    TokenChallenge,
+    token_input,
+)
 
 _CONTEXT_LABEL = b"sa2-slot"
+_NONCE = slice(2, 2 + NONCE_SIZE)
+_SIGNED_SIZE = TOKEN_SIZE - AUTHENTICATOR_SIZE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +55,8 @@ class TokenVerifier:
         self.token_key = TokenKey.from_spki(token_key_spki)
         self.slot = slot
         self._challenge_digest = slot_challenge(slot).digest()
+        expected = token_input(BLIND_RSA_2048, bytes(NONCE_SIZE), self._challenge_digest, self.token_key.token_key_id)
+        self._type, self._facts = expected[: _NONCE.start], expected[_NONCE.stop :]
 
     def parse(self, token: bytes) -> Token:
         """The token, if form, key and challenge are those of the slot; the signature is not looked at.
@@ -60,6 +72,11 @@ class TokenVerifier:
         if parsed.challenge_digest != self._challenge_digest:
             raise ReportRejected(ReportError.INVALID_MESSAGE, "token-challenge")
         return parsed
+
+    def takes(self, token: bytes) -> bool:
+        """Whether ``parse`` gives a token rather than a rejection."""
+        facts = token[_NONCE.stop : _SIGNED_SIZE]
+        return len(token) == TOKEN_SIZE and facts == self._facts and token.startswith(self._type)
 
     def verify_signature(self, token: Token) -> None:
         """The issuer's signature. Raises ``ReportRejected`` with cause "token-signature"."""

@@ -118,7 +118,12 @@ def leader_continued(vdaf: Prio3[Any], ctx: bytes, agg_param: None, state: Verif
 
 def message(kind: MessageType, payload: bytes) -> bytes:
     """A message of the exchange: its type, the length of its payload, the payload."""
-    return Writer().uint(kind, 1).opaque(payload, 4).bytes()
+    return head(kind, len(payload)) + payload
+
+
+def head(kind: MessageType, size: int) -> bytes:
+    """How every message of this type whose payload has ``size`` bytes begins."""
+    return Writer().uint(kind, 1).uint(size, 4).bytes()
 
 
 def _payload(kind: MessageType, inbound: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -42,17 +41,14 @@ async def opened(
         await store.close()
 
 
-async def test_replay_window_knows_each_request_once(url: str) -> None:
+async def test_replay_window_forgets_what_is_out_of_date(url: str) -> None:
     store = ReplayStore(url)
     await store.open()
     async with opened(store):
-        first, second = SeenRequest(b"a" * 32, LATE), SeenRequest(b"b" * 32, LATE + 1)
-        assert await store.remember([first, second, first]) == [True, True, False]
-        assert await store.remember([second, SeenRequest(b"c" * 32, 5)]) == [False, True]
-        racing = await asyncio.gather(*(store.remember([SeenRequest(b"d" * 32, 6)]) for _ in range(10)))
-        assert sum(answer for (answer,) in racing) == 1
-        assert await store.forget(LATE) == 2
-        assert await store.remember([first, SeenRequest(b"c" * 32, 5)]) == [False, True]
+        late, early = SeenRequest(b"a" * 32, LATE), SeenRequest(b"c" * 32, 5)
+        assert await store.remember([late, early]) == [True, True]
+        assert await store.forget(LATE) == 1
+        assert await store.remember([late, early]) == [False, True]
 
 
 async def test_issuer_keeps_an_epoch_once_and_adds_counts_up(url: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from infra import databases as databases_module
+from infra import backends as backends_module
 from infra import postgres as server_module
 from infra.cli import run
 from infra.databases import URL_FILE, databases
@@ -128,7 +128,7 @@ def test_stack_that_began_on_sqlite_stays_there(layout: Layout) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--with", "redis"], "redis is not known; choose: postgres"),
+        (["--with", "kafka"], "kafka is not known; choose: postgres, redis, mosquitto"),
         (["--postgres-url-file", "x"], "needs --with postgres"),
         (["--with", "postgres"], "no PostgreSQL here"),
         (["--with", "postgres", "--postgres-url-file", "absent"], "absent: No such file"),
@@ -142,7 +142,7 @@ def test_what_cannot_be_is_refused_with_one_line(
     says: str,
 ) -> None:
     monkeypatch.setattr(server_module, "find_binaries", lambda: None)
-    monkeypatch.setattr(databases_module, "require_driver", lambda: None)
+    monkeypatch.setattr(backends_module, "require_driver", lambda: None)
     assert run(["up", "--state-dir", str(folder / "stack"), "--agents", "0", *arguments]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1

@@ -53,11 +53,11 @@ class PowerCut:
         real = store.transaction
 
         @asynccontextmanager
-        async def transaction() -> AsyncIterator[Any]:
+        async def transaction(**options: Any) -> AsyncIterator[Any]:
             if self.happened:
                 raise PowerCutError
             self.left -= 1
-            async with real() as tx:
+            async with real(**options) as tx:
                 yield tx
                 if self.left < 0 and not self.committed:
                     self.happened = True

@@ -53,10 +53,10 @@ class Crash:
         real = store.transaction
 
         @asynccontextmanager
-        async def transaction() -> AsyncIterator[Any]:
+        async def transaction(**options: Any) -> AsyncIterator[Any]:
             due = self.left == 0
             self.left -= 1
-            async with real() as tx:
+            async with real(**options) as tx:
                 yield tx
                 if due and not self.committed:
                     await self._restart()

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from infra.redis import RedisServer
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
 from services.gateway.app import create_app
 from services.gateway.config import GatewayConfig
 from services.gateway.drivers import Forgetting, Publishing
 from services.gateway.handlers import GATEWAY
-from services.gateway.store import METADATA, MIGRATIONS
+from services.gateway.store import METADATA, MIGRATIONS, WINDOW_AWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
 from tacit.adapters.migrate import assert_migrations_match
@@ -34,6 +35,7 @@ from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import InProcessTransport
 from tacit.tlog.leaves import OhttpConfig, SignedLeaf
+from tests.conftest import REDIS_USER
 
 GATEWAY_URL = "http://127.0.0.1:8001"
 RELAY_URL = "http://127.0.0.1:8002"
@@ -555,3 +557,20 @@ async def test_logs_hold_counters_and_no_target_or_address(start: Start, capfd: 
 
 def test_migrations_make_the_tables_of_the_store() -> None:
     assert_migrations_match(METADATA, MIGRATIONS)
+
+
+async def test_gateway_on_redis_lets_nothing_pass_while_redis_is_away(
+    start: Start, make_redis: Callable[[], RedisServer], tmp_path: Path
+) -> None:
+    server = make_redis()
+    write_secret(tmp_path / "redis.url", server.url_of(REDIS_USER).encode())
+    gateway = await start(replay_window={"redis": str(tmp_path / "redis.url")})
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    assert opened(context, await gateway.post(message)).status == 201
+    assert opened(context, await gateway.post(message)).status == 409
+    server.stop()
+    assert problem(await gateway.ask()) == (503, WINDOW_AWAY)
+    assert len(gateway.targets.sent) == 1
+    server.start()
+    assert opened(context, await gateway.post(message)).status == 409
+    assert (await gateway.ask()).status == 201

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from services.helper import service
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
@@ -35,9 +36,11 @@ from tacit.messages import (
     Role,
     VerifyRespType,
 )
+from tacit.messages.slices import ReportSlices
 from tacit.ports import HttpResponse
 from tacit.roles import leader as leader_role
-from tacit.roles.aggregator import checksum_of
+from tacit.roles.aggregator import Party, checksum_of
+from tacit.roles.jobs import HelperJob, prepare_helper
 from tacit.roles.leader import Prepared
 from tacit.task import BatchClose
 from tacit.testing.aggregators import (
@@ -174,6 +177,85 @@ async def test_token_in_two_reports_counts_once_also_in_concurrent_jobs(tmp_path
         ]
         assert found.count(CONTINUE) == 1
         assert found.count(refused(ReportError.REPORT_REPLAYED)) == 99
+
+
+async def test_of_two_reports_with_one_token_the_first_has_it_good_or_bad(tmp_path: Path) -> None:
+    reports = KIT.reports(20)
+    one, other = reports.token(), reports.token()
+    sent = [
+        reports.valid(1, token=one),
+        reports.bad_proof(1, token=one),
+        reports.bad_proof(1, token=other),
+        reports.valid(1, token=other),
+    ]
+    async with pair_of(tmp_path) as pair:
+        assert answers(await post_job(pair, job_of(sent))) == [
+            CONTINUE,
+            refused(ReportError.REPORT_REPLAYED),
+            refused(ReportError.VDAF_VERIFY_ERROR),
+            refused(ReportError.REPORT_REPLAYED),
+        ]
+        counts = await pair.status(Role.HELPER)
+        assert counts["rejected_by_cause"] == {"proof": 1, "token-spent": 2}
+        assert (counts["aggregated"], counts["rejected"], counts["distinct_nullifiers"]) == (1, 3, 1)
+
+
+async def test_only_new_reports_of_a_job_add_to_the_batch(tmp_path: Path) -> None:
+    reports = AT_B.reports(21)
+    sent = [reports.valid(at) for at in (0, 1, 2, 3)]
+    async with pair_of(tmp_path, AT_B) as pair:
+        await post_job(pair, job_of(sent[:2], AT_B, BATCH))
+        answer = await post_job(pair, job_of([*sent[:0:-1], reports.bad_proof(1)], AT_B, BATCH))
+        replay, proof = refused(ReportError.REPORT_REPLAYED), refused(ReportError.VDAF_VERIFY_ERROR)
+        assert answers(answer) == [CONTINUE, CONTINUE, replay, proof]
+        released = await post_share(pair, share_request(sent, AT_B, BATCH))
+        assert released.status == 201, released.body
+        late = await post_job(pair, job_of([reports.valid(1), reports.bad_proof(1), sent[0]], AT_B, BATCH))
+        assert answers(late) == [refused(ReportError.BATCH_COLLECTED), proof, replay]
+        counts = await pair.status(Role.HELPER)
+        assert counts["rejected_by_cause"] == {"batch-collected": 1, "proof": 2}
+        assert counts["aggregated"] == counts["distinct_nullifiers"] == 4
+
+
+async def test_jobs_beyond_the_memory_budget_are_told_to_come_back(tmp_path: Path) -> None:
+    reports = KIT.reports(22)
+    jobs = [job_of([reports.valid(1) for _ in range(4)]) for _ in range(3)]
+    pair = pair_of(tmp_path)
+    pair.settings[Role.HELPER]["max_in_flight"] = len(jobs[0].encode()) + 300
+    async with pair:
+        found = await asyncio.gather(*(post_job(pair, job) for job in jobs))
+        busy = [answer for answer in found if answer.status == 503]
+        assert sorted(answer.status for answer in found) == [201, 503, 503]
+        for answer in busy:
+            assert json.loads(answer.body)["type"] == "urn:tacit:problem:busy"
+            assert 1 <= int(answer.headers["retry-after"]) <= 10
+        for job in jobs:
+            assert answers(await post_job(pair, job)) == [CONTINUE] * 4
+
+
+async def test_job_larger_than_the_memory_budget_runs_alone(tmp_path: Path) -> None:
+    job = job_of([KIT.reports(23).valid(1)])
+    pair = pair_of(tmp_path)
+    pair.settings[Role.HELPER]["max_in_flight"] = 100
+    async with pair:
+        assert answers(await post_job(pair, job)) == [CONTINUE]
+
+
+async def test_large_job_goes_through_the_threads_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def prepare(party: Party, reports: Sequence[ReportSlices], *rest: Any) -> HelperJob:
+        sizes.append(len(reports))
+        return prepare_helper(party, reports, *rest)
+
+    monkeypatch.setattr(service, "prepare_helper", prepare)
+    monkeypatch.setattr(service, "CHUNK", 4)
+    reports = KIT.reports(24)
+    sent = [reports.valid(at % 4) if at % 3 else reports.bad_proof(1) for at in range(10)]
+    async with pair_of(tmp_path) as pair:
+        found = answers(await post_job(pair, job_of(sent)))
+        assert found == [CONTINUE if at % 3 else refused(ReportError.VDAF_VERIFY_ERROR) for at in range(10)]
+        assert sizes == [4, 4, 2]
 
 
 async def test_helper_checks_tokens_and_extensions_of_its_own_share(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ from services.helper.config import HelperConfig
 from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
 from tacit import media_types
-from tacit.errors import DAP_ERROR_PREFIX, DecodeError, UsageError
+from tacit.errors import DAP_ERROR_PREFIX, UsageError
 from tacit.messages import AggregationJobResp, Role, VerifyResp
+from tacit.messages.slices import ReportSlices
 from tacit.ports import HttpResponse
-from tacit.roles import helper as helper_role
-from tacit.roles import leader as leader_role
+from tacit.roles import jobs
+from tacit.roles.aggregator import Party
 from tacit.testing.aggregators import AggregatorPair
 from tacit.testing.network import FaultyTransport
 from tacit.testing.reports import make_task_kit
@@ -232,20 +233,15 @@ async def test_error_of_our_own_costs_one_report_and_not_the_task(
     reports = KIT.reports(8)
     sent = [reports.valid(1) for _ in range(5)]
     ids = [report.report_metadata.report_id for report in sent]
-    real_leader, real_helper = leader_role.prepare_report, helper_role.prepare_report
+    real = jobs.open_reports
 
-    def leader_prepare(party: Any, report: Any, now: float) -> Any:
-        if report.report_metadata.report_id == ids[0]:
-            raise DecodeError("planted")
-        return real_leader(party, report, now)
-
-    def helper_prepare(party: Any, init: Any, now: float) -> Any:
-        if init.report_share.report_metadata.report_id == ids[1]:
+    def open_reports(party: Party, reports: Sequence[ReportSlices], *rest: Any) -> Any:
+        fault = ids[0] if party.role is Role.LEADER else ids[1]
+        if any(report.report_id == fault for report in reports):
             raise ArithmeticError
-        return real_helper(party, init, now)
+        return real(party, reports, *rest)
 
-    monkeypatch.setattr(leader_role, "prepare_report", leader_prepare)
-    monkeypatch.setattr(helper_role, "prepare_report", helper_prepare)
+    monkeypatch.setattr(jobs, "open_reports", open_reports)
     async with pair:
         await pair.upload(sent)
         await pair.work()

@@ -15,7 +15,7 @@ from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.service import RecipeService
-from tacit import media_types
+from tacit import __version__, media_types
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, UsageError
@@ -417,7 +417,11 @@ async def test_answers_say_how_long_they_may_be_cached(server: Server) -> None:
         assert (await server.get(path)).headers["cache-control"] == "public, max-age=5"
     note = await server.get("/checkpoint")
     assert note.headers["content-type"] == "text/plain; charset=utf-8"
-    assert await server.json("/healthz") == {"status": "ok", "service": "recipe_server"}
+    assert await server.json("/healthz") == {
+        "status": "ok",
+        "service": "recipe_server",
+        "version": __version__,
+    }
 
 
 async def test_lists_go_on_behind_an_index_and_unknown_recipes_are_not_found(server: Server) -> None:

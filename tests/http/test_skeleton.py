@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from aiohttp import web
+from pydantic import ValidationError
 
+from infra.layout import free_ports
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
@@ -314,3 +316,15 @@ async def test_plain_http_is_refused_off_loopback_unless_asked_for() -> None:
             pass
     async with started(_app(), Listen(host="0.0.0.0"), insecure_http=True) as ready:  # noqa: S104
         assert ready.url.startswith("http://0.0.0.0:")
+
+
+async def test_two_processes_share_a_port_where_both_agree_to() -> None:
+    (port,) = free_ports(1)
+    shared = Listen(port=port, reuse_port=True)
+    async with started(_app(), shared) as one, started(_app(), shared) as other, AiohttpTransport() as http:
+        assert one.url == other.url == f"http://127.0.0.1:{port}"
+        assert (await http.request("GET", f"{one.url}/healthz")).status == 200
+        with pytest.raises(UsageError, match="cannot bind"):
+            await started(_app(), Listen(port=port)).__aenter__()
+    with pytest.raises(ValidationError, match="reuse_port"):
+        Listen(reuse_port=True)

@@ -12,11 +12,14 @@ import pytest
 from client_agent.agent import Agent
 from client_agent.config import Budget, Timing
 from client_agent.device_rules import charged
+from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.pace import NEVER, backoff, uniform
 from client_agent.problem import problem_type
 from client_agent.runner import Watch, keep_running
+from tacit.adapters.memory import MemoryAnnouncer
 from tacit.errors import Fatal
+from tacit.service.announcements import LOG
 from tacit.testing.clock import SimClock, settle
 from tacit.testing.entropy import SeededEntropy
 
@@ -31,6 +34,10 @@ class Recorded:
         self.hang = asyncio.Event()
         self.error: Exception | None = None
         self.hanging = False
+        self.hastened: list[float] = []
+
+    def hasten(self, within: float) -> None:
+        self.hastened.append(within)
 
     async def poll(self) -> float:
         self.calls["poll"] += 1
@@ -66,6 +73,25 @@ async def test_each_loop_sleeps_to_its_own_due_time_and_never_beyond_the_limit()
     stop.set()
     await task
     assert task.exception() is None
+
+
+async def test_an_announcement_wakes_the_loop_that_polls_and_no_other() -> None:
+    clock, announcer, stop = SimClock(), MemoryAnnouncer(), asyncio.Event()
+    agent = Recorded(clock)
+    agent.due["prefetch"] = 1000.0
+    watch = Watch(MemoryAgentStore(), lambda _event, _told: None)
+    hints = Hints(announcer, 30.0)
+    task = asyncio.ensure_future(keep_running(cast(Agent, agent), clock, 60.0, stop, watch, hints))
+    await settle()
+    announcer.publish(LOG, b"7")
+    await settle()
+    assert agent.hastened == [30.0]
+    assert agent.calls == {"poll": 2, "work": 2, "prefetch": 1}
+    await announcer.close()
+    await clock.advance(60)
+    assert agent.calls["poll"] == 3
+    stop.set()
+    await task
 
 
 async def test_an_upload_that_hangs_does_not_delay_what_the_attester_sees() -> None:

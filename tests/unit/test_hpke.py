@@ -25,6 +25,7 @@ def counted(length: int) -> bytes:
 def test_what_is_sealed_opens(suite: hpke.Suite, info: bytes, aad: bytes, plaintext: bytes) -> None:
     enc, ciphertext = hpke.seal(suite, PAIR.public, info, aad, plaintext, counted)
     assert hpke.open_(suite, PAIR, enc, info, aad, ciphertext) == plaintext
+    assert hpke.Opener(suite, PAIR, info).open(enc, aad, ciphertext) == plaintext
 
 
 @pytest.mark.parametrize("changed", ["info", "aad", "ciphertext", "enc", "key", "truncated", "empty"])
@@ -39,6 +40,8 @@ def test_a_change_anywhere_keeps_a_ciphertext_closed(changed: str) -> None:
     ciphertext = {"truncated": ciphertext[:15], "empty": b""}.get(changed, ciphertext)
     with pytest.raises(CryptoError):
         hpke.open_(hpke.DEFAULT_SUITE, pair, enc, info, aad, ciphertext)
+    with pytest.raises(CryptoError):
+        hpke.Opener(hpke.DEFAULT_SUITE, pair, info).open(enc, aad, ciphertext)
 
 
 @pytest.mark.parametrize("suite", [hpke.Suite(0x10, 1, 1), hpke.Suite(0x20, 2, 1), hpke.Suite(0x20, 1, 2)], ids=str)
@@ -49,6 +52,8 @@ def test_suites_that_are_not_supported_are_refused(suite: hpke.Suite) -> None:
     with pytest.raises(CryptoError):
         hpke.setup_recipient(suite, PAIR, PAIR.public, b"")
     with pytest.raises(CryptoError):
+        hpke.Opener(suite, PAIR, b"")
+    with pytest.raises(CryptoError):
         _ = suite.key_size
 
 
@@ -58,6 +63,8 @@ def test_public_keys_of_low_order_or_wrong_size_are_refused(public: bytes) -> No
         hpke.setup_sender(hpke.DEFAULT_SUITE, public, b"", counted)
     with pytest.raises(CryptoError):
         hpke.setup_recipient(hpke.DEFAULT_SUITE, PAIR, public, b"")
+    with pytest.raises(CryptoError):
+        hpke.Opener(hpke.DEFAULT_SUITE, PAIR, b"").open(public, b"", bytes(20))
 
 
 def test_a_failed_open_does_not_advance_the_sequence() -> None:

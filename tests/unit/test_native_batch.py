@@ -27,6 +27,7 @@ from tacit.vdaf.prio3 import (
     Prio3Sum,
     Prio3SumVec,
     VerifyError,
+    VerifyState,
 )
 
 CTX = b"dap-18" + bytes(range(32))
@@ -94,9 +95,45 @@ def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
         return error
 
 
+def led(verifier: BatchVerifier, vdaf: Prio3[Any], *columns: Sequence[bytes]) -> list[Any]:
+    """What ``ping_pong.leader_initialized`` would give or raise for each report, from the rows of a batch."""
+    found = verifier.leader(*columns)
+    seeds = cut(found.seeds, len(found.outbounds)) if vdaf.flp.JOINT_RAND_LEN else [None] * len(found.outbounds)
+    rows = zip(found.outbounds, cut(found.out_shares, len(found.outbounds)), seeds, strict=True)
+    good = [ping_pong.Continued(VerifyState(vdaf.field.decode_vec(out), seed), sent) for sent, out, seed in rows]
+    return in_order(found.errors, good)
+
+
+def helped(verifier: BatchVerifier, vdaf: Prio3[Any], *columns: Sequence[bytes]) -> list[Any]:
+    """What ``ping_pong.helper_initialized`` would give or raise for each report, from the rows of a batch."""
+    found = verifier.helper(*columns)
+    assert found.seeds == b""
+    rows = zip(found.outbounds, cut(found.out_shares, len(found.outbounds)), strict=True)
+    good = [ping_pong.FinishedWithOutbound(vdaf.field.decode_vec(out), sent) for sent, out in rows]
+    return in_order(found.errors, good)
+
+
+def in_order(errors: Sequence[Exception | None], good: list[Any]) -> list[Any]:
+    rest = iter(good)
+    results = [next(rest) if error is None else error for error in errors]
+    assert list(rest) == []
+    return results
+
+
+def cut(data: bytes, rows: int) -> list[bytes]:
+    return [data[at * len(data) // rows : (at + 1) * len(data) // rows] for at in range(rows)]
+
+
 def comparable(results: Sequence[Any]) -> list[Any]:
     """Results that compare by value: errors by class and text."""
     return [(type(r), str(r)) if isinstance(r, Exception) else r for r in results]
+
+
+def pure_verifier(vdaf: Prio3[Any]) -> BatchVerifier:
+    """A verifier without kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TACIT_NATIVE", "off")
+        return BatchVerifier(vdaf, KEY, CTX)
 
 
 def test_this_machine_compiles_the_kernels() -> None:
@@ -110,8 +147,8 @@ def test_both_aggregators_get_what_pure_python_gives(name: str, reports: int, le
     made = batch_of(name, reports)
     verifier = BatchVerifier(made.vdaf, KEY, CTX, level)
     assert verifier.is_native
-    assert verifier.leader_init(made.nonces, made.public_shares, made.leader) == made.pure_leader()
-    found = verifier.helper_init(made.nonces, made.public_shares, made.helper, made.inbounds)
+    assert led(verifier, made.vdaf, made.nonces, made.public_shares, made.leader) == made.pure_leader()
+    found = helped(verifier, made.vdaf, made.nonces, made.public_shares, made.helper, made.inbounds)
     assert found == made.pure_helper()
     assert verifier.redone == 0
 
@@ -140,6 +177,23 @@ def test_aggregate_is_the_sum_of_the_accepted_out_shares(name: str, level: int) 
     expected = [vdaf.field.MODULUS - 300] * vdaf.flp.OUTPUT_LEN
     assert kernels.aggregate(largest * 300, bytes([1]) * 300) == vdaf.encode_agg_share(expected)
     assert kernels.aggregate(rows, bytes(9)) == bytes(len(largest))
+    whole = vdaf.encode_agg_share(vdaf.merge(None, out_shares))
+    for verifier in (BatchVerifier(vdaf, KEY, CTX, level), pure_verifier(vdaf)):
+        assert verifier.aggregate(rows) == whole
+        assert verifier.aggregate(b"") == bytes(len(largest))
+        with pytest.raises(ValueError, match="whole out shares"):
+            verifier.aggregate(rows[:-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_kernels_the_rows_are_the_same(name: str) -> None:
+    made = batch_of(name, 7)
+    leader = [b"", *made.leader[1:]]
+    verifier = pure_verifier(made.vdaf)
+    found = led(verifier, made.vdaf, made.nonces, made.public_shares, leader)
+    assert comparable(found) == comparable(made.pure_leader(leader))
+    answers = helped(verifier, made.vdaf, made.nonces, made.public_shares, made.helper, made.inbounds)
+    assert answers == made.pure_helper()
 
 
 @pytest.mark.parametrize("level", PATHS)
@@ -154,7 +208,7 @@ def test_extreme_elements_are_judged_one_by_one(name: str, level: int) -> None:
         leader[2 * row] = value.to_bytes(size, "little") + leader[2 * row][size:]
     last = size * (made.vdaf.flp.MEAS_LEN + 1)
     leader[7] = leader[7][:last] + field.MODULUS.to_bytes(size, "little") + leader[7][last + size :]
-    found = BatchVerifier(made.vdaf, KEY, CTX, level).leader_init(made.nonces, made.public_shares, leader)
+    found = led(BatchVerifier(made.vdaf, KEY, CTX, level), made.vdaf, made.nonces, made.public_shares, leader)
     assert comparable(found) == comparable(made.pure_leader(leader))
     assert [isinstance(result, DecodeError) for result in found].count(True) == 3
 
@@ -170,7 +224,7 @@ def test_every_byte_of_a_leader_message_counts(name: str, level: int) -> None:
     inbounds[3] = made.inbounds[3]
     inbounds[4] = made.inbounds[4][:5] + b"\xff" * (len(made.inbounds[4]) - 5)
     verifier = BatchVerifier(made.vdaf, KEY, CTX, level)
-    found = verifier.helper_init(made.nonces, made.public_shares, made.helper, inbounds)
+    found = helped(verifier, made.vdaf, made.nonces, made.public_shares, made.helper, inbounds)
     assert comparable(found) == comparable(made.pure_helper(inbounds=inbounds))
     assert [isinstance(result, ping_pong.FinishedWithOutbound) for result in found].count(True) == 1
 
@@ -184,14 +238,14 @@ def test_wrong_lengths_cost_only_their_own_report(name: str, level: int) -> None
     leader[1], leader[5] = leader[1][:-1], b""
     helper[2], helper[3] = helper[2] + b"\0", b""
     inbounds[6], inbounds[7], inbounds[8] = b"", inbounds[7][:-1], b"\1" + inbounds[8][1:]
-    found = verifier.leader_init(made.nonces, made.public_shares, leader)
+    found = led(verifier, made.vdaf, made.nonces, made.public_shares, leader)
     assert comparable(found) == comparable(made.pure_leader(leader))
-    answers = verifier.helper_init(made.nonces, made.public_shares, helper, inbounds)
+    answers = helped(verifier, made.vdaf, made.nonces, made.public_shares, helper, inbounds)
     assert comparable(answers) == comparable(made.pure_helper(helper, inbounds))
     with pytest.raises(ValueError, match="one of everything"):
-        verifier.leader_init(made.nonces, made.public_shares, leader[:-1])
+        led(verifier, made.vdaf, made.nonces, made.public_shares, leader[:-1])
     with pytest.raises(ValueError, match="nonce has 15 bytes"):
-        verifier.leader_init([nonce[1:] for nonce in made.nonces], made.public_shares, made.leader)
+        led(verifier, made.vdaf, [nonce[1:] for nonce in made.nonces], made.public_shares, made.leader)
 
 
 @pytest.mark.parametrize("level", PATHS)
@@ -200,7 +254,7 @@ def test_flagged_reports_are_verified_again_up_to_a_bound(level: int, monkeypatc
     verifier = BatchVerifier(made.vdaf, KEY, CTX, level)
     run = Kernels.verify_init
     monkeypatch.setattr(Kernels, "verify_init", lambda *args: replace(run(*args), flags=bytes([1]) * 9))
-    found = verifier.leader_init(made.nonces, made.public_shares, made.leader)
+    found = led(verifier, made.vdaf, made.nonces, made.public_shares, made.leader)
     assert found[: batch.MIN_REDO] == made.pure_leader()[: batch.MIN_REDO]
     assert [str(result) for result in found[batch.MIN_REDO :]] == ["too many reports of a batch need verifying again"]
     assert verifier.redone == batch.MIN_REDO
@@ -227,8 +281,8 @@ def test_measurement_out_of_range_is_refused_as_in_pure_python(level: int) -> No
 @pytest.mark.parametrize("level", PATHS)
 def test_an_empty_batch_is_fine(level: int) -> None:
     vdaf = INSTANCES["histogram"][0]
-    assert BatchVerifier(vdaf, KEY, CTX, level).leader_init([], [], []) == []
-    assert BatchVerifier(vdaf, KEY, CTX, level).helper_init([], [], [], []) == []
+    assert led(BatchVerifier(vdaf, KEY, CTX, level), vdaf, [], [], []) == []
+    assert helped(BatchVerifier(vdaf, KEY, CTX, level), vdaf, [], [], [], []) == []
     assert BatchProver(vdaf, CTX, level).shard([], [], []) == []
 
 
@@ -245,9 +299,9 @@ def test_any_bytes_end_as_they_do_in_pure_python(data: st.DataObject) -> None:
         column[row] = data.draw(st.one_of(st.binary(max_size=64), st.binary(min_size=size, max_size=size)))
     level = data.draw(st.sampled_from(range(len(NATIVE))))
     verifier = BatchVerifier(made.vdaf, KEY, CTX, level)
-    found = verifier.leader_init(made.nonces, made.public_shares, leader)
+    found = led(verifier, made.vdaf, made.nonces, made.public_shares, leader)
     assert comparable(found) == comparable(made.pure_leader(leader))
-    answers = verifier.helper_init(made.nonces, made.public_shares, helper, inbounds)
+    answers = helped(verifier, made.vdaf, made.nonces, made.public_shares, helper, inbounds)
     assert comparable(answers) == comparable(made.pure_helper(helper, inbounds))
 
 

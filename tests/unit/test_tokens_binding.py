@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import CryptoError, DecodeError, Fatal, ReportError, ReportRejected
@@ -19,6 +20,7 @@ from tacit.tokens.binding import (
     Holder,
     Preimages,
     check,
+    check_all,
     extension_data,
     nonce_of,
     open_extension,
@@ -124,6 +126,36 @@ def test_every_changed_byte_is_noticed(at: int, flip: int, role: Holder) -> None
     data = bytearray(PREIMAGES.extension(token_of().encode(), role))
     data[at] ^= flip
     assert cause_of(bytes(data), role).startswith("token-")
+
+
+def signed(tokens: Sequence[bytes]) -> list[bool]:
+    """Whether each token's signature holds, one by one."""
+    results = []
+    for token in tokens:
+        try:
+            verifier().verify_signature(Token.decode(token))
+            results.append(True)
+        except ReportRejected:
+            results.append(False)
+    return results
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, EXTENSION_SIZE), st.integers(0, 255)), max_size=6), st.sampled_from(Holder))
+def test_many_extensions_are_judged_as_each_alone(changes: list[tuple[int, int]], role: Holder) -> None:
+    extensions = []
+    for at, flip in changes:
+        whole = bytearray(PREIMAGES.extension(token_of().encode(), role))
+        whole[at : at + 1] = bytes((whole[at] ^ flip,)) if at < EXTENSION_SIZE else bytes(flip % 2)
+        extensions.append(bytes(whole))
+    found = check_all(extensions, role, verifier(), signed)
+    for data, verdict in zip(extensions, found, strict=True):
+        if isinstance(verdict, bytes):
+            assert verdict == check(open_extension(data, role), role, verifier())
+        else:
+            with pytest.raises(ReportRejected) as caught:
+                check(open_extension(data, role), role, verifier())
+            assert (verdict.code, verdict.cause) == (caught.value.code, caught.value.cause)
 
 
 def test_a_role_that_holds_no_share_has_no_extension() -> None:

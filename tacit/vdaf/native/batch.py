@@ -12,7 +12,8 @@ what that costs an Aggregator: reports beyond it in one batch are refused. By ch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tacit.errors import DecodeError
 from tacit.vdaf import ping_pong
@@ -25,19 +26,36 @@ from tacit.vdaf.native.kernels import (
     kernels_for,
     pack_measurements,
 )
-from tacit.vdaf.ping_pong import Continued, FinishedWithOutbound, MessageType
-from tacit.vdaf.prio3 import Prio3, VerifyError, VerifyState
+from tacit.vdaf.ping_pong import MessageType
+from tacit.vdaf.prio3 import Prio3, VerifyError
 from tacit.vdaf.shares import SEED_SIZE
 
 MIN_REDO = 8
 REDO_SHARE = 64
 """Of a batch of n reports, at most max(MIN_REDO, n / REDO_SHARE) are verified again in pure Python."""
 
-Result = TypeVar("Result")
+Row = tuple[bytes, bytes, bytes]
+"""What one good report gives: ping-pong message, encoded out share, joint randomness seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedBatch:
+    """What a batch came to. ``errors`` has an entry per report: why it is refused, or None. Everything else is about
+    the other reports alone, in order: the ping-pong message of each, and rows of bytes of equal size."""
+
+    errors: list[VerifyError | DecodeError | None]
+    outbounds: list[bytes] = field(repr=False)
+    out_shares: bytes = field(repr=False)
+    """Encoded out shares."""
+    seeds: bytes = field(repr=False)
+    """Joint randomness seeds, which the Leader compares with the Helper's answer; empty for a VDAF that has none."""
 
 
 class BatchVerifier:
-    """One Aggregator's verification of one task's reports. ``redone`` counts reports verified again, exactly."""
+    """One Aggregator's verification of one task's reports; safe to share between threads.
+
+    ``redone`` counts reports verified again, exactly.
+    """
 
     def __init__(self, vdaf: Prio3[Any], verify_key: bytes, ctx: bytes, level: int | None = None) -> None:
         """``level`` indexes ``native.LEVELS``; None takes the path of this process. Raises ``ValueError`` for a key of
@@ -58,69 +76,77 @@ class BatchVerifier:
         """Whether kernels run, rather than pure Python."""
         return self._kernels is not None
 
-    def leader_init(
+    def leader(
         self, nonces: Sequence[bytes], public_shares: Sequence[bytes], input_shares: Sequence[bytes]
-    ) -> list[Continued | VerifyError | DecodeError]:
-        """``ping_pong.leader_initialized`` of every report: its result, or what it raises.
+    ) -> VerifiedBatch:
+        """``ping_pong.leader_initialized`` of every report.
 
         Raises ``ValueError`` for sequences of different lengths and for a nonce of the wrong size.
         """
 
-        def alone(at: int) -> Continued:
-            return ping_pong.leader_initialized(
-                self._vdaf, self._verify_key, self._ctx, None, nonces[at], public_shares[at], input_shares[at]
-            )
+        def alone(at: int) -> Row:
+            report = (nonces[at], public_shares[at], input_shares[at])
+            made = ping_pong.leader_initialized(self._vdaf, self._verify_key, self._ctx, None, *report)
+            out_share = self._vdaf.encode_out_share(made.state.out_share)
+            return made.outbound, out_share, made.state.corrected_joint_rand_seed or b""
 
         _require_one_per_report(nonces, public_shares, input_shares)
-        if self._kernels is None:
-            return [_attempt(alone, at) for at in range(len(nonces))]
+        kernels = self._kernels
+        if kernels is None:
+            return _packed([_attempt(alone, at) for at in range(len(nonces))])
         rows = [nonces, public_shares, input_shares]
-        fits = self._fitting(rows, self._kernels.sizes.leader_share)
-        chosen = [b"".join(row[at] for at in fits) for row in rows]
-        verified = self._kernels.verify_init(ping_pong.LEADER, self._verify_key, *chosen)
+        fits = self._fitting(rows, kernels.sizes.leader_share)
+        verified = kernels.verify_init(ping_pong.LEADER, self._verify_key, *_chosen(rows, fits))
+        head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
+        outbounds = [head + share for share in _rows(verified.verifier_shares, len(fits))]
+        return self._batch(len(nonces), fits, verified, outbounds, bytes(len(fits)), alone)
 
-        def finish(row: int) -> Continued | VerifyError | DecodeError:
-            share = _row(verified.verifier_shares, row, len(fits))
-            return Continued(self._state(verified, row), ping_pong.message(MessageType.INITIALIZE, share))
-
-        return self._results(len(nonces), fits, verified.flags, finish, alone)
-
-    def helper_init(
+    def helper(
         self,
         nonces: Sequence[bytes],
         public_shares: Sequence[bytes],
         input_shares: Sequence[bytes],
         inbounds: Sequence[bytes],
-    ) -> list[FinishedWithOutbound | VerifyError | DecodeError]:
-        """``ping_pong.helper_initialized`` of every report: its result, or what it raises.
+    ) -> VerifiedBatch:
+        """``ping_pong.helper_initialized`` of every report.
 
         Raises ``ValueError`` for sequences of different lengths and for a nonce of the wrong size.
         """
 
-        def alone(at: int) -> FinishedWithOutbound:
+        def alone(at: int) -> Row:
             report = (nonces[at], public_shares[at], input_shares[at], inbounds[at])
-            return ping_pong.helper_initialized(self._vdaf, self._verify_key, self._ctx, None, *report)
+            made = ping_pong.helper_initialized(self._vdaf, self._verify_key, self._ctx, None, *report)
+            return made.outbound, self._vdaf.encode_out_share(made.out_share), b""
 
         _require_one_per_report(nonces, public_shares, input_shares, inbounds)
         kernels = self._kernels
         if kernels is None:
-            return [_attempt(alone, at) for at in range(len(nonces))]
+            return _packed([_attempt(alone, at) for at in range(len(nonces))])
         rows = [nonces, public_shares, input_shares]
+        head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
+        size = len(head) + kernels.sizes.verifier_share
         fits = self._fitting(rows, kernels.helper_share_size)
-        payloads = [_initialize_payload(inbound, kernels.sizes.verifier_share) for inbound in inbounds]
-        fits = [at for at in fits if payloads[at]]
-        chosen = [b"".join(row[at] for at in fits) for row in rows]
-        verified = kernels.verify_init(ping_pong.HELPER, self._verify_key, *chosen)
-        leader_shares = b"".join(payloads[at] for at in fits)
+        fits = [at for at in fits if len(inbounds[at]) == size and inbounds[at].startswith(head)]
+        verified = kernels.verify_init(ping_pong.HELPER, self._verify_key, *_chosen(rows, fits))
+        leader_shares = b"".join([inbounds[at][len(head) :] for at in fits])
         messages, verdicts = kernels.decide(leader_shares, verified.verifier_shares, verified.seeds)
+        finish = ping_pong.head(MessageType.FINISH, kernels.sizes.seed)
+        outbounds = [finish + message for message in _rows(messages, len(fits))]
+        found = self._batch(len(nonces), fits, verified, outbounds, verdicts, alone)
+        return replace(found, seeds=b"")
 
-        def finish(row: int) -> FinishedWithOutbound | VerifyError | DecodeError:
-            if verdicts[row]:
-                return self._refusal(verdicts[row])
-            message = ping_pong.message(MessageType.FINISH, _row(messages, row, len(fits)))
-            return FinishedWithOutbound(self._state(verified, row).out_share, message)
-
-        return self._results(len(nonces), fits, verified.flags, finish, alone)
+    def aggregate(self, out_shares: bytes) -> bytes:
+        """The encoded aggregate share of rows of out shares. Raises ``ValueError`` for a row that is not whole."""
+        size = self._vdaf.field.ENCODED_SIZE * self._vdaf.flp.OUTPUT_LEN
+        count, rest = divmod(len(out_shares), size)
+        if rest:
+            raise ValueError(f"{len(out_shares)} bytes do not hold whole out shares of {size}")
+        if self._kernels is not None:
+            return self._kernels.aggregate(out_shares, b"\x01" * count)
+        share = self._vdaf.agg_init(None)
+        for row in _rows(out_shares, count):
+            share = self._vdaf.agg_update(None, share, self._vdaf.field.decode_vec(row))
+        return self._vdaf.encode_agg_share(share)
 
     def _fitting(self, rows: Sequence[Sequence[bytes]], input_share_size: int) -> list[int]:
         """Indices of the reports whose encodings have the lengths that the kernels need."""
@@ -128,37 +154,39 @@ class BatchVerifier:
         sizes = (self._vdaf.NONCE_SIZE, public_size, input_share_size)
         return [at for at, report in enumerate(zip(*rows, strict=True)) if tuple(map(len, report)) == sizes]
 
-    def _results(
+    def _batch(
         self,
         reports: int,
         fits: Sequence[int],
-        flags: bytes,
-        finish: Callable[[int], Result | VerifyError | DecodeError],
-        alone: Callable[[int], Result],
-    ) -> list[Result | VerifyError | DecodeError]:
+        verified: VerifiedRows,
+        outbounds: list[bytes],
+        verdicts: bytes,
+        alone: Callable[[int], Row],
+    ) -> VerifiedBatch:
         """Results in the order of the reports. Those that no kernel could take fail in pure Python, and soon."""
+        if len(fits) == reports and not any(verified.flags) and not any(verdicts):
+            return VerifiedBatch([None] * reports, outbounds, verified.out_shares, verified.seeds)
+        rows = list(
+            zip(outbounds, *(_rows(kind, len(fits)) for kind in (verified.out_shares, verified.seeds)), strict=True)
+        )
         allowed = max(MIN_REDO, reports // REDO_SHARE)
         row_of = {at: row for row, at in enumerate(fits)}
-        results: list[Result | VerifyError | DecodeError] = []
+        results: list[Row | VerifyError | DecodeError] = []
         for at in range(reports):
             row = row_of.get(at)
             if row is None:
                 results.append(_attempt(alone, at))
-            elif flags[row] & MALFORMED:
+            elif verified.flags[row] & MALFORMED:
                 results.append(self._out_of_range())
-            elif flags[row] & REDO and allowed:
+            elif verified.flags[row] & REDO and allowed:
                 allowed -= 1
                 self.redone += 1
                 results.append(_attempt(alone, at))
-            elif flags[row] & REDO:
+            elif verified.flags[row] & REDO:
                 results.append(VerifyError("too many reports of a batch need verifying again"))
             else:
-                results.append(finish(row))
-        return results
-
-    def _state(self, verified: VerifiedRows, row: int) -> VerifyState:
-        out_share = self._vdaf.field.unpack(_row(verified.out_shares, row, len(verified.flags)))
-        return VerifyState(out_share, _row(verified.seeds, row, len(verified.flags)) or None)
+                results.append(self._refusal(verdicts[row]) if verdicts[row] else rows[row])
+        return _packed(results)
 
     def _refusal(self, verdict: int) -> VerifyError | DecodeError:
         if verdict & BAD_SHARE:
@@ -209,17 +237,33 @@ class BatchProver:
         return vdaf.encode_public_share(public_share), *encoded
 
 
-def _attempt(alone: Callable[[int], Result], at: int) -> Result | VerifyError | DecodeError:
+def _attempt(alone: Callable[[int], Row], at: int) -> Row | VerifyError | DecodeError:
     try:
         return alone(at)
     except (VerifyError, DecodeError) as error:
         return error
 
 
-def _initialize_payload(inbound: bytes, size: int) -> bytes:
-    """The verifier share of an ``initialize`` message, or nothing where that has not the right form."""
-    head = ping_pong.message(MessageType.INITIALIZE, bytes(size))[:-size]
-    return inbound[len(head) :] if len(inbound) == len(head) + size and inbound.startswith(head) else b""
+def _packed(results: Sequence[Row | VerifyError | DecodeError]) -> VerifiedBatch:
+    good = [result for result in results if isinstance(result, tuple)]
+    return VerifiedBatch(
+        [None if isinstance(result, tuple) else result for result in results],
+        [outbound for outbound, _, _ in good],
+        b"".join([out_share for _, out_share, _ in good]),
+        b"".join([seed for _, _, seed in good]),
+    )
+
+
+def _chosen(columns: Sequence[Sequence[bytes]], fits: Sequence[int]) -> list[bytes]:
+    if all(len(fits) == len(column) for column in columns):
+        return [b"".join(column) for column in columns]
+    return [b"".join([column[at] for at in fits]) for column in columns]
+
+
+def _rows(data: bytes, rows: int) -> list[bytes]:
+    """``data`` cut into ``rows`` pieces of one size."""
+    size = len(data) // rows if rows else 0
+    return [data[at * size : (at + 1) * size] for at in range(rows)]
 
 
 def _row(data: bytes, row: int, rows: int) -> bytes:

@@ -36,12 +36,13 @@ def upgrade() -> None:
         "buckets",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("bucket", sa.LargeBinary(), nullable=False),
+        sa.Column("shard", Int64, autoincrement=False, nullable=False),
         sa.Column("count", Int64, nullable=False),
         sa.Column("checksum", sa.LargeBinary(), nullable=False),
         sa.Column("first_time", Int64, nullable=False),
         sa.Column("last_time", Int64, nullable=False),
         sa.Column("agg_share", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "bucket"),
+        sa.PrimaryKeyConstraint("task_id", "bucket", "shard"),
     )
     op.create_table(
         "leaves",
@@ -56,15 +57,19 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_table(
-        "nullifiers",
-        sa.Column("nullifier", sa.LargeBinary(), nullable=False),
+        "outcomes",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("report_id", sa.LargeBinary(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("nullifier", sa.LargeBinary(), nullable=True),
+        sa.Column("code", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("bucket", sa.LargeBinary(), nullable=True),
-        sa.PrimaryKeyConstraint("nullifier"),
+        sa.Column("job_id", sa.LargeBinary(), nullable=True),
+        sa.Column("digest", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("task_id", "report_id"),
+        sa.UniqueConstraint("nullifier", name="one_report_per_nullifier"),
     )
-    op.create_index("nullifiers_by_bucket", "nullifiers", ["task_id", "bucket"], unique=False)
+    op.create_index("outcomes_by_bucket", "outcomes", ["task_id", "bucket"], unique=False)
     op.create_table(
         "rejections",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -77,14 +82,6 @@ def upgrade() -> None:
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("selector", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("task_id", "selector"),
-    )
-    op.create_table(
-        "reports",
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("report_id", sa.LargeBinary(), nullable=False),
-        sa.Column("code", sa.Integer(), nullable=False),
-        sa.Column("cause", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "report_id"),
     )
     op.create_table(
         "tasks",
@@ -105,11 +102,10 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop every table."""
     op.drop_table("tasks")
-    op.drop_table("reports")
     op.drop_table("releases")
     op.drop_table("rejections")
-    op.drop_index("nullifiers_by_bucket", table_name="nullifiers")
-    op.drop_table("nullifiers")
+    op.drop_index("outcomes_by_bucket", table_name="outcomes")
+    op.drop_table("outcomes")
     op.drop_table("log_state")
     op.drop_table("leaves")
     op.drop_table("buckets")

@@ -22,13 +22,20 @@ def upgrade() -> None:
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("batch_id", sa.LargeBinary(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("members", sa.LargeBinary(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("next_attempt", sa.Float(), nullable=False),
+        sa.Column("holder", Int64, nullable=False),
+        sa.Column("lease_until", sa.Float(), nullable=False),
+        sa.Column("expired", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("location", sa.Text(), nullable=False),
         sa.Column("request", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("job_id"),
     )
-    op.create_index("jobs_by_state", "aggregation_jobs", ["state"], unique=False)
+    op.create_index("jobs_by_state", "aggregation_jobs", ["state", "next_attempt"], unique=False)
+    op.create_index("jobs_by_task", "aggregation_jobs", ["task_id", "state"], unique=False)
     op.create_table(
         "batches",
         sa.Column("seq", Int64, nullable=False),
@@ -43,12 +50,13 @@ def upgrade() -> None:
         "buckets",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("bucket", sa.LargeBinary(), nullable=False),
+        sa.Column("shard", Int64, autoincrement=False, nullable=False),
         sa.Column("count", Int64, nullable=False),
         sa.Column("checksum", sa.LargeBinary(), nullable=False),
         sa.Column("first_time", Int64, nullable=False),
         sa.Column("last_time", Int64, nullable=False),
         sa.Column("agg_share", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "bucket"),
+        sa.PrimaryKeyConstraint("task_id", "bucket", "shard"),
     )
     op.create_table(
         "collection_jobs",
@@ -78,15 +86,27 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_table(
-        "nullifiers",
-        sa.Column("nullifier", sa.LargeBinary(), nullable=False),
+        "outcomes",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("report_id", sa.LargeBinary(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("nullifier", sa.LargeBinary(), nullable=True),
+        sa.Column("code", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("bucket", sa.LargeBinary(), nullable=True),
-        sa.PrimaryKeyConstraint("nullifier"),
+        sa.Column("job_id", sa.LargeBinary(), nullable=True),
+        sa.Column("digest", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("task_id", "report_id"),
+        sa.UniqueConstraint("nullifier", name="one_report_per_nullifier"),
     )
-    op.create_index("nullifiers_by_bucket", "nullifiers", ["task_id", "bucket"], unique=False)
+    op.create_index("outcomes_by_bucket", "outcomes", ["task_id", "bucket"], unique=False)
+    op.create_table(
+        "pending",
+        sa.Column("seq", Int64, autoincrement=False, nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("since", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+    )
+    op.create_index("pending_by_task", "pending", ["task_id", "seq"], unique=False)
     op.create_table(
         "rejections",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -102,21 +122,15 @@ def upgrade() -> None:
     )
     op.create_table(
         "reports",
-        sa.Column("seq", Int64, nullable=False),
+        sa.Column("seq", Int64, autoincrement=False, nullable=False),
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
         sa.Column("report_id", sa.LargeBinary(), nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("job_id", sa.LargeBinary(), nullable=True),
-        sa.Column("place", sa.Integer(), nullable=True),
-        sa.Column("code", sa.Integer(), nullable=True),
-        sa.Column("cause", sa.Text(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
-        sa.UniqueConstraint("task_id", "report_id", name="one_report_per_id"),
+        postgresql_partition_by="RANGE (seq)",
     )
-    op.create_index("reports_by_job", "reports", ["job_id"], unique=False)
-    op.create_index("reports_by_state", "reports", ["task_id", "state"], unique=False)
+    op.create_index("reports_by_id", "reports", ["report_id"], unique=False)
     op.create_table(
         "tasks",
         sa.Column("recipe_hash", sa.LargeBinary(), nullable=False),
@@ -130,26 +144,28 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("recipe_hash"),
         sa.UniqueConstraint("task_id"),
     )
-    keep_out_of_line(op.get_bind(), "reports", "body", inline=True)
-    keep_out_of_line(op.get_bind(), "aggregation_jobs", "request")
+    keep_out_of_line(op.get_bind(), "reports", "body")
+    keep_out_of_line(op.get_bind(), "aggregation_jobs", "request", "members")
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("CREATE SEQUENCE report_seqs")
 
 
 def downgrade() -> None:
     """Drop every table."""
-    op.drop_table("tasks")
-    op.drop_index("reports_by_state", table_name="reports")
-    op.drop_index("reports_by_job", table_name="reports")
-    op.drop_table("reports")
-    op.drop_table("releases")
-    op.drop_table("rejections")
-    op.drop_index("nullifiers_by_bucket", table_name="nullifiers")
-    op.drop_table("nullifiers")
-    op.drop_table("log_state")
-    op.drop_table("leaves")
-    op.drop_index("collections_by_task", table_name="collection_jobs")
-    op.drop_table("collection_jobs")
-    op.drop_table("buckets")
-    op.drop_index("batches_by_task", table_name="batches")
-    op.drop_table("batches")
-    op.drop_index("jobs_by_state", table_name="aggregation_jobs")
-    op.drop_table("aggregation_jobs")
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("DROP SEQUENCE report_seqs")
+    for name in (
+        "tasks",
+        "reports",
+        "releases",
+        "rejections",
+        "pending",
+        "outcomes",
+        "log_state",
+        "leaves",
+        "collection_jobs",
+        "buckets",
+        "batches",
+        "aggregation_jobs",
+    ):
+        op.drop_table(name)

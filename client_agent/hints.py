@@ -1,0 +1,71 @@
+"""Announcements as hints to look at the log sooner than the next poll, for devices whose owner wants them (P12).
+
+The connection says nothing about the device: no name, no topic and no message of its own. What an announcement may do
+is bounded by ``Agent.hasten``: one poll at a random moment within the configured delay. Without a broker the device
+polls as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from client_agent.agent import Agent
+from client_agent.config import AgentConfig
+from tacit.adapters.mqtt import Broker, MqttAnnouncer
+from tacit.adapters.origins import is_loopback
+from tacit.errors import DecodeError, UsageError
+from tacit.ports import Announcer, Clock, Entropy
+from tacit.recipe.policy import Policy
+from tacit.service.announcements import LOG, parse_size
+from tacit.service.backends import broker_tls
+
+
+@dataclass(frozen=True)
+class Hints:
+    """An announcer and the longest delay in seconds after which a device acts on it."""
+
+    announcer: Announcer
+    delay: float
+
+    @contextlib.asynccontextmanager
+    async def followed(self, agent: Agent, wake: asyncio.Event) -> AsyncIterator[None]:
+        """While the block runs, let ``agent`` poll sooner after each announcement, and set ``wake``."""
+        await self.announcer.open()
+        following = asyncio.create_task(self._follow(agent, wake))
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await self.announcer.close()
+
+    async def _follow(self, agent: Agent, wake: asyncio.Event) -> None:
+        async for announcement in self.announcer.subscribe(LOG):
+            with contextlib.suppress(DecodeError):
+                parse_size(announcement.payload)
+                agent.hasten(self.delay)
+                wake.set()
+
+
+def check_broker(config: AgentConfig, policy: Policy) -> None:
+    """Raise ``UsageError`` for a broker of an analyst's or of the gateway's operator (who may be one), and for a plain
+    connection off this machine."""
+    wanted = config.announcements
+    if wanted is None:
+        return
+    if wanted.operator in {config.gateway.name, *(policy.analysts or {})}:
+        raise UsageError("announcements: the broker must not be run by an analyst, who would see this device's address")
+    if not wanted.tls and not config.insecure_http and not is_loopback(wanted.host):
+        raise UsageError("announcements: a plain connection off this machine; set tls, or insecure_http = true")
+
+
+def hints_of(config: AgentConfig, clock: Clock, entropy: Entropy) -> Hints | None:
+    """What ``config`` asks for. Raises ``UsageError`` for a CA file that cannot be read."""
+    wanted = config.announcements
+    if wanted is None:
+        return None
+    tls = broker_tls(wanted.tls_ca) if wanted.tls else None
+    return Hints(MqttAnnouncer(Broker(wanted.host, wanted.port, tls), clock, entropy), wanted.delay_seconds)

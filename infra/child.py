@@ -1,0 +1,96 @@
+"""A server program as a child of this process, which ends when this process ends, however it ends.
+
+The program is started by a small shell that waits for the end of its standard input: when this process is gone, the
+pipe closes and the shell interrupts the program, which shuts down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import UsageError
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 20.0
+PAUSE_SECONDS = 0.02
+_UNTIL_STDIN_CLOSES = (
+    'exec 3<&0; "$@" </dev/null & pid=$!; (cat <&3 >/dev/null; kill -INT "$pid" 2>/dev/null) & wait "$pid"'
+)
+
+
+class Child:
+    """One running program in a process group of its own; its output goes to ``log``."""
+
+    def __init__(self, command: Sequence[str], log: Path, **user: Any) -> None:
+        """``user``: what ``Popen`` is told of the user it runs as."""
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "ab") as sink:
+            self._process = subprocess.Popen(  # noqa: S603 - a program of the system and our own arguments
+                ["/bin/sh", "-c", _UNTIL_STDIN_CLOSES, "sh", *command],
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=sink,
+                cwd="/",
+                start_new_session=True,
+                **user,
+            )
+
+    @property
+    def group(self) -> int:
+        """The process group."""
+        return self._process.pid
+
+    def until(self, is_ready: Callable[[], bool]) -> bool:
+        """Wait for ``is_ready``; False, and stopped, if the program ends before or takes too long."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                return False
+            time.sleep(PAUSE_SECONDS)
+        return True
+
+    def stop(self) -> None:
+        """Ask it to shut down; kill what does not."""
+        self._close_input()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        self.kill()  # what did not stop, and the waiting shell of a program that ended by itself
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, as a power cut."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.group, signal.SIGKILL)
+        self._process.wait()
+        self._close_input()
+
+    def wait(self) -> None:
+        """Until it has ended by itself."""
+        self._process.wait(STOP_SECONDS)
+
+    def _close_input(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def last_words(log: Path) -> str:
+    """The last line of a program's log, for a person."""
+    try:
+        lines = log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1].strip() if lines else "no message"
+
+
+def require_program(found: str | None, name: str, package: str, option: str) -> str:
+    """The program's path; ``UsageError`` with one line where there is none."""
+    if found is None:
+        raise UsageError(f"no {name} here: install it (apt-get install {package}), or give {option}")
+    return found

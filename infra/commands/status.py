@@ -1,0 +1,131 @@
+"""``tacit status``: what the stack is doing, in one screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from infra.places import AsJson, StateDir, layout_of
+from infra.servers import ServerStatus
+from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
+from infra.terminal import answers, plain_table, print_json, styled
+from tacit.adapters.http import AiohttpTransport
+
+ANSWER_SECONDS = 10.0
+MANY_SECONDS = 120
+_COUNTS = ("uploaded", "waiting", "in jobs", "counted", "rejected", "released")
+
+
+def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
+    """Show services, servers and, per task, where the reports are.
+
+    Exit code 1 where something is down or fails. Example: tacit status
+    """
+    found = asyncio.run(_asked(layout_of(state_dir)))
+    if as_json:
+        print_json(found.document())
+    else:
+        show(found, answers())
+    if found.problems:
+        raise typer.Exit(1)
+
+
+async def _asked(layout: Any) -> StackStatus:
+    async with AiohttpTransport(timeout=ANSWER_SECONDS) as transport:
+        return await stack_status(layout, transport)
+
+
+def show(found: StackStatus, console: Console) -> None:
+    """Print the tables, and what a person should look at last."""
+    console.print(_processes(found.processes))
+    if found.servers:
+        console.print()
+        console.print(_servers(found.servers))
+    console.print()
+    if found.tasks:
+        console.print(_tasks(found.tasks))
+        for task in found.tasks:
+            lines = details(task)
+            if lines:
+                console.print(Text(f"\n{task.recipe}", style="bold", overflow="ellipsis", no_wrap=True))
+            for line in lines:
+                console.print(Padding(line, (0, 0, 0, 2)))
+    else:
+        console.print("no task yet; publish a recipe with: tacit recipe publish")
+    console.print()
+    for problem in found.problems:
+        console.print(Text.assemble(("! ", "bold red"), problem))
+    if not found.problems:
+        console.print(Text("all is well", style="green"))
+
+
+def _processes(processes: list[ProcessStatus]) -> Table:
+    table = plain_table("service", "state", "version", "pid", "url")
+    for one in processes:
+        pid = "" if one.pid is None else str(one.pid)
+        table.add_row(one.name, _state(up=one.up), one.version, pid, Text(one.url, overflow="fold"))
+    return table
+
+
+def _servers(servers: list[ServerStatus]) -> Table:
+    table = plain_table("server", "state", "used by", "")
+    for one in servers:
+        table.add_row(one.name, _state(up=one.up), ", ".join(one.used_by), one.detail)
+    return table
+
+
+def _tasks(tasks: list[TaskStatus]) -> Table:
+    table = plain_table()
+    table.add_column("task", overflow="ellipsis")
+    table.add_column("state", no_wrap=True)
+    for heading in _COUNTS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for task in tasks:
+        table.add_row(task.recipe, styled(task.state), *_counts(task.leader))
+    return table
+
+
+def _counts(page: Mapping[str, Any]) -> list[str]:
+    if not page:
+        return ["-"] * len(_COUNTS)
+    in_jobs = page.get("in_jobs", page.get("jobs", {}).get("sent", 0))
+    numbers = (page["uploaded"], page.get("waiting", page["pending"]), in_jobs, page["aggregated"], page["rejected"])
+    return [f"{number:,}" for number in (*numbers, page["released"])]
+
+
+def details(task: TaskStatus) -> list[Text]:
+    """What the columns have no room for, one line each."""
+    lines = [Text(f"refused by rule {task.rule}", style="red")] if task.rule else []
+    page = task.leader
+    if page:
+        waiting = page.get("oldest_waiting_seconds")
+        lines += [Text(f"jobs: {_listed(page['jobs'])}")] if page["jobs"] else []
+        lines += [Text(f"rejected: {_listed(page['rejected_by_cause'])}")] if page["rejected"] else []
+        lines += [Text(f"the oldest report has waited for {_span(waiting)}")] if waiting else []
+    if task.helper:
+        rejected = f", rejected: {_listed(task.helper['rejected_by_cause'])}" if task.helper["rejected"] else ""
+        lines.append(Text(f"helper: {task.helper['aggregated']:,} counted{rejected}"))
+    for job in task.failing:
+        why = job.get("cause") or "its worker ended"
+        about = f"job {job['job_id'][:8]} of {job.get('size', '?')} reports, {job['state']}"
+        lines.append(Text(f"{about}, {job['attempts']} attempts: {why}", style="red"))
+    return lines
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < MANY_SECONDS else f"{seconds / 60:.0f} min"
+
+
+def _state(*, up: bool) -> Text:
+    return Text("up", style="green") if up else Text("down", style="bold red")

@@ -1,0 +1,127 @@
+"""Redis and a broker under a local stack: the stack's own, or an operator's.
+
+Redis carries the Leader's job queue and the gateway's replay window, with a user and a key prefix for each of the two;
+on an operator's server both use the URL that was given, below a prefix of this stack. The broker carries announcements:
+the recipe server publishes, everybody else listens without a name. A stack may get either at any start and keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from infra.layout import Layout, free_ports
+from infra.markers import amend_config, has_server, own_port, remember
+from infra.mosquitto import MosquittoServer
+from infra.redis import RedisServer, RedisUser
+from tacit.adapters.redis_replay import RedisSeen
+from tacit.errors import UsageError
+from tacit.ports import Entropy
+from tacit.service.backends import AnnouncerConfig, RedisConfig
+from tacit.service.config import write_secret
+
+REDIS, BROKER = "redis", "mosquitto"
+REDIS_FILE, BROKER_FILE = "redis.url", "mqtt.url"
+REDIS_SERVICES = {"leader": "queue", "gateway": "replay_window"}
+PUBLISHER = "recipe_server"
+LISTENERS = ("leader", "helper", "collector")
+
+Server = TypeVar("Server", RedisServer, MosquittoServer)
+
+
+@contextlib.contextmanager
+def redis(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy) -> Iterator[None]:
+    """The stack's Redis is there while the block runs. Raises ``UsageError``."""
+
+    def own(folder: Path) -> tuple[RedisServer, Callable[[], None]]:
+        users = {name: RedisUser(name, entropy(24).hex(), f"tacit:{name}:") for name in REDIS_SERVICES}
+        server = RedisServer.create(folder, free_ports(1)[0], users)
+        urls = {name: server.url_of(user) for name, user in users.items()}
+        return server, lambda: _use_redis(layout, urls, "tacit")
+
+    def operators(path: Path) -> None:
+        url, prefix = RedisConfig(redis=path).url(insecure=False), f"tacit-{entropy(4).hex()}"
+        asyncio.run(_require_redis(url))
+        _use_redis(layout, dict.fromkeys(REDIS_SERVICES, url), prefix)
+
+    folder = layout.state_dir / REDIS
+    yield from _provided(folder, own, RedisServer, operators, wanted=wanted, url_file=url_file)
+
+
+@contextlib.contextmanager
+def broker(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy) -> Iterator[None]:
+    """The stack's broker is there while the block runs. Raises ``UsageError``."""
+
+    def own(folder: Path) -> tuple[MosquittoServer, Callable[[], None]]:
+        password = entropy(24).hex()
+        server = MosquittoServer.create(folder, free_ports(1)[0], {PUBLISHER: password}, entropy)
+        return server, lambda: _use_broker(layout, f"mqtt://{PUBLISHER}:{password}@127.0.0.1:{server.port}")
+
+    def operators(path: Path) -> None:
+        _use_broker(layout, AnnouncerConfig(mqtt=path).url(insecure=False))
+
+    folder = layout.state_dir / BROKER
+    yield from _provided(folder, own, MosquittoServer, operators, wanted=wanted, url_file=url_file)
+
+
+def _provided(
+    folder: Path,
+    own: Callable[[Path], tuple[Server, Callable[[], None]]],
+    load: Callable[[Path, int], Server],
+    operators: Callable[[Path], None],
+    *,
+    wanted: bool,
+    url_file: Path | None,
+) -> Iterator[None]:
+    """Provide what the stack began with, or what is wanted now: ``own`` makes a server's files and says how to tell the
+    services once it runs, ``load`` finds the files, ``operators`` tells them of the server in a URL file."""
+    server: Server | None = None
+    try:
+        if has_server(folder):
+            port = own_port(folder)
+            if url_file is not None:
+                raise UsageError(f"{folder.parent}: this stack has its {folder.name}; leave the URL file out")
+            if port is not None:
+                server = load(folder / "server", port)
+                server.start()
+        elif url_file is not None:
+            operators(url_file)
+            remember(folder, None)
+        elif wanted:
+            shutil.rmtree(folder, ignore_errors=True)  # of a start that did not get as far as the marker
+            server, tell = own(folder / "server")
+            server.start()
+            tell()
+            remember(folder, server.port)
+        yield
+    finally:
+        if server is not None:
+            server.stop()
+
+
+def _use_redis(layout: Layout, urls: Mapping[str, str], prefix: str) -> None:
+    for name, url in urls.items():
+        config = layout.configs[name]
+        write_secret(config.parent / REDIS_FILE, url.encode())
+        amend_config(config, **{REDIS_SERVICES[name]: {"redis": REDIS_FILE, "prefix": prefix}})
+
+
+def _use_broker(layout: Layout, url: str) -> None:
+    """The publisher gets the URL, listeners get it without name and password."""
+    parts = urlsplit(url)
+    anonymous = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    for name in (PUBLISHER, *LISTENERS):
+        config = layout.configs[name]
+        write_secret(config.parent / BROKER_FILE, (url if name == PUBLISHER else anonymous).encode())
+        amend_config(config, announcer={"mqtt": BROKER_FILE})
+
+
+async def _require_redis(url: str) -> None:
+    seen = RedisSeen(url, "start")
+    await seen.open()
+    await seen.close()

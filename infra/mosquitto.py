@@ -1,0 +1,119 @@
+"""A Mosquitto broker of this stack's own, on loopback only, for announcements and nothing else.
+
+Whoever connects may listen to the announcements, without a name: a broker must not know one device from another. Only
+users with a password may publish.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import pwd
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.child import Child, last_words, require_program
+from tacit.errors import UsageError
+from tacit.ports import Entropy
+from tacit.service.config import write_secret
+
+LOG_NAME = "server.log"
+ANSWER_SECONDS = 1.0
+TOPICS = "tacit/v1/#"
+LARGEST_PACKET = 1024
+HASH_ROUNDS, SALT_SIZE = 210_000, 12
+_SBIN = "/usr/sbin:/usr/local/sbin"
+_CONNECT = bytes.fromhex("100e00044d515454050200050000017a")
+"""An MQTT 5 CONNECT that starts clean, with the client id "z"."""
+
+
+@dataclass
+class MosquittoServer:
+    """A broker whose files are in ``folder``; ``start`` and ``stop`` may alternate."""
+
+    folder: Path
+    port: int
+    _child: Child | None = None
+
+    @classmethod
+    def create(cls, folder: Path, port: int, publishers: Mapping[str, str], entropy: Entropy) -> MosquittoServer:
+        """Make a new broker's files; ``publishers``: passwords by name. Raises ``UsageError``."""
+        require_mosquitto()
+        folder.mkdir(mode=0o700, parents=True)
+        rules = [f"topic read {TOPICS}"]
+        passwords = []
+        for name, password in publishers.items():
+            rules += ["", f"user {name}", f"topic readwrite {TOPICS}"]
+            passwords.append(f"{name}:{_hashed(password, entropy)}")
+        write_secret(folder / "access", "\n".join([*rules, ""]).encode())
+        write_secret(folder / "passwords", "\n".join([*passwords, ""]).encode())
+        write_secret(folder / "mosquitto.conf", _settings(folder, port).encode())
+        return cls(folder, port)
+
+    def start(self) -> None:
+        """Start, and return once it takes connections. Raises ``UsageError`` with what its log says."""
+        command = [require_mosquitto(), "-c", str(self.folder / "mosquitto.conf")]
+        self._child = Child(command, self.folder / LOG_NAME)
+        if not self._child.until(self._answers):
+            self._child = None
+            raise UsageError(f"Mosquitto did not start: {last_words(self.folder / LOG_NAME)}")
+
+    def stop(self) -> None:
+        """Shut down."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+
+    def crash(self) -> None:
+        """SIGKILL."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as link:
+            link.sendall(_CONNECT)
+            return link.recv(1) == b"\x20"
+        return False
+
+
+def _settings(folder: Path, port: int) -> str:
+    return "\n".join(
+        [
+            f"listener {port} 127.0.0.1",
+            f"user {pwd.getpwuid(os.geteuid()).pw_name}",
+            "allow_anonymous true",
+            f"password_file {folder / 'passwords'}",
+            f"acl_file {folder / 'access'}",
+            f"max_packet_size {LARGEST_PACKET}",
+            "max_queued_messages 100",
+            "persistence false",
+            "log_dest stderr",
+            "log_type error",
+            "log_type warning",
+            "connection_messages false",
+            "",
+        ]
+    )
+
+
+def _hashed(password: str, entropy: Entropy) -> str:
+    """A password as the broker keeps it (``mosquitto_passwd``, type 7: PBKDF2 with SHA-512)."""
+    salt = entropy(SALT_SIZE)
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, HASH_ROUNDS)
+    return f"$7${HASH_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+
+
+def find_mosquitto() -> str | None:
+    """Path of ``mosquitto``, which Debian keeps where only the superuser's PATH leads."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path=_SBIN)
+
+
+def require_mosquitto() -> str:
+    """Path of ``mosquitto``; raises ``UsageError``."""
+    return require_program(find_mosquitto(), "Mosquitto", "mosquitto", "--mqtt-url-file")

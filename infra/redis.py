@@ -1,0 +1,109 @@
+"""A Redis server of this stack's own, on loopback only: durable to the last second, and never forgetting for room.
+
+Each user of the access list may touch the keys below one prefix, so that one trust domain cannot read another's.
+Passwords stand in files that only their owner can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.child import Child, last_words, require_program
+from tacit.errors import UsageError
+from tacit.service.config import write_secret
+
+LOG_NAME = "server.log"
+ANSWER_SECONDS = 1.0
+SETTINGS = {
+    "bind": "127.0.0.1",
+    "protected-mode": "yes",
+    "daemonize": "no",
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "save": '""',
+    "maxmemory-policy": "noeviction",
+    "databases": "1",
+}
+COMMANDS = "+@read +@write +@connection +@transaction +@blocking -@dangerous +info"
+
+
+@dataclass(frozen=True)
+class RedisUser:
+    """A user with a password, and the prefix of its keys."""
+
+    name: str
+    password: str = field(repr=False)
+    prefix: str
+
+    def rule(self) -> str:
+        """Its line of the access list; holds the password's digest alone."""
+        digest = hashlib.sha256(self.password.encode()).hexdigest()
+        return f"user {self.name} on #{digest} ~{self.prefix}* resetchannels -@all {COMMANDS}"
+
+
+@dataclass
+class RedisServer:
+    """A server whose files are in ``folder``; ``start`` and ``stop`` may alternate."""
+
+    folder: Path
+    port: int
+    _child: Child | None = None
+
+    @classmethod
+    def create(cls, folder: Path, port: int, users: Mapping[str, RedisUser]) -> RedisServer:
+        """Make a new server's files. Raises ``UsageError`` with one line if that cannot be."""
+        require_redis()
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / "data").mkdir(mode=0o700)
+        rules = ["user default off", *(user.rule() for user in users.values())]
+        write_secret(folder / "users.acl", "\n".join([*rules, ""]).encode())
+        settings = {**SETTINGS, "port": str(port), "dir": f'"{folder / "data"}"', "aclfile": f'"{folder}/users.acl"'}
+        write_secret(folder / "redis.conf", "".join(f"{name} {value}\n" for name, value in settings.items()).encode())
+        return cls(folder, port)
+
+    def url_of(self, user: RedisUser) -> str:
+        """URL for one user."""
+        return f"redis://{user.name}:{user.password}@127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start, and return once it answers. Raises ``UsageError`` with what its log says."""
+        self._child = Child([require_redis(), str(self.folder / "redis.conf")], self.folder / LOG_NAME)
+        if not self._child.until(self._answers):
+            self._child = None
+            raise UsageError(f"Redis did not start: {last_words(self.folder / LOG_NAME)}")
+
+    def stop(self) -> None:
+        """Shut down; everything written is on disk."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+
+    def crash(self) -> None:
+        """SIGKILL: what was written in the last second may be lost."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+
+    def _answers(self) -> bool:
+        """Whether it has loaded its data: until then it says -LOADING, afterwards that a password is needed."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64).startswith(b"-NOAUTH")
+        except OSError:
+            return False
+
+
+def find_redis() -> str | None:
+    """Path of ``redis-server``."""
+    return shutil.which("redis-server")
+
+
+def require_redis() -> str:
+    """Path of ``redis-server``; raises ``UsageError``."""
+    return require_program(find_redis(), "Redis", "redis-server", "--redis-url-file")

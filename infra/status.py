@@ -1,0 +1,148 @@
+"""What a local stack is doing: its processes, its servers, and per task where the reports are.
+
+Everything is asked of the services themselves, as their operator; nothing here looks into a database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from infra.api import call, recipes_of
+from infra.deployables import SERVICES
+from infra.layout import Layout
+from infra.processes import read_pids
+from infra.servers import ServerStatus, server_status
+from infra.workers import known_parts, service_part
+from tacit.errors import Abort, DecodeError, TacitError
+from tacit.ports import Transport, TransportError
+from tacit.service.config import read_secret
+
+AGGREGATORS = ("leader", "helper")
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process. ``pid`` is that of ``tacit up``'s child where it still runs."""
+
+    name: str
+    url: str
+    up: bool
+    version: str = ""
+    pid: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One recipe as the leader sees it; ``leader`` and ``helper`` hold their status pages, or nothing."""
+
+    recipe: str
+    recipe_hash: str
+    state: str
+    rule: str
+    leader: dict[str, Any] = field(default_factory=dict)
+    helper: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failing(self) -> list[dict[str, Any]]:
+        """Aggregation jobs that do not go on, each with its cause."""
+        found: list[dict[str, Any]] = self.leader.get("failing_jobs", [])
+        return found
+
+
+@dataclass(frozen=True)
+class StackStatus:
+    """Everything. ``problems`` is empty where all is well."""
+
+    processes: list[ProcessStatus]
+    servers: list[ServerStatus]
+    tasks: list[TaskStatus]
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """One line per thing that a person should look at."""
+        lines = [f"{one.name} is down: {one.detail}" for one in self.processes if not one.up]
+        lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
+        for task in self.tasks:
+            failed = int(task.leader.get("jobs", {}).get("failed", 0))
+            lines += [f"{task.recipe}: {_count(failed, 'job')} failed for good"] if failed else []
+            lines += [f"{task.recipe}: {_count(len(task.failing), 'job')} not going on"] if task.failing else []
+        return lines + self.troubles
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"ok": not self.problems, "problems": self.problems, **asdict(self)}
+
+
+async def stack_status(layout: Layout, transport: Transport) -> StackStatus:
+    """Ask everybody at once. What does not answer is part of the answer."""
+    parts = [service_part(layout, name) for name in SERVICES] + known_parts(layout)
+    pids = read_pids(layout.state_dir)
+    asked = [_process(transport, part.label, part.url, pids.get(part.label)) for part in parts]
+    processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(layout))
+    up = {one.name for one in processes if one.up}
+    tasks, troubles = list[TaskStatus](), list[str]()
+    if {"leader", "recipe_server"} <= up:
+        try:
+            tasks = await _tasks(layout, transport, [name for name in AGGREGATORS if name in up])
+        except (TransportError, TacitError) as error:
+            troubles.append(f"the tasks cannot be read: {_short(error)}")
+    return StackStatus(processes, servers, tasks, troubles)
+
+
+async def _process(transport: Transport, label: str, url: str, pid: int | None) -> ProcessStatus:
+    alive = pid if pid is not None and _lives(pid) else None
+    try:
+        found = await call(transport, "GET", f"{url}/healthz")
+    except (TransportError, Abort, DecodeError) as error:
+        return ProcessStatus(label, url, up=False, pid=alive, detail=_short(error))
+    return ProcessStatus(label, url, up=True, version=str(found.get("version", "")), pid=alive)
+
+
+async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:
+    """The recipes that name the leader, in the log's order, with the counts of those that are active."""
+    bearer = read_secret(layout.credentials["operator"]).decode().strip()
+    names = {one["hash"]: one["name"] for one in await recipes_of(transport, layout.urls["recipe_server"])}
+    rows = await call(transport, "GET", f"{layout.urls['leader']}/v1/recipes", bearer=bearer)
+
+    async def counts(aggregator: str, task_id: str) -> dict[str, Any]:
+        url = f"{layout.urls[aggregator]}/v1/tasks/{task_id}/status"
+        with contextlib.suppress(Abort):  # not active there, or not any more
+            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer)
+            return found
+        return {}
+
+    async def task(row: dict[str, Any]) -> TaskStatus:
+        pages = {}
+        if row["task_id"]:
+            found = await asyncio.gather(*(counts(name, row["task_id"]) for name in aggregators))
+            pages = dict(zip(aggregators, found, strict=True))
+        recipe_hash = row["recipe_hash"]
+        return TaskStatus(names.get(recipe_hash, recipe_hash), recipe_hash, row["state"], row["rule"], **pages)
+
+    return list(await asyncio.gather(*map(task, rows)))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _short(error: Exception) -> str:
+    """What went wrong, without the advice that is meant for one command."""
+    return str(error).partition("; is the stack up?")[0] or type(error).__name__
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

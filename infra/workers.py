@@ -1,0 +1,82 @@
+"""Further processes of a stack's leader and helper, each on a configuration derived from the service's own.
+
+A leader's further processes work on jobs only and have addresses of their own; a helper's share the helper's address.
+They share the service's database, so it must be PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.layout import Layout, free_ports
+from infra.markers import amend_config
+from tacit.errors import UsageError
+
+CONFIG = "worker-{}.json"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process of a stack: what it serves, how it is called, its configuration, log and address."""
+
+    name: str
+    label: str
+    config: Path
+    log: Path
+    url: str
+
+
+def service_part(layout: Layout, name: str) -> Part:
+    """The first process of a service."""
+    config = layout.configs[name]
+    return Part(name, name, config, config.parent / "service.log", layout.urls[name])
+
+
+def further_parts(layout: Layout, leader_workers: int, helper_workers: int) -> list[Part]:
+    """Write the configurations of ``leader_workers`` further leader processes and of all but the first of
+    ``helper_workers`` helper processes, and remove those of an earlier start. Raises ``UsageError``."""
+    for name, option, more in (("leader", "leader", leader_workers > 0), ("helper", "helper", helper_workers > 1)):
+        if more and "database_file" not in json.loads(layout.configs[name].read_text()):
+            raise UsageError(f"--{option}-workers needs PostgreSQL; start a new stack with --with postgres")
+    for name in ("leader", "helper"):
+        for old in layout.configs[name].parent.glob(CONFIG.format("*")):
+            old.unlink()
+    _share_address(layout.configs["helper"], shared=helper_workers > 1)
+    leaders = [_leader(layout, number, port) for number, port in enumerate(free_ports(leader_workers), start=1)]
+    return leaders + [_helper(layout, number) for number in range(2, helper_workers + 1)]
+
+
+def known_parts(layout: Layout) -> list[Part]:
+    """The further processes that the last start had."""
+    found = []
+    for name in ("leader", "helper"):
+        for path in sorted(layout.configs[name].parent.glob(CONFIG.format("*"))):
+            listen = json.loads(path.read_text())["listen"]
+            found.append(_part(name, path, f"http://{listen['host']}:{listen['port']}"))
+    return found
+
+
+def _leader(layout: Layout, number: int, port: int) -> Part:
+    body = json.loads(layout.configs["leader"].read_text())
+    path = layout.configs["leader"].parent / CONFIG.format(number)
+    listen = {**body["listen"], "port": port}
+    path.write_text(json.dumps({**body, "roles": ["worker"], "listen": listen}, indent=1))
+    return _part("leader", path, f"http://{listen['host']}:{port}")
+
+
+def _helper(layout: Layout, number: int) -> Part:
+    path = layout.configs["helper"].parent / CONFIG.format(number)
+    path.write_text(layout.configs["helper"].read_text())
+    return _part("helper", path, layout.urls["helper"])
+
+
+def _part(name: str, path: Path, url: str) -> Part:
+    return Part(name, f"{name} {path.stem}", path, path.with_suffix(".log"), url)
+
+
+def _share_address(config: Path, *, shared: bool) -> None:
+    listen = json.loads(config.read_text())["listen"]
+    listen.pop("reuse_port", None)
+    amend_config(config, listen={**listen, "reuse_port": True} if shared else listen)

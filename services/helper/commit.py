@@ -1,0 +1,73 @@
+"""The commit of one aggregation job: what each report comes to, decided and written in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+from services.helper.store import HelperTx
+from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
+from tacit.errors import ReportError
+from tacit.roles.aggregator import Party, Tally
+from tacit.roles.jobs import HelperJob
+from tacit.task import Task
+
+
+@dataclass(frozen=True)
+class PreparedJob:
+    """A job that the role has judged. ``tallies``: of its verified reports, which nearly always all count."""
+
+    job: HelperJob
+    batch_id: bytes | None
+    tallies: dict[bytes, Tally] = field(repr=False)
+
+
+async def commit(tx: HelperTx, party: Party, prepared: PreparedJob) -> bytes:
+    """The commit rule (DAP-18 section 4.5.3.5) with tokens; returns the encoded response. Safe in a shared
+    transaction: whether a report id or a token is free is for the database's constraints to say."""
+    task, job = party.task, prepared.job
+    before = await tx.known(task.task_id, job.report_ids)
+    closed = await tx.is_released(task, prepared.batch_id)
+    rows = [row for row in _rows(task, prepared, closed=closed) if row.report_id not in before]
+    taken = await tx.record(task.task_id, rows)
+    if taken:
+        before |= await tx.known(task.task_id, list(taken))
+    spent = [row.report_id for row in rows if row.report_id in taken and row.report_id not in before]
+    replayed = int(ReportError.REPORT_REPLAYED)
+    await tx.record(task.task_id, [OutcomeRow(report_id, None, replayed, "token-spent") for report_id in spent])
+    refused = {report_id: ReportError(known.code or replayed) for report_id, known in before.items()}
+    refused |= dict.fromkeys(spent, ReportError.REPORT_REPLAYED)
+    causes = Counter(row.cause for row in rows if row.code != ACCEPTED and row.report_id not in refused)
+    await tx.count_rejections(task.task_id, causes + Counter({"token-spent": len(spent)}))
+    if closed:
+        refused = dict.fromkeys(job.rows.report_ids, ReportError.BATCH_COLLECTED) | refused
+    await tx.add_tallies(task, await _tallies(party, prepared, refused))
+    return job.respond(refused)
+
+
+def _rows(task: Task, prepared: PreparedJob, *, closed: bool) -> list[OutcomeRow]:
+    """What is to be kept of each report, in the order of the request: of two with one token the first has it."""
+    job = prepared.job
+    found: dict[bytes, OutcomeRow] = {}
+    for rejection in job.rejections:
+        if rejection.final:
+            code, cause = int(rejection.code), rejection.cause
+            found[rejection.report_id] = OutcomeRow(rejection.report_id, rejection.nullifier, code, cause)
+    buckets = job.rows.buckets(task, prepared.batch_id)
+    for report_id, nullifier, bucket in zip(job.rows.report_ids, job.rows.nullifiers, buckets, strict=True):
+        if closed:
+            code = int(ReportError.BATCH_COLLECTED)
+            found[report_id] = OutcomeRow(report_id, nullifier, code, "batch-collected")
+        else:
+            found[report_id] = OutcomeRow(report_id, nullifier, ACCEPTED, bucket=bucket)
+    return [found[report_id] for report_id in job.report_ids if report_id in found]
+
+
+async def _tallies(party: Party, prepared: PreparedJob, refused: dict[bytes, ReportError]) -> dict[bytes, Tally]:
+    """The tallies of those verified reports that nobody refuses."""
+    rows = prepared.job.rows
+    kept = [at for at, report_id in enumerate(rows.report_ids) if report_id not in refused]
+    if len(kept) == len(rows):
+        return prepared.tallies
+    return await asyncio.to_thread(rows.keep(kept).tallies, party, prepared.batch_id)

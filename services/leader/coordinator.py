@@ -1,0 +1,193 @@
+"""What one Leader process does for all: forms jobs from pending reports, splits jobs that kill their workers, and lets
+partitions of dealt-with reports go.
+
+Each change is one transaction that runs alone and reads again what it decides on, so that two processes that both
+believe to lead for a moment form nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from services.leader.config import LeaderLimits
+from services.leader.records import JobRow, JobState
+from services.leader.store import LeaderStore, LeaderTx
+from tacit.aggregator.outcomes import OutcomeRow
+from tacit.aggregator.parties import Parties
+from tacit.aggregator.work import shuffled
+from tacit.errors import ReportError
+from tacit.messages import BatchMode
+from tacit.ports import JobQueue
+from tacit.roles.aggregator import Party
+from tacit.roles.leader import SHARE_OVERHEAD
+from tacit.service.app import Deps
+from tacit.service.log import get_logger
+
+POOL = 1 << 13
+"""Pending reports that one shuffle draws jobs from."""
+
+MAX_REQUEST = 12 << 20
+"""Bytes that a job's request stays under: a Helper takes bodies of 16 MiB, and a sent job is never split (P14)."""
+
+SPLITS = 16
+"""Jobs that one step splits."""
+
+SWEEP_SECONDS = 5.0
+"""Between two looks for partitions that can go."""
+
+
+class Coordinator:
+    """The driver of the process that leads; idle in every other."""
+
+    def __init__(self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits, queue: JobQueue) -> None:
+        self._store = store
+        self._parties = parties
+        self._deps = deps
+        self._limits = limits
+        self._queue = queue
+        self._lock = asyncio.Lock()
+        self._closed_at: float | None = None
+        self._swept_at = deps.clock.now()
+        self._log = get_logger("leader")
+
+    async def step(self) -> int:
+        """Split, carve, sweep. Returns how many jobs were formed."""
+        if not await self._store.leads():
+            return 0
+        async with self._lock:
+            async with self._store.read() as tx:
+                poisonous = bool(await tx.split_jobs(self._deps.clock.now(), 1))
+                ready = [party for party in self._parties.active() if await self._ready_sizes(tx, party)]
+                lacks_room = await tx.lacks_room()
+            job_ids = await self._split_poisonous() if poisonous else []
+            for party in ready:
+                job_ids += await self._carve(party)
+            await self._sweep(lacks_room)
+        if job_ids:
+            await self._queue.put(job_ids)
+        return len(job_ids)
+
+    async def _carve(self, party: Party) -> list[bytes]:
+        """Form the jobs that one task is ready for."""
+        async with self._store.transaction() as tx:
+            sizes = await self._ready_sizes(tx, party)
+            if not sizes:
+                return []
+            pool = shuffled(await tx.pending(party.task.task_id, self._deps.clock.now(), POOL), self._deps.entropy)
+            batch_id = await self._batch(tx, party)
+            jobs: list[JobRow] = []
+            for size in sizes:
+                members, pool = tuple(pool[:size]), pool[size:]
+                jobs.append(self._job(party.task.task_id, batch_id, members))
+            await tx.add_jobs(jobs)
+            await tx.take_pending([seq for job in jobs for seq in job.members])
+        return [job.job_id for job in jobs]
+
+    def _job(self, task_id: bytes, batch_id: bytes | None, members: Sequence[int], expired: int = 0) -> JobRow:
+        return JobRow(self._deps.entropy(16), task_id, batch_id, JobState.FORMED, tuple(members), expired=expired)
+
+    async def _ready_sizes(self, tx: LeaderTx, party: Party) -> list[int]:
+        """The sizes of the jobs that may be formed now: full ones, and one of what there is when waiting for more
+        would serve nothing."""
+        task, now = party.task, self._deps.clock.now()
+        left, since = await tx.pending_head(task.task_id, now, POOL)
+        if not left:
+            return []
+        unfinished = await tx.unfinished_jobs(task.task_id)
+        room = await self._room(tx, party)
+        free = self._limits.max_jobs - unfinished
+        most = min(self._limits.job_size, max(1, MAX_REQUEST // _request_bytes(party)))
+        sizes: list[int] = []
+        while len(sizes) < free and left and room:
+            full = left >= min(most, room)
+            if not full and (sizes or not self._is_enough(party, left, room, since, unfinished)):
+                break
+            sizes.append(min(most, room, left))
+            left -= sizes[-1]
+            room -= sizes[-1]
+        return sizes
+
+    def _is_enough(self, party: Party, pending: int, room: int, since: float, unfinished: int) -> bool:
+        """Whether a job of fewer reports than it could hold is formed: the task has none under way, or the oldest
+        report has waited long enough, or no more will come."""
+        now = self._deps.clock.now()
+        if now - since >= self._limits.max_job_delay or now >= party.task.end_seconds:
+            return True
+        return unfinished == 0 and pending >= min(self._limits.min_job_size, room)
+
+    async def _room(self, tx: LeaderTx, party: Party) -> int:
+        """How many reports new jobs may hold: a leader-selected batch closes at B exactly (P13)."""
+        task = party.task
+        if task.batch_mode is BatchMode.TIME_INTERVAL:
+            return POOL
+        batch_id = await tx.open_batch(task.task_id)
+        if batch_id is None:
+            return task.min_batch_size
+        counted = await tx.counted(task.task_id, batch_id)
+        return max(0, task.min_batch_size - counted - await tx.in_flight(task.task_id, batch_id))
+
+    async def _batch(self, tx: LeaderTx, party: Party) -> bytes | None:
+        if party.task.batch_mode is BatchMode.TIME_INTERVAL:
+            return None
+        batch_id = await tx.open_batch(party.task.task_id)
+        if batch_id is None:
+            batch_id = self._deps.entropy(32)
+            await tx.add_batch(party.task.task_id, batch_id)
+        return batch_id
+
+    async def _split_poisonous(self) -> list[bytes]:
+        """Halve formed jobs whose workers died over them, and reject the one report that is left of such a job."""
+        formed: list[JobRow] = []
+        async with self._store.transaction() as tx:
+            jobs = await tx.split_jobs(self._deps.clock.now(), SPLITS)
+            for job in jobs:
+                if len(job.members) > 1:
+                    middle = len(job.members) // 2
+                    for part in (job.members[:middle], job.members[middle:]):
+                        formed.append(self._job(job.task_id, job.batch_id, part, job.expired))
+                else:
+                    await self._reject_poison(tx, job)
+            await tx.add_jobs(formed)
+            await tx.remove_jobs(jobs)
+        for job in jobs:
+            self._log.error("job_split", size=len(job.members))
+        return [job.job_id for job in formed]
+
+    async def _reject_poison(self, tx: LeaderTx, job: JobRow) -> None:
+        """Its token is not known to be good, so that it is not spent."""
+        stored = await tx.stored(job.members)
+        code = int(ReportError.REPORT_DROPPED)
+        await tx.record(
+            job.task_id,
+            [OutcomeRow(report.report_id, None, code, "internal", digest=report.digest) for report in stored],
+        )
+        await tx.count_rejections(job.task_id, {"internal": len(stored)})
+        await tx.delete_reports(job.members)
+
+    async def _sweep(self, lacks_room: bool) -> None:
+        """Keep room for uploads; drop partitions that nobody needs; every ``scrub_seconds`` close the present one, so
+        that what was deleted from it does not stay for want of newer reports."""
+        if lacks_room:
+            async with self._store.transaction() as tx:
+                await tx.make_room()
+        now = self._deps.clock.now()
+        if now - self._swept_at < min(SWEEP_SECONDS, self._limits.scrub_seconds):
+            return
+        self._swept_at = now
+        closing = self._closed_at is None or now - self._closed_at >= self._limits.scrub_seconds
+        async with self._store.transaction() as tx:
+            if closing and self._closed_at is not None:
+                await tx.close_slice()
+            done = await tx.scrub(await tx.members_in_jobs(), rewrite=closing)
+        if closing:
+            self._closed_at = now
+        if done.dropped or done.rewritten:
+            self._log.info("reports_scrubbed", dropped=done.dropped, rewritten=done.rewritten)
+
+
+def _request_bytes(party: Party) -> int:
+    """Most bytes of one report in a job's request: the Helper's sealed share, the public share, and the Leader's
+    verifier share."""
+    vdaf = party.task.vdaf
+    return 2 * SHARE_OVERHEAD + vdaf.field.ENCODED_SIZE * vdaf.flp.VERIFIER_LEN * vdaf.PROOFS + SHARE_OVERHEAD

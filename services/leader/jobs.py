@@ -1,0 +1,242 @@
+"""Aggregation jobs at rest: formed by the coordinator, taken by workers under leases, ended once.
+
+``holder`` names the lease: whoever writes about a job that it works on names its own, so that a worker whose lease ran
+out and was given to another changes nothing any more. Ending a sent job needs no lease, because every worker that
+has the same request gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.leader.records import UNFINISHED, FailingJob, JobRow, JobState, pack_members, unpack_members
+from services.leader.schema import JOBS
+from tacit.adapters.bulk import among
+from tacit.aggregator.store import CommonTx
+
+MAX_EXPIRED = 1
+"""Leases that may run out on a formed job before it is split instead of given out again."""
+
+_COLUMNS = (
+    JOBS.c.job_id,
+    JOBS.c.task_id,
+    JOBS.c.batch_id,
+    JOBS.c.state,
+    JOBS.c.members,
+    JOBS.c.attempts,
+    JOBS.c.holder,
+    JOBS.c.expired,
+    JOBS.c.location,
+    JOBS.c.request,
+)
+
+
+class JobsTx(CommonTx):
+    """One transaction on aggregation jobs."""
+
+    def counts(self) -> sa.ColumnElement[bool]:
+        """An accepted report counts once its job is done."""
+        done = sa.select(JOBS.c.job_id).where(JOBS.c.state == JobState.DONE.value)
+        return super().counts() & self.common.outcomes.c.job_id.in_(done)
+
+    async def add_jobs(self, jobs: Sequence[JobRow]) -> None:
+        """Store formed jobs, free for any worker."""
+        rows = [
+            {
+                "job_id": job.job_id,
+                "task_id": job.task_id,
+                "batch_id": job.batch_id,
+                "state": JobState.FORMED.value,
+                "members": pack_members(job.members),
+                "size": len(job.members),
+                "attempts": 0,
+                "next_attempt": 0.0,
+                "holder": 0,
+                "lease_until": 0.0,
+                "expired": job.expired,
+                "cause": "",
+                "location": "",
+                "request": b"",
+            }
+            for job in jobs
+        ]
+        if rows:
+            await self.connection.execute(sa.insert(JOBS), rows)
+
+    async def due_jobs(self, now: float, limit: int, other_than: Collection[bytes] = ()) -> list[tuple[bytes, bytes]]:
+        """(job id, task id) of jobs that a worker may take, of tasks ``other_than`` these, the longest due first."""
+        query = sa.select(JOBS.c.job_id, JOBS.c.task_id).where(_due(now)).order_by(JOBS.c.next_attempt).limit(limit)
+        if other_than:
+            query = query.where(JOBS.c.task_id.not_in(sorted(other_than)))
+        return [(row[0], row[1]) for row in await self.connection.execute(query)]
+
+    async def claim_jobs(self, job_ids: Collection[bytes], now: float, holder: int, until: float) -> list[JobRow]:
+        """Take those of ``job_ids`` that are still due and that no other process takes at this moment."""
+        wanted = (
+            sa.select(JOBS.c.job_id)
+            .where(among(self.connection, JOBS.c.job_id, sorted(job_ids)), _due(now))
+            .with_for_update(skip_locked=True)
+        )
+        free = list((await self.connection.execute(wanted)).scalars())
+        if not free:
+            return []
+        taken = (
+            sa.update(JOBS)
+            .where(among(self.connection, JOBS.c.job_id, free))
+            .values(
+                holder=holder,
+                lease_until=until,
+                expired=JOBS.c.expired + sa.case((JOBS.c.lease_until > 0, 1), else_=0),
+            )
+            .returning(*_COLUMNS)
+        )
+        return [_job(row) for row in await self.connection.execute(taken)]
+
+    async def renew_leases(self, holder: int, until: float) -> None:
+        """Keep every job of ``holder`` for longer."""
+        await self.connection.execute(
+            sa.update(JOBS)
+            .where(JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED), JOBS.c.lease_until > 0)
+            .values(lease_until=until)
+        )
+
+    async def free_leases(self, holder: int) -> None:
+        """Give every job of ``holder`` back, as it was before it was taken."""
+        await self.connection.execute(
+            sa.update(JOBS)
+            .where(JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED))
+            .values(holder=0, lease_until=0.0)
+        )
+
+    async def expire_lease(self, job: JobRow, now: float, cause: str) -> None:
+        """A formed job could not be prepared: as if its worker had died."""
+        await self.connection.execute(sa.update(JOBS).where(_held(job)).values(holder=0, lease_until=now, cause=cause))
+
+    async def job_to_send(self, job: JobRow, request: bytes, members: Sequence[int]) -> bool:
+        """From now on the job is these bytes, made of these reports; False if the lease is another's by now."""
+        result = await self.connection.execute(
+            sa.update(JOBS)
+            .where(_held(job), JOBS.c.state == JobState.FORMED.value)
+            .values(
+                state=JobState.SENT.value,
+                request=request,
+                members=pack_members(members),
+                size=len(members),
+                attempts=0,
+                cause="",
+            )
+        )
+        return bool(result.rowcount)
+
+    async def drop_job(self, job: JobRow) -> bool:
+        """Forget a formed job that nothing came of; False if the lease is another's by now."""
+        result = await self.connection.execute(sa.delete(JOBS).where(_held(job), JOBS.c.state == JobState.FORMED.value))
+        return bool(result.rowcount)
+
+    async def postpone_job(self, job: JobRow, next_attempt: float, location: str, cause: str) -> None:
+        """Note a failed attempt, why it failed, and where a Helper that works asynchronously is to be asked; give the
+        lease back."""
+        await self.connection.execute(
+            sa.update(JOBS)
+            .where(_held(job))
+            .values(
+                attempts=job.attempts + 1,
+                next_attempt=next_attempt,
+                location=location,
+                cause=cause,
+                holder=0,
+                lease_until=0.0,
+            )
+        )
+
+    async def end_job(self, job_id: bytes, state: JobState) -> bool:
+        """End a sent job and overwrite its request; False if it had ended before."""
+        result = await self.connection.execute(
+            sa.update(JOBS)
+            .where(JOBS.c.job_id == job_id, JOBS.c.state == JobState.SENT.value)
+            .values(state=state.value, request=b"", members=b"", holder=0, lease_until=0.0, cause="")
+        )
+        return bool(result.rowcount)
+
+    async def split_jobs(self, now: float, limit: int) -> list[JobRow]:
+        """Formed jobs whose leases ran out too often: one of their reports may be what kills the workers."""
+        poisonous = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & _expired(now)
+        return [_job(row) for row in await self.connection.execute(sa.select(*_COLUMNS).where(poisonous).limit(limit))]
+
+    async def remove_jobs(self, jobs: Sequence[JobRow]) -> None:
+        """Forget formed jobs whose reports go into others."""
+        ids = [job.job_id for job in jobs]
+        await self.connection.execute(sa.delete(JOBS).where(among(self.connection, JOBS.c.job_id, ids)))
+
+    async def unfinished_jobs(self, task_id: bytes) -> int:
+        """How many jobs of a task are formed or sent."""
+        query = sa.select(sa.func.count()).where(JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED))
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def members_in_jobs(self) -> set[int]:
+        """Every report of an unfinished job, of all tasks."""
+        rows = await self.connection.execute(sa.select(JOBS.c.members).where(JOBS.c.state.in_(UNFINISHED)))
+        return {seq for members in rows.scalars() for seq in unpack_members(members)}
+
+    async def in_flight(self, task_id: bytes, batch_id: bytes | None = None) -> int:
+        """Reports of the unfinished jobs of a task, or of one of its batches."""
+        query = sa.select(sa.func.coalesce(sa.func.sum(JOBS.c.size), 0)).where(
+            JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED)
+        )
+        if batch_id is not None:
+            query = query.where(JOBS.c.batch_id == batch_id)
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def job_counts(self, task_id: bytes) -> dict[str, int]:
+        """Aggregation jobs by state."""
+        rows = await self.connection.execute(
+            sa.select(JOBS.c.state, sa.func.count()).where(JOBS.c.task_id == task_id).group_by(JOBS.c.state)
+        )
+        return {row[0]: row[1] for row in rows}
+
+    async def leased_jobs(self, task_id: bytes, now: float) -> int:
+        """Unfinished jobs of a task that a worker has."""
+        query = sa.select(sa.func.count()).where(
+            JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED), JOBS.c.lease_until > now
+        )
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def failing_jobs(self, task_id: bytes, limit: int) -> list[FailingJob]:
+        """Unfinished jobs of a task that failed last time, those with most attempts first."""
+        columns = (JOBS.c.job_id, JOBS.c.state, JOBS.c.size, JOBS.c.attempts, JOBS.c.expired, JOBS.c.cause)
+        failing = JOBS.c.state.in_(UNFINISHED) & ((JOBS.c.attempts > 0) | (JOBS.c.expired > 0))
+        query = sa.select(*columns).where(JOBS.c.task_id == task_id, failing)
+        rows = await self.connection.execute(query.order_by(JOBS.c.attempts.desc(), JOBS.c.job_id).limit(limit))
+        return [FailingJob(*row) for row in rows]
+
+
+def _expired(now: float) -> sa.ColumnElement[bool]:
+    return (JOBS.c.lease_until > 0) & (JOBS.c.lease_until <= now)
+
+
+def _due(now: float) -> sa.ColumnElement[bool]:
+    to_split = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & (JOBS.c.lease_until > 0)
+    free = (JOBS.c.lease_until <= now) & (JOBS.c.next_attempt <= now)
+    return JOBS.c.state.in_(UNFINISHED) & free & sa.not_(to_split)
+
+
+def _held(job: JobRow) -> sa.ColumnElement[bool]:
+    return (JOBS.c.job_id == job.job_id) & (JOBS.c.holder == job.holder)
+
+
+def _job(row: Any) -> JobRow:
+    return JobRow(
+        row.job_id,
+        row.task_id,
+        row.batch_id,
+        JobState(row.state),
+        unpack_members(row.members),
+        row.attempts,
+        row.holder,
+        row.expired,
+        row.location,
+        row.request,
+    )

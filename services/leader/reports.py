@@ -1,0 +1,209 @@
+"""Uploaded reports at rest: what no job has yet (``pending``) and the bytes that are still needed (``reports``).
+
+A report's bytes are deleted in the transaction that decides it. Bytes of deleted rows stay in a file until they are
+overwritten: at once on SQLite (secure_delete); on PostgreSQL with the *slice* of sequence numbers that they lie in,
+which ``scrub`` closes after a while and drops once every report in it is dealt with. Write-ahead logs and backups
+hold what they hold until they are recycled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.leader.records import StoredReport, Upload
+from services.leader.schema import PENDING, REPORTS
+from tacit.adapters.bulk import among, copy_rows, driver_of, is_postgres, pieces
+from tacit.aggregator.store import CommonTx
+
+SLICE = 1 << 16
+"""Sequence numbers of one partition."""
+
+AHEAD = 2
+"""Partitions that are made before they are needed."""
+
+_NAME = "reports_slice_"
+_LIST = """
+    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'reports'::regclass
+"""
+_NEXT = "SELECT CASE WHEN is_called THEN last_value + 1 ELSE last_value END FROM report_seqs"
+_USED = "SELECT is_called FROM report_seqs"
+
+
+@dataclass(frozen=True)
+class Scrubbed:
+    """What ``scrub`` did: partitions dropped, and partitions rewritten with the rows that are still needed."""
+
+    dropped: int = 0
+    rewritten: int = 0
+
+
+class ReportsTx(CommonTx):
+    """One transaction on uploads."""
+
+    async def digests(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """SHA-256 of the reports among ``report_ids`` that are stored or were dealt with."""
+        table = self.common.outcomes
+        found: dict[bytes, bytes | None] = {}
+        for piece in pieces(self.connection, report_ids):
+            stored = sa.select(REPORTS.c.report_id, REPORTS.c.digest).where(
+                REPORTS.c.task_id == task_id, among(self.connection, REPORTS.c.report_id, piece)
+            )
+            known = sa.select(table.c.report_id, table.c.digest).where(
+                table.c.task_id == task_id, among(self.connection, table.c.report_id, piece)
+            )
+            rows = await self.connection.execute(sa.union_all(stored, known))
+            found.update((row[0], row[1]) for row in rows)
+        return found
+
+    async def add_reports(self, uploads: Sequence[Upload], now: float) -> None:
+        """Store new reports, pending since ``now``. Raises ``IntegrityError`` where a partition is missing."""
+        if not uploads:
+            return
+        seqs = await self._new_seqs(len(uploads))
+        rows = [
+            (seq, upload.task_id, upload.report_id, upload.digest, upload.body)
+            for seq, upload in zip(seqs, uploads, strict=True)
+        ]
+        await copy_rows(self.connection, REPORTS, ("seq", "task_id", "report_id", "digest", "body"), rows)
+        await self.add_pending([(seq, upload.task_id) for seq, upload in zip(seqs, uploads, strict=True)], now)
+
+    async def _new_seqs(self, count: int) -> list[int]:
+        if is_postgres(self.connection):
+            driver = await driver_of(self.connection)
+            rows = await driver.fetch("SELECT nextval('report_seqs') FROM generate_series(1, $1::int)", count)
+            return [row[0] for row in rows]
+        last = (await self.connection.execute(sa.select(sa.func.max(REPORTS.c.seq)))).scalar_one() or 0
+        return list(range(last + 1, last + 1 + count))
+
+    async def add_pending(self, rows: Sequence[tuple[int, bytes]], since: float) -> None:
+        """(seq, task id) of reports that wait for a job since, or not before, ``since``."""
+        values = [(seq, task_id, since) for seq, task_id in rows]
+        await copy_rows(self.connection, PENDING, ("seq", "task_id", "since"), values)
+
+    async def take_pending(self, seqs: Sequence[int]) -> None:
+        """A job has these reports from now on."""
+        for piece in pieces(self.connection, seqs):
+            await self.connection.execute(sa.delete(PENDING).where(among(self.connection, PENDING.c.seq, piece)))
+
+    async def pending(self, task_id: bytes, now: float, limit: int) -> list[int]:
+        """Sequence numbers of up to ``limit`` reports that wait by ``now``, the oldest first."""
+        return list((await self.connection.execute(_waiting(PENDING.c.seq, task_id, now, limit))).scalars())
+
+    async def pending_head(self, task_id: bytes, now: float, limit: int) -> tuple[int, float]:
+        """How many reports ``pending`` would give, and since when the oldest waits."""
+        head = _waiting(PENDING.c.since, task_id, now, limit).subquery()
+        row = (await self.connection.execute(sa.select(sa.func.count(), sa.func.min(head.c.since)))).one()
+        return row[0], now if row[1] is None else row[1]
+
+    async def pending_summary(self, task_id: bytes) -> tuple[int, float | None]:
+        """How many reports of a task have no job, and since when the oldest."""
+        query = sa.select(sa.func.count(), sa.func.min(PENDING.c.since)).where(PENDING.c.task_id == task_id)
+        count, since = (await self.connection.execute(query)).one()
+        return count, since
+
+    async def has_pending(self, task_id: bytes) -> bool:
+        """Whether a report of the task has no job."""
+        query = sa.select(PENDING.c.seq).where(PENDING.c.task_id == task_id).limit(1)
+        return (await self.connection.execute(query)).first() is not None
+
+    async def stored(self, seqs: Sequence[int]) -> list[StoredReport]:
+        """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
+        found: dict[int, StoredReport] = {}
+        for piece in pieces(self.connection, seqs):
+            rows = await self.connection.execute(
+                sa.select(REPORTS.c.seq, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body).where(
+                    among(self.connection, REPORTS.c.seq, piece)
+                )
+            )
+            found.update((row[0], StoredReport(*row)) for row in rows)
+        return [found[seq] for seq in seqs if seq in found]
+
+    async def delete_reports(self, seqs: Sequence[int]) -> None:
+        """Forget the bytes of reports that are dealt with."""
+        for piece in pieces(self.connection, seqs):
+            await self.connection.execute(sa.delete(REPORTS).where(among(self.connection, REPORTS.c.seq, piece)))
+
+    async def lacks_room(self) -> bool:
+        """Whether ``make_room`` has something to do."""
+        if not is_postgres(self.connection):
+            return False
+        return await self._next_slice() + AHEAD - 1 not in await self._slices()
+
+    async def make_room(self) -> None:
+        """Make the partitions that the next reports go to. Alone: it takes the whole table's lock."""
+        if not is_postgres(self.connection):
+            return
+        known = await self._slices()
+        first = await self._next_slice()
+        for number in range(first, first + AHEAD):
+            if number not in known:
+                await self.connection.exec_driver_sql(
+                    f"CREATE TABLE {_NAME}{number} PARTITION OF reports "
+                    f"FOR VALUES FROM ({number * SLICE}) TO ({(number + 1) * SLICE}) "
+                    "WITH (toast_tuple_target = 8160, autovacuum_enabled = false)"
+                )
+
+    async def close_slice(self) -> None:
+        """Let the next report begin a new partition, unless the present one is untouched. Alone."""
+        if not is_postgres(self.connection):
+            return
+        if (await self.connection.exec_driver_sql(_USED)).scalar_one():
+            beginning = (await self._next_slice() + 1) * SLICE
+            await self.connection.exec_driver_sql(f"SELECT setval('report_seqs', {beginning}, false)")
+            await self.make_room()
+
+    async def scrub(self, in_jobs: Iterable[int], *, rewrite: bool) -> Scrubbed:
+        """Drop the closed partitions that hold nothing which is pending or of ``in_jobs``, the members of unfinished
+        jobs; with ``rewrite`` those that hold little of it are written anew without what was deleted. Alone."""
+        if not is_postgres(self.connection):
+            return Scrubbed()
+        needed = {seq // SLICE for seq in in_jobs}
+        dropped = rewritten = 0
+        current = await self._next_slice()
+        for number in sorted(number for number in await self._slices() if number < current):
+            name = f"{_NAME}{number}"
+            if number not in needed and await self._is_idle(number):
+                await self.connection.exec_driver_sql(f"DROP TABLE {name}")
+                dropped += 1
+            elif rewrite:
+                rewritten += await self._rewrite(name)
+        return Scrubbed(dropped, rewritten)
+
+    async def _is_idle(self, number: int) -> bool:
+        """Nothing of a partition is pending, and no row is left in it."""
+        pending = sa.select(PENDING.c.seq).where(PENDING.c.seq >= number * SLICE, PENDING.c.seq < (number + 1) * SLICE)
+        if (await self.connection.execute(pending.limit(1))).first() is not None:
+            return False
+        rows = await self.connection.exec_driver_sql(f"SELECT 1 FROM {_NAME}{number} LIMIT 1")  # noqa: S608 - own name
+        return rows.first() is None
+
+    async def _rewrite(self, name: str) -> int:
+        """Move what is left of a partition into a new file, if it is little: no byte of a deleted row comes along."""
+        left = (await self.connection.exec_driver_sql(f"SELECT count(*) FROM {name}")).scalar_one()  # noqa: S608
+        if left > SLICE // 8:
+            return 0
+        for statement in (
+            f"CREATE TEMPORARY TABLE kept ON COMMIT DROP AS SELECT * FROM {name}",  # noqa: S608
+            f"TRUNCATE {name}",
+            f"INSERT INTO {name} SELECT * FROM kept",  # noqa: S608
+            "DROP TABLE kept",
+        ):
+            await self.connection.exec_driver_sql(statement)
+        return 1
+
+    async def _slices(self) -> set[int]:
+        rows = await self.connection.exec_driver_sql(_LIST)
+        return {int(name.removeprefix(_NAME)) for name in rows.scalars()}
+
+    async def _next_slice(self) -> int:
+        """The partition of the next sequence number."""
+        return int((await self.connection.exec_driver_sql(_NEXT)).scalar_one()) // SLICE
+
+
+def _waiting(column: sa.Column[Any], task_id: bytes, now: float, limit: int) -> sa.Select[Any]:
+    waits = (PENDING.c.task_id == task_id) & (PENDING.c.since <= now)
+    return sa.select(column).where(waits).order_by(PENDING.c.seq).limit(limit)

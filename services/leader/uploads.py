@@ -1,0 +1,68 @@
+"""POST /tasks/{task-id}/reports without HTTP: the same code for the HTTP resource and for a gateway in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from services.leader.service import Leader
+from tacit import media_types
+from tacit.aggregator.http import decode, message
+from tacit.aggregator.parties import Parties
+from tacit.errors import Abort
+from tacit.messages import UploadRequest
+from tacit.ports import HttpResponse
+from tacit.service.app import INTERNAL, Deps, problem_response
+from tacit.service.limits import ByteBudget
+from tacit.service.log import get_logger
+
+UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
+"""Task id as in the URL, Content-Type, body -> the answer, problem documents included."""
+
+UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload", Callable[[str, str | None, bytes], Awaitable[HttpResponse]])
+
+_MEDIA_TYPE = media_types.dap("upload-req")
+
+
+class Uploads:
+    """Takes upload requests, at most so many bytes of them at a time."""
+
+    def __init__(self, leader: Leader, parties: Parties, deps: Deps, budget: ByteBudget, max_body: int) -> None:
+        self._leader = leader
+        self._parties = parties
+        self._deps = deps
+        self._max_body = max_body
+        self._log = get_logger("leader")
+        self.budget = budget
+
+    async def call(self, task_id: str, content_type: str | None, body: bytes) -> HttpResponse:
+        """The answer to an upload request; never raises for what a client or a database does."""
+        try:
+            with self.budget.reserve(len(body)):
+                self._check(content_type, body)
+                answer = await self.answer(task_id, body)
+        except Abort as abort:
+            abort.task_id = abort.task_id or task_id
+            answer = problem_response(abort)
+        except Exception as error:  # as the application's own middleware does: an error becomes an answer
+            error_id = self._deps.entropy(8).hex()
+            self._log.error("internal_error", error=error, error_id=error_id)
+            abort = Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
+            answer = problem_response(abort)
+        content = answer.body if isinstance(answer.body, bytes) else b""
+        return HttpResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, content)
+
+    def _check(self, content_type: str | None, body: bytes) -> None:
+        if len(body) > self._max_body:
+            raise Abort("about:blank", f"the body may have at most {self._max_body} bytes", status=413)
+        if content_type is None or content_type.replace(" ", "").lower() != _MEDIA_TYPE:
+            raise Abort("about:blank", f"the body must be {_MEDIA_TYPE}", status=415)
+
+    async def answer(self, task_id: str, body: bytes) -> web.Response:
+        """The answer to a request whose size and media type are right. Raises ``Abort``."""
+        upload = decode(UploadRequest.decode, body)
+        errors = await self._leader.upload(await self._parties.demand(task_id), upload)
+        if errors is None:
+            return web.Response(status=200)
+        return message("upload-errors", errors.encode())

@@ -1,0 +1,303 @@
+"""What a worker does with one aggregation job that it has under a lease (DAP-18 section 4.5, P14).
+
+Two transactions, and nothing between them that a crash could lose or repeat: (1) record what the Leader found about
+every report, spend the tokens, and store the exact request; (2) commit the Helper's answer. Verification states are not
+stored: whoever takes the job over computes them again from the stored reports. All transactions are shared: jobs of
+other workers commit beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+from services.leader.config import LeaderLimits
+from services.leader.records import BatchState, JobRow, JobState, StoredReport
+from services.leader.store import LeaderStore, LeaderTx
+from tacit import media_types
+from tacit.aggregator.outcomes import OutcomeRow
+from tacit.aggregator.work import resource_url
+from tacit.errors import DecodeError, Fatal, ReportError
+from tacit.messages import BatchMode
+from tacit.ports import HttpResponse, TransportError
+from tacit.roles.aggregator import Party, Rejection
+from tacit.roles.crypto import OPENSSL, JobCrypto
+from tacit.roles.jobs import CHUNK, LeaderJob, Outcome, encode_request, finish_leader, prepare_leader
+from tacit.roles.leader import JobAbandonedError
+from tacit.service.app import Deps
+from tacit.service.log import get_logger
+
+MAX_BACKOFF = 60.0
+KEPT_STATES = 8
+"""Jobs whose states are kept from one attempt to the next."""
+
+Notes = list[tuple[bytes, bytes]]
+
+
+class PreparationError(Exception):
+    """A job's reports could not be prepared: something about them, or too little memory for them."""
+
+
+class LeaseLostError(Exception):
+    """The job is another worker's by now."""
+
+
+class JobWork:
+    """Prepares, sends and commits jobs."""
+
+    def __init__(
+        self,
+        store: LeaderStore,
+        deps: Deps,
+        limits: LeaderLimits,
+        helper_token: str,
+        crypto: JobCrypto = OPENSSL,
+    ) -> None:
+        self._store = store
+        self._deps = deps
+        self._limits = limits
+        self._crypto = crypto
+        self._headers = {
+            "Content-Type": media_types.dap("aggregation-job-init-req"),
+            "Authorization": f"Bearer {helper_token}",
+        }
+        self._states: OrderedDict[bytes, LeaderJob] = OrderedDict()
+        self._log = get_logger("leader")
+        self.batch_filled = asyncio.Event()
+
+    async def run(self, party: Party, job: JobRow) -> int:
+        """Move a job on as far as it goes; returns how many reports moved. Raises ``PreparationError``,
+        ``LeaseLostError``, and what a broken database raises."""
+        if job.state is JobState.SENT:
+            return await self._send(party, job)
+        prepared = await self._form(party, job)
+        if prepared is None:
+            return len(job.members)
+        return len(job.members) - len(prepared.members) + await self._send(party, prepared)
+
+    async def _form(self, party: Party, job: JobRow) -> JobRow | None:
+        """Transaction 1; the job as it is sent, or ``None`` if no report of it is to be sent."""
+        async with self._store.read() as tx:
+            stored = await tx.stored(job.members)
+        reports = {report.report_id: report for report in reversed(stored)}
+        notes: Notes = []
+        state, rejections = await self._prepare(party, list(reports.values())[::-1], notes)
+        async with self._store.transaction(shared=True) as tx:
+            kept, rejections = await self._record(tx, party, job, state, rejections, reports)
+            returned = {rejection.report_id for rejection in rejections if not rejection.final}
+            later = [reports[report_id].seq for report_id in returned]
+            await tx.add_pending([(seq, job.task_id) for seq in later], self._deps.clock.now() + self._later(party))
+            members = [reports[report_id].seq for report_id in kept.report_ids]
+            await tx.delete_reports(sorted({*job.members} - {*later} - {*members}))
+            request = encode_request(party.task, kept, job.batch_id) if members else b""
+            if not (await tx.job_to_send(job, request, members) if members else await tx.drop_job(job)):
+                raise LeaseLostError
+        self._observe(notes, set(kept.report_ids))
+        if not members:
+            return None
+        self._keep(job.job_id, kept)
+        return JobRow(
+            job.job_id, job.task_id, job.batch_id, JobState.SENT, tuple(members), holder=job.holder, request=request
+        )
+
+    async def _record(
+        self,
+        tx: LeaderTx,
+        party: Party,
+        job: JobRow,
+        state: LeaderJob,
+        rejections: Sequence[Rejection],
+        reports: Mapping[bytes, StoredReport],
+    ) -> tuple[LeaderJob, list[Rejection]]:
+        """Write what became of each report so far; the reports to send, and all rejections. Where another report holds
+        the token, the rejection names no nullifier, so that it does not touch that token's state."""
+        rows, found = state.rows, list(rejections)
+        if await tx.is_released(party.task, job.batch_id):
+            for report_id, nullifier in zip(rows.report_ids, rows.nullifiers, strict=True):
+                found.append(Rejection(report_id, ReportError.BATCH_COLLECTED, "batch-collected", nullifier))
+            state = state.keep([])
+            rows = state.rows
+        buckets = rows.buckets(party.task, job.batch_id)
+        outcomes = [
+            OutcomeRow(report_id, nullifier, 0, "", bucket, job.job_id, reports[report_id].digest)
+            for report_id, nullifier, bucket in zip(rows.report_ids, rows.nullifiers, buckets, strict=True)
+        ]
+        outcomes += _rejected_rows(found, reports)
+        refused = await tx.record(job.task_id, outcomes)
+        if refused:
+            known = await tx.known(job.task_id, sorted(refused))
+            spent = [
+                Rejection(row.report_id, ReportError.REPORT_REPLAYED, "token-spent")
+                for row in outcomes
+                if row.report_id in refused and row.report_id not in known
+            ]
+            await tx.record(job.task_id, _rejected_rows(spent, reports))
+            state = state.keep([at for at, report_id in enumerate(rows.report_ids) if report_id not in refused])
+            found = [one for one in found if one.report_id not in refused] + spent
+        await tx.count_rejections(job.task_id, Counter(one.cause for one in found if one.final))
+        return state, found
+
+    def _later(self, party: Party) -> float:
+        """Seconds after which a report of the future is looked at again."""
+        return float(min(party.task.time_precision, max(1.0, self._limits.max_job_delay)))
+
+    async def _prepare(
+        self, party: Party, stored: Sequence[StoredReport], notes: Notes
+    ) -> tuple[LeaderJob, list[Rejection]]:
+        """The vector stages, in a thread, ``CHUNK`` reports at a time."""
+        now = self._deps.clock.now()
+        seen = None if self._deps.observer is None else lambda report_id, share: notes.append((report_id, share))
+        jobs: list[LeaderJob] = []
+        rejections: list[Rejection] = []
+        try:
+            for start in range(0, len(stored), CHUNK):
+                chunk = [(report.report_id, report.body) for report in stored[start : start + CHUNK]]
+                job, rejected = await asyncio.to_thread(prepare_leader, party, chunk, now, self._crypto, seen)
+                jobs.append(job)
+                rejections += rejected
+        except Exception as error:
+            self._log.error("job_not_prepared", error=error, size=len(stored))
+            raise PreparationError(type(error).__name__) from error
+        for rejection in rejections:
+            if rejection.error is not None:
+                self._log.error("report_failed", error=rejection.error)
+        return LeaderJob.joined(jobs), rejections
+
+    async def _send(self, party: Party, job: JobRow) -> int:
+        try:
+            answer = await self._exchange(party, job)
+        except TransportError:
+            return await self._retry(party, job, "", "helper-unreachable")
+        if not 200 <= answer.status < 300:
+            self._log.warning("job_refused", status=answer.status, attempts=job.attempts + 1)
+            return await self._retry(party, job, "", f"helper-status-{answer.status}")
+        if not answer.body:
+            return await self._retry(party, job, _location(party, answer), "helper-not-ready")
+        state = await self._state(party, job)
+        try:
+            outcome = await asyncio.to_thread(finish_leader, state, answer.body)
+        except DecodeError as error:  # whoever garbled it: the Helper has its answer stored, and gives it again (P14)
+            self._log.warning("job_answer_malformed", error=error, attempts=job.attempts + 1)
+            return await self._retry(party, job, "", "helper-answer-malformed")
+        except JobAbandonedError as error:
+            self._log.error("job_abandoned", error=error)
+            await self._delete(_location(party, answer) or job.location)
+            return await self._give_up(job, JobState.ABANDONED)
+        return await self._commit(party, job, outcome)
+
+    async def _exchange(self, party: Party, job: JobRow) -> HttpResponse:
+        if job.location:
+            return await self._deps.transport.request("GET", job.location, headers=self._headers)
+        url = _jobs_url(party)
+        return await self._deps.transport.request("POST", url, headers=self._headers, body=job.request)
+
+    async def _delete(self, url: str) -> None:
+        """Tell the Helper, once, that it may forget an abandoned job."""
+        if url:
+            with contextlib.suppress(TransportError):
+                await self._deps.transport.request("DELETE", url, headers=self._headers)
+
+    async def _state(self, party: Party, job: JobRow) -> LeaderJob:
+        """Verification states of a sent job, computed again if this process does not have them."""
+        known = self._states.get(job.job_id)
+        if known is not None:
+            return known
+        async with self._store.read() as tx:
+            stored = await tx.stored(job.members)
+        try:
+            state, _ = await self._prepare(party, stored, [])
+        except PreparationError as error:
+            raise Fatal("the reports of a sent job cannot be prepared any more") from error
+        if encode_request(party.task, state, job.batch_id) != job.request:
+            raise Fatal("a stored job does not follow from its stored reports")
+        self._keep(job.job_id, state)
+        return state
+
+    def _keep(self, job_id: bytes, state: LeaderJob) -> None:
+        self._states[job_id] = state
+        if len(self._states) > KEPT_STATES:
+            self._states.popitem(last=False)
+
+    async def _retry(self, party: Party, job: JobRow, location: str, cause: str) -> int:
+        """The same bytes again later, until the task is over for good."""
+        if self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace:
+            self._log.error("job_failed", attempts=job.attempts + 1)
+            return await self._give_up(job, JobState.FAILED)
+        await self.postpone(job, location, cause)
+        return 0
+
+    async def postpone(self, job: JobRow, location: str, cause: str) -> None:
+        """Give the job back, to be tried again after a while that doubles."""
+        delay = min(self._limits.retry_delay * 2.0 ** min(job.attempts, 16), MAX_BACKOFF)
+        async with self._store.transaction(shared=True) as tx:
+            await tx.postpone_job(job, self._deps.clock.now() + delay, location, cause)
+
+    async def _give_up(self, job: JobRow, state: JobState) -> int:
+        """The job's reports count nowhere; their tokens stay spent."""
+        cause = f"job-{state.value}"
+        code = int(ReportError.REPORT_DROPPED)
+        async with self._store.transaction(shared=True) as tx:
+            stored = await tx.stored(job.members)
+            if not await tx.end_job(job.job_id, state):
+                return 0
+            await tx.amend(job.task_id, {report.report_id: (code, cause) for report in stored})
+            await tx.count_rejections(job.task_id, {cause: len(stored)})
+            await tx.delete_reports(job.members)
+        self._states.pop(job.job_id, None)
+        return len(job.members)
+
+    async def _commit(self, party: Party, job: JobRow, outcome: Outcome) -> int:
+        """Transaction 2: buckets, rejections, the end of the reports' bytes and of the job."""
+        task = party.task
+        tallies = await asyncio.to_thread(outcome.rows.tallies, party, job.batch_id)
+        rejections = outcome.rejections
+        async with self._store.transaction(shared=True) as tx:
+            if not await tx.end_job(job.job_id, JobState.DONE):
+                return 0
+            if job.batch_id is not None:
+                await tx.lock_batch(job.batch_id)
+            await tx.amend(task.task_id, {one.report_id: (int(one.code), one.cause) for one in rejections})
+            await tx.delete_reports(job.members)
+            await tx.add_tallies(task, tallies)
+            await tx.count_rejections(task.task_id, Counter(one.cause for one in rejections))
+            filled = await self._fill_batch(tx, party, job.batch_id)
+        self._states.pop(job.job_id, None)
+        if filled:
+            self.batch_filled.set()
+        return len(job.members)
+
+    async def _fill_batch(self, tx: LeaderTx, party: Party, batch_id: bytes | None) -> bool:
+        """Whether a collection may have waited for this job: its batch is full, or the task's time is over."""
+        if party.task.batch_mode is BatchMode.TIME_INTERVAL or batch_id is None:
+            return self._deps.clock.now() >= party.task.end_seconds
+        if await tx.counted(party.task.task_id, batch_id) < party.task.min_batch_size:
+            return False
+        await tx.set_batch(batch_id, BatchState.FULL)
+        return True
+
+    def _observe(self, notes: Iterable[tuple[bytes, bytes]], kept: set[bytes]) -> None:
+        for report_id, share in notes:
+            if report_id in kept:
+                self._deps.saw(
+                    "leader", report_id=report_id.hex(), share_bytes=len(share), first_bytes=share[:16].hex()
+                )
+
+
+def _rejected_rows(rejections: Iterable[Rejection], reports: Mapping[bytes, StoredReport]) -> list[OutcomeRow]:
+    return [
+        OutcomeRow(one.report_id, one.nullifier, int(one.code), one.cause, digest=reports[one.report_id].digest)
+        for one in rejections
+        if one.final
+    ]
+
+
+def _jobs_url(party: Party) -> str:
+    helper = party.task.configuration.helper_aggregator_endpoint
+    return f"{helper}/tasks/{party.task.task_id_text}/aggregation_jobs"
+
+
+def _location(party: Party, answer: HttpResponse) -> str:
+    """The URL of the job that an answer created; empty without one below the Helper's own resource."""
+    return resource_url(_jobs_url(party), answer.headers.get("location", ""))

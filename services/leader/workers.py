@@ -1,0 +1,178 @@
+"""The workers of one Leader process: take due jobs under leases, and work on several at a time.
+
+Which jobs are due stands in the database; the queue only wakes. A job is taken for ``lease_seconds`` and kept by
+renewal; a process that dies lets its leases run out, and another takes the jobs over. Jobs that wait for one Helper
+never take all places, so that a Helper that is slow or dead holds up its own tasks only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from services.leader.config import LeaderLimits
+from services.leader.records import JobRow
+from services.leader.store import LeaderStore
+from services.leader.work import JobWork, LeaseLostError, PreparationError
+from tacit.adapters.waiting import first_of
+from tacit.aggregator.parties import Parties
+from tacit.errors import Fatal, UsageError
+from tacit.ports import JobQueue
+from tacit.roles.aggregator import Party
+from tacit.service.app import Deps
+from tacit.service.log import get_logger
+
+CANDIDATES = 64
+"""Due jobs that one look considers."""
+
+JOBS_PER_CHECKPOINT = 16
+"""Jobs after which bytes of dealt-with reports leave SQLite's log, when there is no quieter moment."""
+
+UNKNOWN_TASK_SECONDS = 30.0
+"""For which a job of a task that is not known here is left alone."""
+
+
+class Workers:
+    """The driver that moves aggregation jobs on.
+
+    In the background a step starts what there is room for and returns when something has changed; otherwise (tests,
+    simulations) it does everything that is due, one job after another.
+    """
+
+    def __init__(
+        self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits, queue: JobQueue, work: JobWork
+    ) -> None:
+        self._store = store
+        self._parties = parties
+        self._deps = deps
+        self._limits = limits
+        self._queue = queue
+        self._work = work
+        self.background = deps.background
+        self._holder = int.from_bytes(deps.entropy(7), "big") + 1
+        self._running: dict[asyncio.Task[int], str] = {}
+        self._ignored: dict[bytes, float] = {}
+        self._unscrubbed = 0
+        self._renewed_at = 0.0
+        self._log = get_logger("leader")
+        self.changed = asyncio.Event()
+        self.wake = asyncio.Event()
+
+    async def step(self) -> int:
+        """Work; see above. Returns how many reports moved, or in the background whether anything did."""
+        if not self.background:
+            return await self._work_off()
+        self.changed.clear()
+        await self._start_jobs(self._limits.concurrent_jobs - len(self._running))
+        if not self._running:
+            return 0
+        await self._renew()
+        await first_of(self.changed.wait(), self._deps.clock.sleep(self._limits.idle_seconds))
+        await self._scrub(at_least=JOBS_PER_CHECKPOINT if self._running else 1)
+        return 1
+
+    async def _work_off(self) -> int:
+        moved = 0
+        while jobs := await self._claim(1):
+            moved += sum([await self._run(party, job) for party, job in jobs])
+        if moved:
+            await self._store.checkpoint()
+        return moved
+
+    async def listen(self) -> None:
+        """Wake at every delivery of the queue, until cancelled."""
+        while True:
+            delivery = await self._queue.take(self._limits.idle_seconds)
+            if delivery is None:
+                await asyncio.sleep(0)
+                continue
+            self.changed.set()
+            self.wake.set()
+            await self._queue.done(delivery.receipt)
+
+    async def _start_jobs(self, free: int) -> None:
+        if free <= 0:
+            return
+        for party, job in await self._claim(free):
+            task = asyncio.create_task(self._run(party, job))
+            self._running[task] = _helper_of(party)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[int]) -> None:
+        self._running.pop(task, None)
+        self._unscrubbed += 1
+        self.changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("job_interrupted", error=error)  # its lease runs out
+
+    async def _claim(self, free: int) -> list[tuple[Party, JobRow]]:
+        """Take up to ``free`` due jobs, of each Helper at most half of all places."""
+        now = self._deps.clock.now()
+        async with self._store.read() as tx:
+            due = await tx.due_jobs(now, CANDIDATES, self._skipped(now))
+        chosen: dict[bytes, Party] = {}
+        places = Counter(self._running.values())
+        for job_id, task_id in due:
+            party = await self._parties.look_up(task_id)
+            if party is None:
+                self._ignored[task_id] = now + UNKNOWN_TASK_SECONDS
+                continue
+            helper = _helper_of(party)
+            if len(chosen) < free and places[helper] < max(1, self._limits.concurrent_jobs // 2):
+                places[helper] += 1
+                chosen[job_id] = party
+        if not chosen:
+            return []
+        async with self._store.transaction(shared=True) as tx:
+            jobs = await tx.claim_jobs(chosen, now, self._holder, now + self._limits.lease_seconds)
+        return [(chosen[job.job_id], job) for job in jobs]
+
+    def _skipped(self, now: float) -> list[bytes]:
+        """Tasks of which no job is looked for: unknown ones, and those whose Helper has all the places it may have."""
+        self._ignored = {task_id: until for task_id, until in self._ignored.items() if until > now}
+        places = Counter(self._running.values())
+        full = {helper for helper, count in places.items() if count >= max(1, self._limits.concurrent_jobs // 2)}
+        busy = [party.task.task_id for party in self._parties.active() if _helper_of(party) in full]
+        return [*self._ignored, *busy]
+
+    async def _run(self, party: Party, job: JobRow) -> int:
+        """One job; nothing that happens to it holds up the others."""
+        try:
+            return await self._work.run(party, job)
+        except LeaseLostError:
+            self._log.warning("job_lease_lost")
+        except PreparationError as error:
+            async with self._store.transaction(shared=True) as tx:
+                await tx.expire_lease(job, self._deps.clock.now(), str(error))
+        except (Fatal, UsageError) as error:
+            self._log.error("job_broken", error=error)
+            await self._work.postpone(job, job.location, "broken")
+        return 0
+
+    async def _renew(self) -> None:
+        now = self._deps.clock.now()
+        if now - self._renewed_at >= self._limits.lease_seconds / 3:
+            self._renewed_at = now
+            async with self._store.transaction(shared=True) as tx:
+                await tx.renew_leases(self._holder, now + self._limits.lease_seconds)
+
+    async def _scrub(self, at_least: int) -> None:
+        if self._unscrubbed >= at_least:
+            self._unscrubbed = 0
+            await self._store.checkpoint()
+
+    async def close(self) -> None:
+        """Let go of every job: what was not committed is another's to do."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        try:
+            async with self._store.transaction(shared=True) as tx:
+                await tx.free_leases(self._holder)
+        except Exception as error:  # the end must not fail: then the leases run out
+            self._log.warning("leases_not_freed", error=error)
+
+
+def _helper_of(party: Party) -> str:
+    return party.task.configuration.helper_aggregator_endpoint

@@ -1,0 +1,126 @@
+"""Queue and announcements within one process: the default, which needs no server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from tacit.adapters.waiting import first_of
+from tacit.ports import MAX_ANNOUNCEMENT, MAX_JOB_ID, Announcement, Clock, Delivery
+
+BOUND = 100_000
+
+
+def checked_ids(ids: Sequence[bytes]) -> Sequence[bytes]:
+    """``ids``, if a queue carries them; raises ``ValueError``."""
+    if any(not 0 < len(one) <= MAX_JOB_ID for one in ids):
+        raise ValueError(f"an id has 1 to {MAX_JOB_ID} bytes")
+    return ids
+
+
+def checked_announcement(topic: str, payload: bytes) -> Announcement:
+    """An announcement that fits; raises ``ValueError``."""
+    if not topic or len(payload) > MAX_ANNOUNCEMENT:
+        raise ValueError(f"an announcement has a topic and at most {MAX_ANNOUNCEMENT} bytes")
+    return Announcement(topic, payload)
+
+
+class MemoryJobQueue:
+    """``JobQueue`` of one process; holds ``bound`` ids and then forgets the oldest. What is taken is gone."""
+
+    def __init__(self, clock: Clock, bound: int = BOUND) -> None:
+        self._clock = clock
+        self._ids: deque[bytes] = deque(maxlen=bound)
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def put(self, ids: Sequence[bytes]) -> None:
+        """See ``JobQueue``."""
+        self._ids.extend(checked_ids(ids))
+        self._changed.set()
+
+    async def take(self, seconds: float) -> Delivery | None:
+        """See ``JobQueue``."""
+        if not self._ids and not self._closed and seconds > 0:
+            self._changed.clear()
+            await first_of(self._clock.sleep(seconds), self._changed.wait())
+        return Delivery(self._ids.popleft(), None) if self._ids and not self._closed else None
+
+    async def done(self, receipt: object) -> None:
+        """See ``JobQueue``."""
+
+    async def close(self) -> None:
+        """See ``JobQueue``."""
+        self._closed = True
+        self._changed.set()
+
+
+class Latest:
+    """``Subscription`` that keeps the newest announcement per topic until its reader comes."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.topics = frozenset(topics)
+        self._waiting: dict[str, Announcement] = {}
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def offer(self, announcement: Announcement) -> None:
+        """Take note, if it is of one of our topics."""
+        if announcement.topic in self.topics and not self._closed:
+            self._waiting[announcement.topic] = announcement
+            self._changed.set()
+
+    def __aiter__(self) -> Latest:
+        return self
+
+    async def __anext__(self) -> Announcement:
+        while not self._waiting:
+            if self._closed:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        return self._waiting.pop(next(iter(self._waiting)))
+
+    def close(self) -> None:
+        """See ``Subscription``."""
+        self._closed = True
+        self._waiting.clear()
+        self._changed.set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody reads any more."""
+        return self._closed
+
+
+class MemoryAnnouncer:
+    """``Announcer`` of one process."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, Announcement] = {}
+        self._subscriptions: list[Latest] = []
+
+    async def open(self) -> None:
+        """See ``Announcer``."""
+
+    async def close(self) -> None:
+        """See ``Announcer``."""
+        for subscription in self._subscriptions:
+            subscription.close()
+        self._subscriptions.clear()
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """See ``Announcer``."""
+        announcement = self._newest[topic] = checked_announcement(topic, payload)
+        self._subscriptions = [one for one in self._subscriptions if not one.closed]
+        for subscription in self._subscriptions:
+            subscription.offer(announcement)
+
+    def subscribe(self, *topics: str) -> Latest:
+        """See ``Announcer``."""
+        subscription = Latest(topics)
+        self._subscriptions.append(subscription)
+        for announcement in self._newest.values():
+            subscription.offer(announcement)
+        return subscription

@@ -1,0 +1,146 @@
+"""A PostgreSQL database that any number of processes of one service have open at once.
+
+Each write transaction (READ COMMITTED) begins with one advisory lock; every later statement of it sees what those
+before it committed. Taken exclusively, the transaction runs alone, so that what it read cannot change before it
+writes. Taken *shared*, it runs beside other shared ones, of other processes, and is safe against them by unique
+constraints and row locks alone. The lock's queue is fair: whoever wants to run alone gets its turn.
+
+One process at a time ``leads``: it holds a session lock, which the server frees when that process dies. Two that
+believe to lead for a moment do no harm as long as each transaction reads again what it decides on. A second session
+lock gives each process the smallest number that is free, its ``shard``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from tacit.adapters.migrate import upgrade_async
+from tacit.adapters.postgres import MARKER, OWNER_LOCK, discard, for_a_person, is_closed, make_engine, reason, typed
+from tacit.adapters.sql import Database
+from tacit.errors import Fatal
+
+WRITE_LOCK = OWNER_LOCK + 1
+LEADER_LOCK = OWNER_LOCK + 2
+SHARD_LOCK = 0x7461
+"""The first half of a key whose second half is the shard."""
+SHARDS = 1024
+
+_ALONE = sa.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
+_SHARED = sa.text(f"SELECT pg_advisory_xact_lock_shared({WRITE_LOCK})")
+_LEAD = sa.text(f"SELECT pg_try_advisory_lock({LEADER_LOCK})")
+_SHARD = sa.text(f"SELECT pg_try_advisory_lock({SHARD_LOCK}, :shard)")
+_SERVICE = sa.text("SELECT service FROM tacit_database")
+_FIRST = sa.text("INSERT INTO tacit_database (service, holder) VALUES (:service, '') ON CONFLICT DO NOTHING")
+
+
+class SharedPostgresDatabase(Database):
+    """An open PostgreSQL database, its schema up to date, beside other processes of the same service."""
+
+    def __init__(self, engine: AsyncEngine, service: str) -> None:
+        super().__init__(engine, in_memory=False)
+        self._service = service
+        self._session: AsyncConnection | None = None
+        self._session_lock = asyncio.Lock()
+        self.leading = False
+
+    @classmethod
+    async def open_url(cls, url: URL, metadata: sa.MetaData, migrations: str) -> SharedPostgresDatabase:
+        """Connect and migrate, one process after another.
+
+        Raises ``UsageError`` with one line if asyncpg is absent, the server cannot be reached or refuses us, or the
+        database belongs to another service.
+        """
+        database = cls(make_engine(url), migrations)
+        try:
+            with for_a_person(url):
+                async with database.transaction() as connection:
+                    await database._sign(connection)
+                await database._attach()
+            async with database.transaction() as connection:
+                await upgrade_async(connection, migrations, metadata)
+        except BaseException as error:
+            await database.close()
+            if isinstance(error, sa.exc.DBAPIError):
+                raise Fatal(f"the database cannot be opened: {reason(error.orig)}") from error
+            raise
+        return database
+
+    async def _sign(self, connection: AsyncConnection) -> None:
+        await connection.execute(sa.text(MARKER))
+        await connection.execute(_FIRST, {"service": self._service})
+        found = (await connection.execute(_SERVICE)).scalar_one()
+        if found != self._service:
+            raise Fatal(f"this is the database of {found}, not of {self._service}")
+
+    @asynccontextmanager
+    async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A write transaction, alone or beside other shared ones: committed when the block ends, rolled back when it
+        raises. Those of this process queue here.
+
+        Raises ``Fatal`` when the database does not answer, or ends the transaction in favour of another.
+        """
+        async with self._alone():
+            with typed():
+                async with self._engine.connect() as connection, connection.begin():
+                    await connection.execute(_SHARED if shared else _ALONE)
+                    yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A read transaction: one consistent snapshot, beside any writer."""
+        with typed():
+            async with self._engine.connect() as connection:
+                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                yield connection
+
+    async def checkpoint(self) -> None:
+        """Nothing: the server decides when its log is recycled."""
+
+    async def leads(self) -> bool:
+        """Whether this process holds the coordinator's lock, or could take it now. Raises ``Fatal`` when the database
+        does not answer."""
+        with typed():
+            async with self._session_lock:
+                session = await self._attached()
+                if not self.leading:
+                    self.leading = bool((await session.execute(_LEAD)).scalar_one())
+                return self.leading
+
+    async def _attached(self) -> AsyncConnection:
+        """The connection that holds this process's session locks; a new one, with new locks, if it has gone."""
+        if self._session is not None:
+            raw = await self._session.get_raw_connection()
+            if not is_closed(raw.driver_connection):
+                return self._session
+        return await self._attach()
+
+    async def _attach(self) -> AsyncConnection:
+        await self._detach()
+        session = await self._engine.connect()
+        try:
+            await session.execution_options(isolation_level="AUTOCOMMIT")
+            for shard in range(SHARDS):
+                if (await session.execute(_SHARD, {"shard": shard})).scalar_one():
+                    self.shard = shard
+                    break
+        except BaseException:
+            await discard(session)
+            raise
+        self._session = session
+        return session
+
+    async def _detach(self) -> None:
+        session, self._session, self.leading = self._session, None, False
+        if session is not None:
+            await discard(session)
+
+    async def close(self) -> None:
+        """Give the locks free and close every connection."""
+        await self._detach()
+        await self._engine.dispose()

@@ -1,0 +1,53 @@
+"""A window of keys that were seen, on Redis: SET NX with an expiry, one pipeline per group.
+
+It remembers what it answered for as long as the server keeps its data. A server with an append-only file synced every
+second may forget about one second of it in a crash; one that evicts for want of room is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis.exceptions import RedisError
+
+from tacit.adapters.redis_streams import connect
+from tacit.errors import UsageError
+from tacit.ports import TransportError
+
+_SAFE_POLICY = "noeviction"
+
+
+class RedisSeen:
+    """Keys below ``{prefix}:{name}:seen:``."""
+
+    def __init__(self, url: str, name: str, prefix: str = "tacit") -> None:
+        self._redis = connect(url)
+        self._prefix = f"{prefix}:{name}:seen:".encode()
+
+    async def open(self) -> None:
+        """Raises ``UsageError`` where the server does not answer or may evict what it should remember."""
+        try:
+            memory = await self._redis.info("memory")
+        except (RedisError, OSError) as error:
+            await self.close()
+            raise UsageError(f"Redis does not answer: {type(error).__name__}") from error
+        if memory["maxmemory"] and memory["maxmemory_policy"] != _SAFE_POLICY:
+            await self.close()
+            raise UsageError("Redis evicts keys, and a replay window must not; set maxmemory-policy noeviction")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+
+    async def add(self, entries: Sequence[tuple[bytes, int]]) -> list[bool]:
+        """Remember each key for its number of seconds (at least one); per entry whether it is new.
+
+        Raises ``TransportError`` where the server does not take them all; those that it took stay taken.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
+        for key, seconds in entries:
+            pipeline.set(self._prefix + key, b"", nx=True, ex=max(1, seconds))
+        try:
+            return [answer is not None for answer in await pipeline.execute()]
+        except (RedisError, OSError) as error:
+            raise TransportError(f"Redis did not take it: {type(error).__name__}") from error

@@ -1,0 +1,174 @@
+"""``JobQueue`` on a Redis Stream with one consumer group (XADD, XREADGROUP, XACK, XAUTOCLAIM).
+
+One stream per service instance, ``{prefix}:{name}:jobs``, read by that service's processes only. A delivery that is
+not done within ``visibility`` seconds goes to whoever asks next. The stream holds about ``bound`` entries; the oldest
+go first. A stream or group that vanished (a flush, a restart without its file) is made again, empty: the database
+knows what is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from tacit.adapters.memory import BOUND, checked_ids
+from tacit.adapters.outage import Outage, Report, unreported
+from tacit.ports import MAX_JOB_ID, Clock, Delivery, Entropy
+
+GROUP = "workers"
+FIELD = b"id"
+CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 10.0
+LONGEST_BLOCK = 5.0
+VISIBILITY = 60.0
+CONSUMERS_KEPT = 20
+"""Visibility times for which a consumer that is not heard of any more stays in the group."""
+_NO_GROUP = ("NOGROUP", "UNBLOCKED")
+_GROUP_EXISTS = "BUSYGROUP"
+_START = "0-0"
+
+
+def connect(url: str) -> Redis:
+    """A client that connects when it is first used, answers or fails in bounded time, and never sends a command twice
+    by itself."""
+    return Redis.from_url(
+        url,
+        socket_connect_timeout=CONNECT_SECONDS,
+        socket_timeout=ANSWER_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,  # the shape of answers below
+    )
+
+
+class RedisJobQueue:
+    """The queue called ``name`` on the Redis server of ``url``."""
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        prefix: str = "tacit",
+        visibility: float = VISIBILITY,
+        bound: int = BOUND,
+        report: Report = unreported,
+    ) -> None:
+        self.outage = Outage(clock, entropy, report)
+        self._redis = connect(url)
+        self._stream = f"{prefix}:{name}:jobs"
+        self._consumer = entropy(8).hex()
+        self._clock = clock
+        self._visibility = visibility
+        self._bound = bound
+        self._grouped = False
+        self._closed = False
+        self._next_claim = clock.now() + visibility
+
+    async def put(self, ids: Sequence[bytes]) -> None:
+        """See ``JobQueue``."""
+        if not checked_ids(ids) or self._closed or self.outage.pause():
+            return
+        pipeline = self._redis.pipeline(transaction=False)
+        for one in ids:
+            pipeline.xadd(self._stream, {FIELD: one}, maxlen=self._bound, approximate=True)
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            self.outage.failed(error)
+        else:
+            self.outage.over()
+
+    async def take(self, seconds: float) -> Delivery | None:
+        """See ``JobQueue``."""
+        if self._closed:
+            return None
+        pause = self.outage.pause()
+        if pause:
+            await self._clock.sleep(min(pause, seconds))
+            return None
+        try:
+            found = await self._found(seconds)
+        except (RedisError, OSError) as error:
+            self._failed(error)
+            return None
+        self.outage.over()
+        return found
+
+    async def done(self, receipt: object) -> None:
+        """See ``JobQueue``."""
+        if self._closed or self.outage.pause():
+            return
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.xack(self._stream, GROUP, cast("bytes", receipt))
+        pipeline.xdel(self._stream, cast("bytes", receipt))
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            self._failed(error)
+
+    async def close(self) -> None:
+        """See ``JobQueue``."""
+        self._closed = True
+        await self._redis.aclose()
+
+    def _failed(self, error: Exception) -> None:
+        """A group that is gone is made again at the next take; everything else is an outage."""
+        if isinstance(error, ResponseError) and str(error).startswith(_NO_GROUP):
+            self._grouped = False
+        elif not self._closed:
+            self.outage.failed(error)
+
+    async def _found(self, seconds: float) -> Delivery | None:
+        await self._ensure_group()
+        claimed = await self._claimed()
+        if claimed is not None:
+            return claimed
+        block = max(1, int(1000 * min(seconds, LONGEST_BLOCK))) if seconds > 0 else None
+        read = self._redis.xreadgroup(GROUP, self._consumer, {self._stream: ">"}, count=1, block=block)
+        answer = cast("list[tuple[bytes, list[Any]]]", await read)
+        return await self._delivery(answer[0][1]) if answer else None
+
+    async def _ensure_group(self) -> None:
+        if self._grouped:
+            return
+        try:
+            await self._redis.xgroup_create(self._stream, GROUP, id=_START, mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith(_GROUP_EXISTS):
+                raise
+        self._grouped = True
+
+    async def _claimed(self) -> Delivery | None:
+        """A delivery that another consumer, or this one, did not finish in time; now and then."""
+        if self._clock.now() < self._next_claim:
+            return None
+        answer = await self._redis.xautoclaim(
+            self._stream, GROUP, self._consumer, int(1000 * self._visibility), start_id=_START, count=1
+        )
+        delivery = await self._delivery(answer[1])
+        if delivery is None:
+            self._next_claim = self._clock.now() + self._visibility / 2
+            await self._forget_consumers()
+        return delivery
+
+    async def _forget_consumers(self) -> None:
+        """Drop consumers of processes that ended long ago and left nothing unfinished."""
+        limit = 1000 * self._visibility * CONSUMERS_KEPT
+        for consumer in await self._redis.xinfo_consumers(self._stream, GROUP):
+            if consumer["pending"] == 0 and consumer["idle"] > limit:
+                await self._redis.xgroup_delconsumer(self._stream, GROUP, consumer["name"])
+
+    async def _delivery(self, entries: Sequence[Any]) -> Delivery | None:
+        """The first entry; one that is not ours to read is removed."""
+        for entry_id, fields in entries:
+            found = (fields or {}).get(FIELD, b"")
+            if 0 < len(found) <= MAX_JOB_ID:
+                return Delivery(found, entry_id)
+            await self.done(entry_id)
+        return None

@@ -1,0 +1,217 @@
+"""What became of each report, and the buckets in which reports count: the part of a transaction that is hot.
+
+Everything here is safe in a *shared* transaction, beside those of other processes: report ids and nullifiers are
+unique by the database's own constraints, and a bucket's row is merged under its lock. Rows are inserted in the order
+of their nullifiers, so that two transactions that want the same tokens wait for each other in one order only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tacit.adapters.bulk import among, copy_rows, insert_new, is_postgres, pieces
+from tacit.adapters.upsert import upsert
+from tacit.aggregator.schema import CommonTables
+from tacit.roles.aggregator import Tally, merge
+from tacit.task import Task
+
+ACCEPTED = 0
+"""The ``code`` of a report that counts; any other is the DAP report error that it got."""
+
+_COLUMNS = ("task_id", "report_id", "nullifier", "code", "cause", "bucket", "job_id", "digest")
+_TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
+
+
+@dataclass(slots=True)
+class OutcomeRow:
+    """What became of one report. ``nullifier``: of a good token, which is spent hereby; ``bucket``: where an accepted
+    one counts; ``digest``: SHA-256 of the report as it was uploaded."""
+
+    report_id: bytes
+    nullifier: bytes | None = field(repr=False)
+    code: int
+    cause: str = ""
+    bucket: bytes | None = None
+    job_id: bytes | None = None
+    digest: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A report of which an outcome exists."""
+
+    code: int
+    digest: bytes | None = field(default=None, repr=False)
+
+
+class OutcomesTx:
+    """One transaction on outcomes and buckets. ``shard``: the number under which this process keeps its buckets."""
+
+    shard: int = 0
+
+    def __init__(self, connection: AsyncConnection, tables: CommonTables) -> None:
+        self.connection = connection
+        self.common = tables
+
+    async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
+        """The outcomes that exist of ``report_ids``."""
+        table = self.common.outcomes
+        found: dict[bytes, Known] = {}
+        for piece in pieces(self.connection, report_ids):
+            rows = await self.connection.execute(
+                select(table.c.report_id, table.c.code, table.c.digest).where(
+                    table.c.task_id == task_id, among(self.connection, table.c.report_id, piece)
+                )
+            )
+            found.update((report_id, Known(code, digest)) for report_id, code, digest in rows)
+        return found
+
+    async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
+        """Insert those of ``rows`` whose report id and nullifier are free; returns the report ids of the others. Of
+        two rows in one call that want the same, the first has it. A refused row leaves nothing behind: whoever
+        refuses its report records that with no nullifier."""
+        fresh, refused = _first_of_each(rows)
+        fresh.sort(key=lambda row: (row.nullifier or b"", row.report_id))
+        table = self.common.outcomes
+        if not is_postgres(self.connection):
+            taken = await self._taken(task_id, fresh)
+            await copy_rows(
+                self.connection, table, _COLUMNS, _values(task_id, (row for row in fresh if row.report_id not in taken))
+            )
+            return refused | taken
+        values = _values(task_id, fresh)
+        try:
+            async with self.connection.begin_nested():
+                await copy_rows(self.connection, table, _COLUMNS, values)
+        except IntegrityError:
+            inserted = await insert_new(self.connection, table, _COLUMNS, values, "report_id")
+            refused |= {row.report_id for row in fresh} - set(inserted)
+        return refused
+
+    async def _taken(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
+        """Report ids of ``rows`` that have an outcome, or whose nullifier has one: nobody writes in between."""
+        table = self.common.outcomes
+        taken = set(await self.known(task_id, [row.report_id for row in rows]))
+        holders: set[bytes] = set()
+        wanted = [row.nullifier for row in rows if row.nullifier is not None]
+        for piece in pieces(self.connection, wanted):
+            found = await self.connection.execute(
+                select(table.c.nullifier).where(among(self.connection, table.c.nullifier, piece))
+            )
+            holders.update(found.scalars())
+        return taken | {row.report_id for row in rows if row.nullifier in holders}
+
+    async def amend(self, task_id: bytes, rejections: Mapping[bytes, tuple[int, str]]) -> None:
+        """Reports with an outcome are rejected after all: (code, cause) per report id. Their tokens stay spent."""
+        table = self.common.outcomes
+        groups: dict[tuple[int, str], list[bytes]] = {}
+        for report_id, verdict in rejections.items():
+            groups.setdefault(verdict, []).append(report_id)
+        for (code, cause), report_ids in sorted(groups.items()):
+            for piece in pieces(self.connection, sorted(report_ids)):
+                await self.connection.execute(
+                    update(table)
+                    .where(table.c.task_id == task_id, among(self.connection, table.c.report_id, piece))
+                    .values(code=code, cause=cause)
+                )
+
+    def counts(self) -> ColumnElement[bool]:
+        """Which outcomes count: the accepted ones."""
+        return self.common.outcomes.c.code == ACCEPTED
+
+    async def accepted_count(self, task_id: bytes, bucket: bytes | None = None) -> int:
+        """Distinct nullifiers of the reports that count, in one bucket or in the whole task. Reads every one of them:
+        for decisions to release, not for progress."""
+        table = self.common.outcomes
+        query = select(func.count(table.c.nullifier)).where(table.c.task_id == task_id, self.counts())
+        if bucket is not None:
+            query = query.where(table.c.bucket == bucket)
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
+        """Reports in the tallies of one bucket or of the whole task."""
+        table = self.common.buckets
+        query = select(func.coalesce(func.sum(table.c.count), 0)).where(table.c.task_id == task_id)
+        if bucket is not None:
+            query = query.where(table.c.bucket == bucket)
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def add_tallies(self, task: Task, tallies: Mapping[bytes, Tally]) -> None:
+        """Merge tallies into this process's shard of their buckets."""
+        table = self.common.buckets
+        for bucket, tally in sorted(tallies.items()):
+            key = {"task_id": task.task_id, "bucket": bucket, "shard": self.shard}
+            values = {name: getattr(tally, name) for name in _TALLY}
+            inserted = await self.connection.execute(
+                upsert(self.connection, table).values(**key, **values).on_conflict_do_nothing()
+            )
+            if inserted.rowcount:
+                continue
+            where = (table.c.task_id == task.task_id) & (table.c.bucket == bucket) & (table.c.shard == self.shard)
+            columns = [table.c[name] for name in _TALLY]
+            before = (await self.connection.execute(select(*columns).where(where).with_for_update())).one()
+            merged = merge(task, [Tally(*before), tally])
+            values = {name: getattr(merged, name) for name in _TALLY}
+            await self.connection.execute(update(table).where(where).values(**values))
+
+    async def tally(self, task: Task, bucket: bytes | None = None) -> Tally | None:
+        """The content of one bucket, or of all the task's buckets together; ``None`` if there is none."""
+        table = self.common.buckets
+        query = select(*(table.c[name] for name in _TALLY)).where(table.c.task_id == task.task_id)
+        if bucket is not None:
+            query = query.where(table.c.bucket == bucket)
+        rows = await self.connection.execute(query)
+        return merge(task, [Tally(*row) for row in rows])
+
+    async def scrub_buckets(self, task_id: bytes, bucket: bytes | None = None) -> None:
+        """Forget aggregate shares that were released; counts and checksums stay."""
+        table = self.common.buckets
+        query = update(table).where(table.c.task_id == task_id).values(agg_share=b"")
+        await self.connection.execute(query if bucket is None else query.where(table.c.bucket == bucket))
+
+    async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
+        """Add to the task's counters of rejected reports by cause."""
+        table = self.common.rejections
+        for cause, count in sorted(causes.items()):
+            row = upsert(self.connection, table).values(task_id=task_id, cause=cause, count=count)
+            await self.connection.execute(
+                row.on_conflict_do_update(
+                    index_elements=["task_id", "cause"], set_={"count": table.c["count"] + row.excluded["count"]}
+                )
+            )
+
+    async def rejections(self, task_id: bytes) -> dict[str, int]:
+        """Rejected reports by cause."""
+        table = self.common.rejections
+        rows = await self.connection.execute(
+            select(table.c.cause, table.c["count"]).where(table.c.task_id == task_id).order_by(table.c.cause)
+        )
+        return {row[0]: row[1] for row in rows}
+
+
+def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[bytes]]:
+    """The rows that want no report id and no nullifier of an earlier one, and the report ids of those that do."""
+    report_ids: set[bytes] = set()
+    nullifiers: set[bytes] = set()
+    fresh: list[OutcomeRow] = []
+    refused: set[bytes] = set()
+    for row in rows:
+        if row.report_id in report_ids or row.nullifier in nullifiers:
+            refused.add(row.report_id)
+            continue
+        report_ids.add(row.report_id)
+        if row.nullifier is not None:
+            nullifiers.add(row.nullifier)
+        fresh.append(row)
+    return fresh, refused
+
+
+def _values(task_id: bytes, rows: Iterable[OutcomeRow]) -> list[tuple[object, ...]]:
+    return [
+        (task_id, row.report_id, row.nullifier, row.code, row.cause, row.bucket, row.job_id, row.digest) for row in rows
+    ]

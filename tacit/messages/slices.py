@@ -1,0 +1,175 @@
+"""Reports and jobs cut into the slices that an aggregation job needs, thousands at a time.
+
+The codecs in ``upload`` and ``aggregation`` say what is well formed; here is the short way for the form that nearly
+every report has (no public extension, an X25519 key in each ciphertext). Whatever looks otherwise goes through the
+codecs, so both ways take and refuse the same bytes with the same values. Encodings are unique: a slice of the input
+is what the codec would write.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tacit.codec import Reader, Writer
+from tacit.errors import ReportError
+from tacit.messages.aggregation import AggregationJobExtension, VerifyInit, VerifyResp, VerifyRespType
+from tacit.messages.basic import REPORT_ID_SIZE, Extension, HpkeCiphertext
+from tacit.messages.upload import Report, ReportMetadata
+
+_METADATA = struct.Struct(f">{REPORT_ID_SIZE}sQHI")  # report id, time, size of public extensions, of the public share
+_CIPHERTEXT = struct.Struct(">BH32sI")  # config id, size of enc, enc, size of the payload
+_PREFIX = struct.Struct(">I")
+_ONE_EXTENSION = struct.Struct(">HHH")  # size of all extensions, type, size of its data
+_ENC_SIZE = 32
+_CONTINUE = bytes((VerifyRespType.CONTINUE,))
+_REJECT = bytes((VerifyRespType.REJECT,))
+
+
+class ReportSlices(NamedTuple):
+    """One aggregator's part of a report. ``head`` encodes metadata and public share: with the task's prefix it is the
+    associated data of the share. ``tail`` is, for the Leader, the Helper's encoded ciphertext, which it passes on; for
+    the Helper, the Leader's ping-pong message."""
+
+    report_id: bytes
+    time: int
+    public_extensions: tuple[Extension, ...]
+    public_share: bytes
+    config_id: int
+    enc: bytes
+    payload: bytes
+    head: bytes
+    tail: bytes
+
+    def __repr__(self) -> str:
+        return f"ReportSlices(report_id={self.report_id!r}, time={self.time})"
+
+
+class JobSlices(NamedTuple):
+    """An ``AggregationJobInitReq`` with its reports in slices."""
+
+    verification_key_id: int
+    agg_param: bytes
+    extensions: tuple[AggregationJobExtension, ...]
+    reports: list[ReportSlices]
+
+
+def slice_report(data: bytes) -> ReportSlices:
+    """The Leader's part of an encoded ``Report``. Raises ``DecodeError``, as ``Report.decode`` does."""
+    try:
+        report_id, time, extensions, public_size = _METADATA.unpack_from(data)
+        share = _METADATA.size + public_size
+        config_id, enc_size, enc, size = _CIPHERTEXT.unpack_from(data, share)
+        payload = share + _CIPHERTEXT.size
+        tail = payload + size
+        _, helper_enc_size, _, helper_size = _CIPHERTEXT.unpack_from(data, tail)
+    except struct.error:
+        return _from_report(Report.decode(data))
+    whole = tail + _CIPHERTEXT.size + helper_size == len(data)
+    if extensions or enc_size != _ENC_SIZE or helper_enc_size != _ENC_SIZE or not (size and helper_size and whole):
+        return _from_report(Report.decode(data))
+    public_share, payload_bytes = data[_METADATA.size : share], data[payload:tail]
+    return ReportSlices(report_id, time, (), public_share, config_id, enc, payload_bytes, data[:share], data[tail:])
+
+
+def slice_job(body: bytes) -> JobSlices:
+    """The Helper's parts of an encoded ``AggregationJobInitReq``. Raises ``DecodeError``, as its ``decode`` does."""
+    reader = Reader(body, "AggregationJobInitReq")
+    key_id, agg_param = reader.uint(1), reader.opaque(4)
+    extensions = tuple(reader.vector(2, AggregationJobExtension.read))
+    at = len(body) - reader.remaining
+    reports: list[ReportSlices] = []
+    while at < len(body):
+        found, at = _slice_verify_init(body, at)
+        reports.append(found)
+    return JobSlices(key_id, agg_param, extensions, reports)
+
+
+def _slice_verify_init(body: bytes, start: int) -> tuple[ReportSlices, int]:
+    """The report that begins at ``start``, and where it ends."""
+    try:
+        report_id, time, extensions, public_size = _METADATA.unpack_from(body, start)
+        public = start + _METADATA.size
+        share = public + public_size
+        config_id, enc_size, enc, size = _CIPHERTEXT.unpack_from(body, share)
+        payload = share + _CIPHERTEXT.size
+        message = payload + size + _PREFIX.size
+        (message_size,) = _PREFIX.unpack_from(body, payload + size)
+    except struct.error:
+        return _read_verify_init(body, start)
+    end = message + message_size
+    if extensions or enc_size != _ENC_SIZE or not (size and message_size) or end > len(body):
+        return _read_verify_init(body, start)
+    parts = (body[payload : payload + size], body[start:share], body[message:end])
+    return ReportSlices(report_id, time, (), body[public:share], config_id, enc, *parts), end
+
+
+def _read_verify_init(body: bytes, start: int) -> tuple[ReportSlices, int]:
+    reader = Reader(body, "AggregationJobInitReq", start)
+    init = VerifyInit.read(reader)
+    share = init.report_share
+    found = _slices(share.report_metadata, share.public_share, share.encrypted_input_share, init.payload)
+    return found, len(body) - reader.remaining
+
+
+def _from_report(report: Report) -> ReportSlices:
+    tail = report.helper_encrypted_input_share.encode()
+    return _slices(report.report_metadata, report.public_share, report.leader_encrypted_input_share, tail)
+
+
+def _slices(metadata: ReportMetadata, public_share: bytes, sealed: HpkeCiphertext, tail: bytes) -> ReportSlices:
+    head = Writer().raw(metadata.encode()).opaque(public_share, 4).bytes()
+    known = (metadata.report_id, metadata.time, metadata.public_extensions, public_share)
+    return ReportSlices(*known, sealed.config_id, sealed.enc, sealed.payload, head, tail)
+
+
+def join_verify_init(report: ReportSlices, message: bytes) -> bytes:
+    """The encoded ``VerifyInit`` of the Leader's ``report`` with its ping-pong ``message``, which is not empty."""
+    return b"".join((report.head, report.tail, _PREFIX.pack(len(message)), message))
+
+
+def only_extension(plaintext: bytes, extension_type: int) -> tuple[bytes, bytes] | None:
+    """Data and payload of an encoded ``PlaintextInputShare`` whose only private extension is of this type; None for
+    any other bytes, well formed or not."""
+    try:
+        size, found_type, data_size = _ONE_EXTENSION.unpack_from(plaintext)
+        end = _ONE_EXTENSION.size + data_size
+        (payload_size,) = _PREFIX.unpack_from(plaintext, end)
+    except struct.error:
+        return None
+    payload = end + _PREFIX.size
+    if size != data_size + 4 or found_type != extension_type or not payload_size:
+        return None
+    if payload + payload_size != len(plaintext):
+        return None
+    return plaintext[_ONE_EXTENSION.size : end], plaintext[payload:]
+
+
+def join_continue(report_id: bytes, message: bytes) -> bytes:
+    """The encoded ``VerifyResp`` that continues a report with a ping-pong ``message``, which is not empty."""
+    return b"".join((report_id, _CONTINUE, _PREFIX.pack(len(message)), message))
+
+
+def join_reject(report_id: bytes, code: ReportError) -> bytes:
+    """The encoded ``VerifyResp`` that refuses a report."""
+    return report_id + _REJECT + bytes((code,))
+
+
+def slice_response(body: bytes, expected: Sequence[bytes]) -> list[VerifyResp | None]:
+    """The answers of an encoded ``AggregationJobResp``, None for each that is, at its place, the ``expected`` bytes.
+
+    Raises ``DecodeError``, as ``AggregationJobResp.decode`` does.
+    """
+    answers: list[VerifyResp | None] = []
+    at = 0
+    while at < len(body):
+        due = expected[len(answers)] if len(answers) < len(expected) else b""
+        if due and body.startswith(due, at):
+            answers.append(None)
+            at += len(due)
+        else:
+            reader = Reader(body, "AggregationJobResp", at)
+            answers.append(VerifyResp.read(reader))
+            at = len(body) - reader.remaining
+    return answers

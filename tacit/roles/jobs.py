@@ -1,0 +1,299 @@
+"""Both aggregators' part of a whole aggregation job: stages over all its reports instead of one report after another.
+
+Every verdict and every byte is that of the functions for one report in ``tacit.roles.leader`` and
+``tacit.roles.helper``, which stay the reference that tests hold this against. Nothing here does I/O, reads a clock or
+draws randomness. It is CPU work: callers run it in a thread, ``CHUNK`` reports at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self, TypeVar
+
+from tacit.errors import DecodeError, ReportError, TacitError
+from tacit.messages import AggregationJobResp, VerifyResp
+from tacit.messages.slices import (
+    ReportSlices,
+    join_continue,
+    join_reject,
+    join_verify_init,
+    slice_report,
+    slice_response,
+)
+from tacit.roles.aggregator import Party, Rejection
+from tacit.roles.crypto import OPENSSL, JobCrypto
+from tacit.roles.leader import JobAbandonedError, init_request, match_response, refused_by_helper
+from tacit.roles.opening import Opened, open_reports
+from tacit.roles.rows import Rows, pick, pick_rows
+from tacit.task import CLOCK_LEEWAY, Task
+from tacit.vdaf import ping_pong
+from tacit.vdaf.native.batch import VerifiedBatch
+from tacit.vdaf.ping_pong import MessageType
+
+CHUNK = 256
+"""Reports per hand-over to a thread: 256 histograms of 256 buckets are 5 MB and, with OpenSSL, 20 ms."""
+
+Seen = Callable[[bytes, bytes], None]
+"""Told report id and VDAF bytes of every share that verified: what an aggregator could read (demonstrations)."""
+
+Report = TypeVar("Report")
+Part = TypeVar("Part")
+
+OWN_ERRORS = (TacitError, ValueError, ArithmeticError, LookupError)
+"""What may go wrong on our own side with one report, and must then cost only that one."""
+
+
+@dataclass(frozen=True)
+class LeaderJob:
+    """Reports that the Leader holds to be good so far, in order, with what it needs to finish them: the encoded
+    ``VerifyInit`` of each and one joint randomness seed per report (none for a VDAF without)."""
+
+    rows: Rows
+    verify_inits: list[bytes] = field(repr=False)
+    seeds: bytes = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def report_ids(self) -> list[bytes]:
+        """The report ids, in order."""
+        return self.rows.report_ids
+
+    def keep(self, indices: Sequence[int]) -> LeaderJob:
+        """The reports at ``indices``, in their order."""
+        seeds = pick_rows(self.seeds, len(self), indices)
+        return LeaderJob(self.rows.keep(indices), pick(self.verify_inits, indices), seeds)
+
+    @classmethod
+    def joined(cls, jobs: Sequence[Self]) -> LeaderJob:
+        """All reports of ``jobs``, in order."""
+        return LeaderJob(
+            Rows.joined([job.rows for job in jobs]),
+            [init for job in jobs for init in job.verify_inits],
+            b"".join([job.seeds for job in jobs]),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the Leader's job came to: the reports that count, and the others in their order."""
+
+    rows: Rows
+    rejections: list[Rejection]
+
+
+@dataclass(frozen=True)
+class HelperJob:
+    """What the Helper found: every report's id in the order of the request, the verified ones (in order, with the
+    message that finishes each at the Leader) and the others (in order)."""
+
+    report_ids: list[bytes]
+    rows: Rows
+    outbounds: list[bytes] = field(repr=False)
+    rejections: list[Rejection]
+
+    @classmethod
+    def joined(cls, jobs: Sequence[Self]) -> HelperJob:
+        """All reports of ``jobs``, in order."""
+        return HelperJob(
+            [report_id for job in jobs for report_id in job.report_ids],
+            Rows.joined([job.rows for job in jobs]),
+            [outbound for job in jobs for outbound in job.outbounds],
+            [rejection for job in jobs for rejection in job.rejections],
+        )
+
+    def respond(self, refused: Mapping[bytes, ReportError]) -> bytes:
+        """The encoded ``AggregationJobResp``. ``refused``: what the store says of reports, over our own verdict."""
+        codes = {rejection.report_id: rejection.code for rejection in self.rejections} | dict(refused)
+        outbounds = dict(zip(self.rows.report_ids, self.outbounds, strict=True))
+        return b"".join(
+            [
+                join_reject(report_id, codes[report_id])
+                if report_id in codes
+                else join_continue(report_id, outbounds[report_id])
+                for report_id in self.report_ids
+            ]
+        )
+
+
+def prepare_leader(
+    party: Party,
+    reports: Sequence[tuple[bytes, bytes]],
+    now: float,
+    crypto: JobCrypto = OPENSSL,
+    seen: Seen | None = None,
+) -> tuple[LeaderJob, list[Rejection]]:
+    """``leader.prepare_report`` of (report id, encoded ``Report``) pairs.
+
+    An error of our own costs the one report that it is about: cause "internal".
+    """
+
+    def prepare(some: Sequence[tuple[bytes, bytes]]) -> tuple[LeaderJob, list[Rejection]]:
+        return _lead(party, [slice_report(body) for _, body in some], now, crypto, seen)
+
+    def give_up(report: tuple[bytes, bytes], error: Exception) -> tuple[LeaderJob, list[Rejection]]:
+        return _NO_LEADER_JOB, [_internal(report[0], error)]
+
+    parts = _isolated(prepare, give_up, reports)
+    return LeaderJob.joined([job for job, _ in parts]), [rejection for _, some in parts for rejection in some]
+
+
+def _lead(
+    party: Party, reports: list[ReportSlices], now: float, crypto: JobCrypto, seen: Seen | None
+) -> tuple[LeaderJob, list[Rejection]]:
+    good, shares, rejected = _opened(party, reports, now, 0.0, crypto)
+    batch = party.batch.leader(
+        [reports[at].report_id for at in good],
+        [reports[at].public_share for at in good],
+        [share for share, _ in shares],
+    )
+    for at, (_, nullifier), error in zip(good, shares, batch.errors, strict=True):
+        if error is not None:
+            rejected[at] = _unverified(reports[at], nullifier, malformed=isinstance(error, DecodeError))
+    kept = _kept(good, batch.errors)
+    inits = [join_verify_init(reports[at], outbound) for at, outbound in zip(kept, batch.outbounds, strict=True)]
+    rows = _rows(reports, good, shares, batch, seen)
+    return LeaderJob(rows, inits, batch.seeds), _in_order(rejected)
+
+
+def encode_request(task: Task, job: LeaderJob, batch_id: bytes | None) -> bytes:
+    """The encoded ``AggregationJobInitReq``. Raises ``ValueError`` where a leader-selected task has no batch."""
+    return init_request(task, [], batch_id).encode() + b"".join(job.verify_inits)
+
+
+def finish_leader(job: LeaderJob, response: bytes) -> Outcome:
+    """End every report with the Helper's encoded answer.
+
+    Raises ``DecodeError`` for a malformed response and ``JobAbandonedError`` for one to other reports. A seed that is
+    compared here is known to both aggregators.
+    """
+    size = len(job.seeds) // len(job) if len(job) else 0
+    finish = ping_pong.head(MessageType.FINISH, size)
+    due = [
+        join_continue(report_id, finish + job.seeds[at * size : (at + 1) * size])
+        for at, report_id in enumerate(job.report_ids)
+    ]
+    answers = slice_response(response, due)
+    if len(answers) != len(job):
+        raise JobAbandonedError("the Helper answered another number of reports than were sent")
+    others = {at: answer for at, answer in enumerate(answers) if answer is not None}
+    match_response([job.report_ids[at] for at in others], AggregationJobResp(tuple(others.values())))
+    accepted = job.rows.keep([at for at in range(len(job)) if at not in others])
+    return Outcome(accepted, [_not_finished(job.rows, at, answer) for at, answer in others.items()])
+
+
+def _not_finished(rows: Rows, at: int, answer: VerifyResp) -> Rejection:
+    report_id, nullifier = rows.report_ids[at], rows.nullifiers[at]
+    refusal = refused_by_helper(report_id, nullifier, answer)
+    return refusal or Rejection(report_id, ReportError.VDAF_VERIFY_ERROR, "proof", nullifier)
+
+
+def prepare_helper(
+    party: Party,
+    reports: Sequence[ReportSlices],
+    now: float,
+    crypto: JobCrypto = OPENSSL,
+    seen: Seen | None = None,
+) -> HelperJob:
+    """``helper.prepare_report`` of every report. An error of our own costs the one report that it is about."""
+
+    def give_up(report: ReportSlices, error: Exception) -> HelperJob:
+        return HelperJob([report.report_id], Rows([], [], [], b""), [], [_internal(report.report_id, error)])
+
+    return HelperJob.joined(_isolated(lambda some: _help(party, some, now, crypto, seen), give_up, reports))
+
+
+def _help(party: Party, reports: Sequence[ReportSlices], now: float, crypto: JobCrypto, seen: Seen | None) -> HelperJob:
+    good, shares, rejected = _opened(party, reports, now, CLOCK_LEEWAY, crypto)
+    batch = party.batch.helper(
+        [reports[at].report_id for at in good],
+        [reports[at].public_share for at in good],
+        [share for share, _ in shares],
+        [reports[at].tail for at in good],
+    )
+    for at, (share, nullifier), error in zip(good, shares, batch.errors, strict=True):
+        if error is not None:
+            malformed = _is_malformed(party, reports[at].public_share, share)
+            rejected[at] = _unverified(reports[at], nullifier, malformed=malformed)
+    rows = _rows(reports, good, shares, batch, seen)
+    return HelperJob([report.report_id for report in reports], rows, batch.outbounds, _in_order(rejected))
+
+
+def _is_malformed(party: Party, public_share: bytes, input_share: bytes) -> bool:
+    """Whether it is the Client's share that does not decode, rather than the Leader's message."""
+    try:
+        party.task.vdaf.decode_public_share(public_share)
+        party.task.vdaf.decode_input_share(ping_pong.HELPER, input_share)
+    except DecodeError:
+        return True
+    return False
+
+
+def _opened(
+    party: Party, reports: Sequence[ReportSlices], now: float, leeway: float, crypto: JobCrypto
+) -> tuple[list[int], list[Opened], dict[int, Rejection]]:
+    """Where in ``reports`` those are that opened, their shares, and the rejections of the others by place."""
+    opened = open_reports(party, reports, now, leeway, crypto)
+    good = [at for at, share in enumerate(opened) if not isinstance(share, Rejection)]
+    rejected = {at: share for at, share in enumerate(opened) if isinstance(share, Rejection)}
+    return good, [share for share in opened if not isinstance(share, Rejection)], rejected
+
+
+def _kept(good: Sequence[int], errors: Sequence[Exception | None]) -> list[int]:
+    return [at for at, error in zip(good, errors, strict=True) if error is None]
+
+
+def _rows(
+    reports: Sequence[ReportSlices],
+    good: Sequence[int],
+    shares: Sequence[Opened],
+    batch: VerifiedBatch,
+    seen: Seen | None,
+) -> Rows:
+    """The verified reports."""
+    verified = [share for share, error in zip(shares, batch.errors, strict=True) if error is None]
+    kept = [reports[at] for at in _kept(good, batch.errors)]
+    if seen is not None:
+        for report, (share, _) in zip(kept, verified, strict=True):
+            seen(report.report_id, share)
+    return Rows(
+        [report.report_id for report in kept],
+        [report.time for report in kept],
+        [nullifier for _, nullifier in verified],
+        batch.out_shares,
+    )
+
+
+def _unverified(report: ReportSlices, nullifier: bytes, *, malformed: bool) -> Rejection:
+    if malformed:
+        return Rejection(report.report_id, ReportError.INVALID_MESSAGE, "share-malformed", nullifier)
+    return Rejection(report.report_id, ReportError.VDAF_VERIFY_ERROR, "proof", nullifier)
+
+
+def _in_order(rejected: Mapping[int, Rejection]) -> list[Rejection]:
+    """Rejections in the order of their places."""
+    return [rejected[at] for at in sorted(rejected)]
+
+
+def _internal(report_id: bytes, error: Exception) -> Rejection:
+    return Rejection(report_id, ReportError.REPORT_DROPPED, "internal", error=error)
+
+
+_NO_LEADER_JOB = LeaderJob(Rows([], [], [], b""), [], b"")
+
+
+def _isolated(
+    work: Callable[[Sequence[Report]], Part], give_up: Callable[[Report, Exception], Part], reports: Sequence[Report]
+) -> list[Part]:
+    """``work`` on all reports at once; where that fails, on halves, down to the one report that is to blame."""
+    try:
+        return [work(reports)]
+    except OWN_ERRORS as error:
+        if len(reports) == 1:
+            return [give_up(reports[0], error)]
+        if not reports:
+            raise
+    half = len(reports) // 2
+    return _isolated(work, give_up, reports[:half]) + _isolated(work, give_up, reports[half:])

@@ -1,0 +1,121 @@
+"""Which servers a service uses beside its database: Redis for queues and windows, a broker for announcements.
+
+Without any of them everything works within the process. A server's address with its password stands in a secret file;
+plain connections leave the machine only with ``insecure_http`` (P7).
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from tacit.adapters.memory import MemoryJobQueue
+from tacit.adapters.mqtt import Broker, MqttAnnouncer
+from tacit.adapters.origins import is_loopback
+from tacit.adapters.outage import Report
+from tacit.adapters.redis_streams import RedisJobQueue
+from tacit.errors import UsageError
+from tacit.ports import Announcer, Clock, Entropy, JobQueue
+from tacit.service.config import ConfigPath, Frozen, read_secret
+from tacit.service.log import get_logger
+
+_REDIS_FORM = "must hold one URL, redis://USER:PASSWORD@HOST:PORT/0, rediss:// or unix://PATH"
+_MQTT_FORM = "must hold one URL, mqtt://HOST:PORT or mqtts://USER:PASSWORD@HOST:PORT"
+
+
+class RedisConfig(Frozen):
+    """``redis``: the secret file with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` trusts a further CA file.
+    ``prefix`` begins every key, so that stacks may share a server."""
+
+    redis: ConfigPath
+    prefix: str = Field(default="tacit", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+
+    def url(self, *, insecure: bool) -> str:
+        """The URL. Raises ``UsageError`` that never quotes it."""
+        return _checked_url(self.redis, ("rediss", "unix"), ("redis",), _REDIS_FORM, insecure=insecure)
+
+
+class AnnouncerConfig(Frozen):
+    """``mqtt``: the secret file with the broker's URL. ``tls_ca``: further CA file to trust for it."""
+
+    mqtt: ConfigPath
+    tls_ca: ConfigPath | None = None
+
+    def url(self, *, insecure: bool) -> str:
+        """The URL. Raises ``UsageError`` that never quotes it."""
+        return _checked_url(self.mqtt, ("mqtts",), ("mqtt",), _MQTT_FORM, insecure=insecure)
+
+
+def make_queue(config: RedisConfig | None, name: str, clock: Clock, entropy: Entropy, *, insecure: bool) -> JobQueue:
+    """The job queue of service ``name``: within the process, or on Redis. Raises ``UsageError``."""
+    if config is None:
+        return MemoryJobQueue(clock)
+    url = config.url(insecure=insecure)
+    report = outage_report(name, "job queue")
+    return RedisJobQueue(url, name, clock, entropy, prefix=config.prefix, report=report)
+
+
+def make_announcer(
+    config: AnnouncerConfig,
+    name: str,
+    clock: Clock,
+    entropy: Entropy,
+    *,
+    insecure: bool,
+    report: Report | None = None,
+) -> Announcer:
+    """The announcer of service ``name``; outages are logged unless there is another ``report``. Raises
+    ``UsageError``."""
+    parts = urlsplit(config.url(insecure=insecure))
+    secure = parts.scheme == "mqtts"
+    broker = Broker(
+        parts.hostname or "",
+        parts.port or (8883 if secure else 1883),
+        tls=broker_tls(config.tls_ca) if secure else None,
+        username=parts.username,
+        password=parts.password,
+    )
+    return MqttAnnouncer(broker, clock, entropy, report or outage_report(name, "announcements"))
+
+
+def outage_report(service: str, what: str) -> Report:
+    """One log line when ``what`` goes away and one when it is back."""
+    log = get_logger(service)
+
+    def report(error: Exception | None) -> None:
+        if error is None:
+            log.info("backend_back", backend=what)
+        else:
+            log.warning("backend_away", backend=what, error=error)
+
+    return report
+
+
+def broker_tls(ca: Path | None) -> ssl.SSLContext:
+    """What a broker's certificate is checked against: the system's authorities, and those in ``ca``. Raises
+    ``UsageError``."""
+    context = ssl.create_default_context()
+    if ca is not None:
+        try:
+            context.load_verify_locations(ca)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"{ca}: not a file of CA certificates") from error
+    return context
+
+
+def _checked_url(path: ConfigPath, safe: tuple[str, ...], plain: tuple[str, ...], form: str, *, insecure: bool) -> str:
+    text = read_secret(path).decode("utf-8", "replace").strip()
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in safe + plain and text.split() == [text] and parts.port != 0
+        complete = bool(parts.path if parts.scheme == "unix" else parts.hostname)
+    except ValueError:
+        known = complete = False
+    if not known or not complete:
+        raise UsageError(f"{path}: {form}")
+    if parts.scheme in plain and not insecure and not is_loopback(parts.hostname or ""):
+        raise UsageError(f"{path}: a plain connection off this machine; use {safe[0]}://, or set insecure_http = true")
+    return text

@@ -1,0 +1,193 @@
+"""``tacit status`` on a real small stack, on one that is half down, and on recorded status pages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+
+from infra.cli import run
+from infra.commands.status import show
+from infra.companions import broker, redis
+from infra.layout import Layout, StackOptions, create_layout
+from infra.processes import PIDS
+from infra.servers import ServerStatus
+from infra.stack import LocalStack
+from infra.status import ProcessStatus, StackStatus, TaskStatus
+from tacit import __version__
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.ports import TransportError
+
+EPOCH_SECONDS = 3600
+START_SECONDS = 60
+AS_JSON = "--json"
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=2, batch_floor=2, poll_seconds=0.2)
+    return create_layout(tmp_path_factory.mktemp("stack"), options, OsEntropy(), SystemClock().now())
+
+
+@pytest.fixture(scope="module")
+def stack(layout: Layout) -> Iterator[Path]:
+    """A stack without devices in a thread of its own, in real time."""
+    ready, ended = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(_live(layout, ready, ended)))
+    thread.start()
+    assert ready.wait(START_SECONDS)
+    yield layout.state_dir
+    ended.set()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) -> None:
+    local = LocalStack(layout, SystemClock(), OsEntropy())
+    async with local.running():
+        await local.settle("issuer", "gateway", rounds=5)
+        ready.set()
+        while not ended.is_set():
+            with contextlib.suppress(TransportError):
+                await local.step()
+            await asyncio.sleep(0.05)
+
+
+def asked(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, Any]:
+    code = run(["status", "--state-dir", str(folder), AS_JSON])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_stack_that_runs_is_well_and_shows_its_tasks(
+    stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, document = asked(capsys, stack)
+    assert (code, document["ok"], document["problems"], document["tasks"]) == (0, True, [], [])
+    assert {one["version"] for one in document["processes"]} == {__version__}
+    assert all(one["up"] for one in document["processes"])
+    assert len(document["processes"]) == 8
+    assert document["servers"] == []
+    file = str(tmp_path / "visits.json")
+    question = ["--name", "visits", "--metric", "mdvis", "--buckets", "0,1,2", "--rate", "1", "--min-batch-size", "2"]
+    where = ["--state-dir", str(stack)]
+    assert run(["recipe", "new", *question, "--population", "3", "--out", file, *where]) == 0
+    assert run(["recipe", "publish", file, *where]) == 0
+    capsys.readouterr()
+    for _ in range(200):
+        code, document = asked(capsys, stack)
+        (task,) = document["tasks"] or [{"state": "unseen"}]
+        if task["state"] == "active" and task["helper"]:
+            break
+    assert (code, task["recipe"], task["state"], task["rule"]) == (0, "visits", "active", "")
+    assert (task["leader"]["uploaded"], task["leader"]["released"], task["helper"]["aggregated"]) == (0, 0, 0)
+    (stack / PIDS).write_text(json.dumps({"leader": os.getpid(), "helper": 2**22 + 1}))
+    _, document = asked(capsys, stack)
+    pids = {one["name"]: one["pid"] for one in document["processes"]}
+    assert (pids["leader"], pids["helper"], pids["relay"]) == (os.getpid(), None, None)
+    assert run(["status", *where]) == 0
+    shown = capsys.readouterr().out
+    assert "all is well" in shown
+    assert "visits" in shown
+
+
+def test_stack_that_is_down_is_told_service_by_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = create_layout(tmp_path / "stack", StackOptions(), OsEntropy(), SystemClock().now())
+    code, document = asked(capsys, layout.state_dir)
+    assert (code, document["ok"]) == (1, False)
+    assert [line.split()[0] for line in document["problems"]] == list(layout.configs)
+    assert run(["status", "--state-dir", str(layout.state_dir)]) == 1
+    shown = capsys.readouterr().out
+    assert "! leader is down" in " ".join(shown.split())
+    assert "all is well" not in shown
+
+
+def test_folder_without_a_stack_is_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--state-dir", str(tmp_path)]) == 1
+    assert "no stack here" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("make_redis", "make_mosquitto")
+def test_servers_are_asked_as_the_services_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entropy = OsEntropy()
+    layout = create_layout(tmp_path / "stack", StackOptions(), entropy, SystemClock().now())
+    with (
+        redis(layout, wanted=True, url_file=None, entropy=entropy),
+        broker(layout, wanted=True, url_file=None, entropy=entropy),
+    ):
+        pass
+    _, document = asked(capsys, layout.state_dir)
+    kept, heard = document["servers"]
+    assert (kept["name"], kept["used_by"], kept["up"]) == ("redis", ["gateway", "leader"], False)
+    assert (heard["name"], heard["up"]) == ("mosquitto", False)
+    assert heard["used_by"] == ["collector", "helper", "leader", "recipe_server"]
+    with redis(layout, wanted=False, url_file=None, entropy=entropy):
+        _, document = asked(capsys, layout.state_dir)
+    assert [one["up"] for one in document["servers"]] == [True, False]
+
+
+LEADER = {
+    "uploaded": 1_234_567,
+    "pending": 3_210,
+    "waiting": 1_210,
+    "in_jobs": 2_000,
+    "oldest_waiting_seconds": 300.4,
+    "aggregated": 1_231_000,
+    "rejected": 357,
+    "rejected_by_cause": {"token-spent": 300, "report-replayed": 57},
+    "jobs": {"done": 1231, "sent": 1, "formed": 1, "failed": 1},
+    "failing_jobs": [
+        {"job_id": "abcdefghijkl", "state": "sent", "size": 1000, "attempts": 7, "expired": 0, "cause": "answer 503"},
+        {"job_id": "zyxwvutsrqpo", "state": "formed", "size": 1000, "attempts": 2, "expired": 2, "cause": ""},
+    ],
+    "released": 12,
+}
+HELPER = {"aggregated": 1_231_000, "rejected": 2, "rejected_by_cause": {"vdaf-verify": 2}}
+FULL = StackStatus(
+    [
+        ProcessStatus("leader worker-1", "http://127.0.0.1:54321", up=True, version="0.1.0", pid=12345),
+        ProcessStatus("recipe_server", "http://127.0.0.1:54322", up=False, detail="connection refused"),
+    ],
+    [
+        ServerStatus("postgres", ["attester", "collector", "gateway", "helper", "issuer", "leader"], up=True),
+        ServerStatus("mosquitto", ["helper", "leader"], up=False, detail="no announcement of the log can be heard"),
+    ],
+    [
+        TaskStatus("doctor-visits", "hash", "active", "", cast("dict[str, Any]", LEADER), HELPER),
+        TaskStatus("a-name-that-is-longer-than-any-table-has-room-for", "h", "refused", "budget-exceeded"),
+    ],
+)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_screen_holds_everything_within_its_width(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    show(FULL, console)
+    text = cast("io.StringIO", console.file).getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    flat = " ".join(text.split())
+    for expected in (
+        "1,234,567",
+        "1,231,000",
+        "jobs: 1,231 done, 1 failed, 1 formed, 1 sent",
+        "rejected: 57 report-replayed, 300 token-spent",
+        "the oldest report has waited for 5 min",
+        "helper: 1,231,000 counted, rejected: 2 vdaf-verify",
+        "job abcdefgh of 1000 reports, sent, 7 attempts: answer 503",
+        "2 attempts: its worker ended",
+        "refused by rule budget-exceeded",
+        "! recipe_server is down: connection refused",
+        "! mosquitto: no announcement of the log can be heard",
+        "! doctor-visits: 1 job failed for good",
+        "! doctor-visits: 2 jobs not going on",
+    ):
+        assert expected in flat
+    assert not FULL.document()["ok"]
