@@ -68,9 +68,10 @@ async def run_service(name: str, config_path: Path) -> None:
     async with service.make_transport(config) as transport:
         deps = Deps(SystemClock(), OsEntropy(), transport)
         app = service.create_app(config, deps)
+        await serve(app, config.listen, ready=announce, insecure_http=config.insecure_http)
 
-        def ready(what: Ready) -> None:
-            print_ready(what)
-            get_logger(name).info("serving", event_loop=loop_name())
 
-        await serve(app, config.listen, ready=ready, insecure_http=config.insecure_http)
+def announce(ready: Ready) -> None:
+    """Write the READY line, and into the log on what the service runs."""
+    print_ready(ready)
+    get_logger(ready.service).info("serving", event_loop=loop_name())

@@ -59,6 +59,22 @@ class Transport(Protocol):
         ...
 
 
+class OwnedTransport(Transport, Protocol):
+    """A transport with connections of its own, closed by whoever made it (or by ``async with``)."""
+
+    async def __aenter__(self) -> Self:
+        """The transport itself."""
+        ...
+
+    async def __aexit__(self, *error: object) -> None:
+        """``close``."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
 MAX_JOB_ID = 64
 """Bytes of the longest id that a queue carries."""
 MAX_ANNOUNCEMENT = 64
@@ -142,22 +158,6 @@ class Announcer(Protocol):
 
     def subscribe(self, *topics: str) -> Subscription:
         """Listen from now on; the newest announcement of before may come first."""
-        ...
-
-
-class OwnedTransport(Transport, Protocol):
-    """A transport with connections of its own, closed by whoever made it (or by ``async with``)."""
-
-    async def __aenter__(self) -> Self:
-        """The transport itself."""
-        ...
-
-    async def __aexit__(self, *error: object) -> None:
-        """``close``."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
         ...
 
 

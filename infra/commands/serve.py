@@ -6,18 +6,30 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from infra.deployables import SERVICES, run_service
+from infra.ingest import run_ingest
 from infra.loops import fastest_loop
+
+INGEST = "ingest"
 
 
 def serve(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(SERVICES)}.", show_default=False)],
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*SERVICES, INGEST))}.", show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The service's configuration, JSON or TOML.")],
+    leader_config: Annotated[
+        Path | None,
+        typer.Option("--leader-config", help=f"For {INGEST}, a gateway and a leader in one process: the leader's."),
+    ] = None,
+    leader_url: Annotated[
+        str | None,
+        typer.Option("--leader-url", help=f"For {INGEST}: the leader's URL in the recipes, if not its listener's."),
+    ] = None,
     stop_with_stdin: Annotated[
         bool,
         typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up."),
@@ -25,18 +37,22 @@ def serve(
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
 
-    Writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr.
+    Writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr. "ingest" is a gateway
+    (--config) and a leader (--leader-config) in one process: uploads reach the leader without a further exchange.
     """
-    if name not in SERVICES:
-        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join(SERVICES)}")
+    if name not in (*SERVICES, INGEST):
+        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*SERVICES, INGEST))}")
+    if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
+        raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
+    service = run_service(name, config) if leader_config is None else run_ingest(config, leader_config, leader_url)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(name, config, stop_with_stdin=stop_with_stdin))
+        runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
 
 
-async def _serve(name: str, config: Path, *, stop_with_stdin: bool) -> None:
+async def _serve(service: Coroutine[None, None, None], *, stop_with_stdin: bool) -> None:
     if stop_with_stdin:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _stop_at_end, sys.stdin.fileno())
-    await run_service(name, config)
+    await service
 
 
 def _stop_at_end(descriptor: int) -> None:

@@ -1,0 +1,105 @@
+"""The gateway and the Leader's uploads in one process: a report that the gateway has opened goes to the Leader by a
+call instead of a further HTTP exchange.
+
+The two services stay what they are: own configurations, own listeners, own keys; neither imports the other. The only
+thing that changes is the gateway's transport, which recognises the Leader's upload resource. What runs here is worth
+the most to whoever breaks in (the OHTTP key and the Leader's HPKE key together), so it is a choice for a deployment
+where one operator runs both anyway: P1 allows the analyst to run the gateway and to be the Leader.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from aiohttp import web
+
+from infra.deployables import announce, deployable
+from tacit.adapters.origins import origin_of
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import UsageError
+from tacit.ports import HttpResponse, Transport
+from tacit.service.app import Deps
+from tacit.service.config import Listen
+from tacit.service.run import serve_all
+
+UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
+"""``services.leader``'s: task id as in the URL, Content-Type, body -> the answer, problem documents included."""
+
+_KNOWN_LENGTH = 512
+
+
+class LocalUploads:
+    """A ``Transport``: uploads to ``leader_url`` are calls of ``upload``, everything else goes through ``onward``."""
+
+    def __init__(self, onward: Transport, leader_url: str, upload: UploadCall) -> None:
+        self._onward = onward
+        self._upload = upload
+        self._origin = origin_of(leader_url)
+        prefix = re.escape(re.sub(r"^[^/]*//[^/]*", "", leader_url).rstrip("/"))
+        self._resource = re.compile(rf"[^/]*//[^/]*{prefix}/tasks/([A-Za-z0-9_-]+)/reports")
+        self._known = lru_cache(maxsize=4096)(self._find)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> HttpResponse:
+        """See ``tacit.ports.Transport``."""
+        if method == "POST":
+            task_id = self._known(url) if len(url) <= _KNOWN_LENGTH else None
+            if task_id is not None:
+                return await self._upload(task_id, _content_type(headers or {}), body)
+        return await self._onward.request(method, url, headers=headers, body=body)
+
+    def _find(self, url: str) -> str | None:
+        """The task in the URL of an upload resource of the Leader, None for any other URL."""
+        match = self._resource.fullmatch(url)
+        return match[1] if match is not None and origin_of(url) == self._origin else None
+
+
+def leader_url_of(listen: Listen, prefix: str) -> str:
+    """Where a Leader that listens there is reached, if its recipes name the listener itself. Raises ``UsageError``."""
+    if listen.port == 0:
+        raise UsageError("the leader's port is chosen when it starts; say with --leader-url how recipes name it")
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    return f"{'http' if listen.tls_cert is None else 'https'}://{host}:{listen.port}{prefix}"
+
+
+def upload_call(leader: web.Application) -> UploadCall:
+    """The Leader's uploads as a function. Raises ``UsageError`` for a Leader that takes none."""
+    key = importlib.import_module("services.leader.app").UPLOAD
+    if key not in leader:
+        raise UsageError("this leader takes no uploads; its roles must include upload")
+    call: UploadCall = leader[key]
+    return call
+
+
+async def run_ingest(gateway_config: Path, leader_config: Path, leader_url: str | None) -> None:
+    """Serve both until told to stop. ``leader_url``: the Leader's URL in the recipes, by default its listener's.
+
+    Raises ``UsageError``.
+    """
+    gateway, leader = deployable("gateway"), deployable("leader")
+    at_gateway, at_leader = gateway.load(gateway_config), leader.load(leader_config)
+    clock, entropy = SystemClock(), OsEntropy()
+    async with leader.make_transport(at_leader) as to_helper, gateway.make_transport(at_gateway) as to_targets:
+        leader_app = leader.create_app(at_leader, Deps(clock, entropy, to_helper))
+        url = leader_url or leader_url_of(at_leader.listen, getattr(at_leader, "prefix", ""))
+        transport = LocalUploads(to_targets, url, upload_call(leader_app))
+        gateway_app = gateway.create_app(at_gateway, Deps(clock, entropy, transport))
+        await serve_all(
+            [(leader_app, at_leader.listen), (gateway_app, at_gateway.listen)],
+            ready=announce,
+            insecure_http=at_leader.insecure_http and at_gateway.insecure_http,
+        )
+
+
+def _content_type(headers: Mapping[str, str]) -> str | None:
+    return next((value for name, value in headers.items() if name.lower() == "content-type"), None)
