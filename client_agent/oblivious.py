@@ -6,19 +6,24 @@ rounded to the minute. Gateway keys come from the configuration first and from t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from urllib.parse import urlsplit
 
 from client_agent.problem import problem_type
 from tacit import bhttp, ohttp
 from tacit.errors import CryptoError, DecodeError
+from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 
 DATE_ROUNDING_SECONDS = 60
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
+
+
+Senders = Callable[[ohttp.KeyConfig], SenderContext]
+"""Gives a context that nothing has used, for one request to a gateway key."""
 
 
 class ObliviousClient:
@@ -31,12 +36,15 @@ class ObliviousClient:
         configs: Sequence[ohttp.KeyConfig],
         clock: Clock,
         entropy: Entropy,
+        senders: Senders | None = None,
     ) -> None:
+        """``senders`` sets up HPKE contexts ahead of time, for simulations; by default each is made when it is used."""
         self._transport = transport
         self._relay_url = relay_url
         self._configs = tuple(configs)
         self._clock = clock
         self._entropy = entropy
+        self._senders = senders
 
     @property
     def configs(self) -> tuple[ohttp.KeyConfig, ...]:
@@ -60,7 +68,8 @@ class ObliviousClient:
         inner = self._inner(method, url, media_type, content)
         outer = HttpResponse(0, {}, b"")
         for config in self._configs:
-            message, context = ohttp.padded_request(config, inner, self._entropy)
+            sender = None if self._senders is None else self._senders(config)
+            message, context = ohttp.padded_request(config, inner, self._entropy, sender)
             outer = await self._transport.request(
                 "POST", self._relay_url, headers={"content-type": OHTTP_REQ}, body=message
             )

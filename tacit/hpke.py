@@ -200,6 +200,13 @@ def setup_sender(suite: Suite, public_key: bytes, info: bytes, entropy: Entropy)
     return SenderContext(suite, ephemeral.public, _key_schedule(suite, secret, info))
 
 
+def sender_of(suite: Suite, public_key: bytes, info: bytes, enc: bytes, shared: bytes) -> SenderContext:
+    """The context of an ephemeral public key ``enc`` whose X25519 secret with ``public_key`` is ``shared`` (not all
+    zero): for callers that compute many of those at once."""
+    _require(suite)
+    return SenderContext(suite, enc, _key_schedule(suite, _shared_secret(shared, enc, public_key), info))
+
+
 def setup_recipient(suite: Suite, key_pair: KeyPair, enc: bytes, info: bytes) -> RecipientContext:
     """SetupBaseR. Raises ``CryptoError`` for an unsupported suite or a malformed or low-order ``enc``."""
     _require(suite)

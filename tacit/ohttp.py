@@ -202,11 +202,18 @@ class Gateway:
         return opened
 
 
-def encapsulate_request(config: KeyConfig, request: bytes, entropy: Entropy) -> tuple[bytes, ClientContext]:
-    """Encapsulated request for the BHTTP bytes ``request``, under a fresh HPKE context."""
-    suite = config.suite()
-    header = Writer().uint(config.key_id, 1).uint(suite.kem_id, 2).uint(suite.kdf_id, 2).uint(suite.aead_id, 2).bytes()
-    sender = hpke.setup_sender(suite, config.public_key, _request_info(header), entropy)
+def request_info(config: KeyConfig) -> bytes:
+    """The HPKE info string of requests to ``config`` under its first supported suite. Raises ``CryptoError``."""
+    return _request_info(_header(config))
+
+
+def encapsulate_request(
+    config: KeyConfig, request: bytes, entropy: Entropy, sender: hpke.SenderContext | None = None
+) -> tuple[bytes, ClientContext]:
+    """Encapsulated request for the BHTTP bytes ``request``, under a fresh HPKE context: ``sender``, which nothing may
+    have used before, where the caller sets up many at once."""
+    suite, header = config.suite(), _header(config)
+    sender = sender or hpke.setup_sender(suite, config.public_key, _request_info(header), entropy)
     return header + sender.enc + sender.seal(b"", request), ClientContext(sender, suite)
 
 
@@ -218,11 +225,13 @@ def size_class(size: int) -> int:
     raise Refusal("size-class", f"an encapsulated message has at most {SIZE_CLASSES[-1]} bytes")
 
 
-def padded_request(config: KeyConfig, request: bhttp.Request, entropy: Entropy) -> tuple[bytes, ClientContext]:
+def padded_request(
+    config: KeyConfig, request: bhttp.Request, entropy: Entropy, sender: hpke.SenderContext | None = None
+) -> tuple[bytes, ClientContext]:
     """``request`` encapsulated, its length that of a size class. Raises ``Refusal`` when too large."""
     encoded = bhttp.encode_request(request)
     size = size_class(len(encoded) + REQUEST_OVERHEAD)
-    return encapsulate_request(config, bhttp.pad_to(encoded, size - REQUEST_OVERHEAD), entropy)
+    return encapsulate_request(config, bhttp.pad_to(encoded, size - REQUEST_OVERHEAD), entropy, sender)
 
 
 def padded_response(context: ServerContext, response: bhttp.Response, entropy: Entropy) -> bytes:
@@ -236,6 +245,12 @@ def padded_response(context: ServerContext, response: bhttp.Response, entropy: E
 def open_response(context: ClientContext, message: bytes) -> bhttp.Response:
     """The response inside an encapsulated one. Raises ``DecodeError`` or ``CryptoError``."""
     return bhttp.decode_response(context.decapsulate_response(message))
+
+
+def _header(config: KeyConfig) -> bytes:
+    suite = config.suite()
+    numbers = (suite.kem_id, suite.kdf_id, suite.aead_id)
+    return bytes([config.key_id]) + b"".join(number.to_bytes(2, "big") for number in numbers)
 
 
 def _request_info(header: bytes) -> bytes:

@@ -208,7 +208,9 @@ def seal_input_share(
 ) -> HpkeCiphertext:
     """Client: seal one input share to the aggregator ``role``."""
     info = task.version.input_share_info(role)
-    return _seal(task.hpke_config(role), info, input_share_aad(task, metadata, public_share), plaintext.encode(), entropy)
+    return _seal(
+        task.hpke_config(role), info, input_share_aad(task, metadata, public_share), plaintext.encode(), entropy
+    )
 
 
 def open_input_share(

@@ -1,13 +1,17 @@
-"""Seals the shares of many reports to one aggregator."""
+"""Seals much at a time: the shares of many reports to one aggregator, requests to one gateway key."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit import hpke
+from tacit import hpke, ohttp
 from tacit.messages import HpkeCiphertext, Role
+from tacit.multibuffer.hpke import BatchSealer
 from tacit.ports import Entropy
 from tacit.task import Task
+
+AHEAD = 64
+"""Contexts that are set up together."""
 
 
 def seal_shares(
@@ -16,6 +20,21 @@ def seal_shares(
     """Each (associated data, plaintext) sealed to aggregator ``role`` under a key of its own."""
     config = task.hpke_config(role)
     suite = hpke.Suite(config.kem_id, config.kdf_id, config.aead_id)
-    info = task.version.input_share_info(role)
-    sealed = (hpke.seal(suite, config.public_key, info, aad, plaintext, entropy) for aad, plaintext in shares)
-    return [HpkeCiphertext(config.id, enc, payload) for enc, payload in sealed]
+    sealer = BatchSealer(config.public_key, suite, task.version.input_share_info(role))
+    return [HpkeCiphertext(config.id, enc, payload) for enc, payload in sealer.seal_all(shares, entropy)]
+
+
+class RequestSenders:
+    """HPKE contexts for OHTTP requests, ``AHEAD`` at a time; each is handed out once."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self._ready: dict[ohttp.KeyConfig, list[hpke.SenderContext]] = {}
+
+    def __call__(self, config: ohttp.KeyConfig) -> hpke.SenderContext:
+        """The next one for ``config``."""
+        ready = self._ready.setdefault(config, [])
+        if not ready:
+            sealer = BatchSealer(config.public_key, config.suite(), ohttp.request_info(config))
+            ready += sealer.contexts(AHEAD, self._entropy)
+        return ready.pop()

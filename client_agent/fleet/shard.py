@@ -23,6 +23,7 @@ from client_agent.fleet.population import Population
 from client_agent.fleet.prepared import PreparedWriter, read_contributions
 from client_agent.fleet.profile import Profile
 from client_agent.fleet.rude import AbortingTransport, SlowTransport
+from client_agent.fleet.sealing import RequestSenders
 from client_agent.fleet.sender import Clients, Due, Outcome, Sender
 from client_agent.fleet.target import Target
 from client_agent.fleet.tokens import DirectTokens, IssuedTokens, TokenSource
@@ -245,11 +246,12 @@ class Shard:
 
     def _clients(self) -> Clients:
         target, world = self._plan.target, self._world
+        senders = RequestSenders(world.entropy)
         tls, insecure_http = ClientTls(target.tls_ca), target.insecure_http
         rude = (AbortingTransport(tls, insecure_http=insecure_http), SlowTransport(tls, insecure_http=insecure_http))
         return Clients(
             *(
-                ObliviousClient(transport, target.relay_url, target.key_configs, world.clock, world.entropy)
+                ObliviousClient(transport, target.relay_url, target.key_configs, world.clock, world.entropy, senders)
                 for transport in (world.transport, *rude)
             )
         )

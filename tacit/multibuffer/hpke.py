@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from tacit import hpke
 from tacit.errors import CryptoError
-from tacit.hpke import ENC_SIZE, NONCE_SIZE, KeyPair, KeySchedule, RecipientContext, Suite
+from tacit.hpke import ENC_SIZE, NONCE_SIZE, KeyPair, KeySchedule, RecipientContext, SenderContext, Suite
 from tacit.multibuffer.interface import EXPORTER_SIZE, DerivedKeys, Setup
 from tacit.multibuffer.library import kernels
 from tacit.ports import Entropy
@@ -32,6 +32,8 @@ _CIPHERS: dict[int, type[AESGCM] | type[ChaCha20Poly1305]] = {
     hpke.AEAD_AES128GCM: AESGCM,
     hpke.AEAD_CHACHA20POLY1305: ChaCha20Poly1305,
 }
+
+_BASE_POINT = bytes([9]).ljust(ENC_SIZE, b"\0")
 
 Sealed = tuple[bytes, bytes, bytes]
 """Encapsulated key, associated data, ciphertext."""
@@ -128,6 +130,27 @@ class BatchSealer:
                     zip(keys, _slices(made.nonces, NONCE_SIZE), messages, strict=True)
                 )
             ]
+
+    def contexts(self, count: int, entropy: Entropy) -> list[SenderContext]:
+        """``count`` times what ``hpke.setup_sender`` returns, out of 32 bytes of ``entropy`` each: for messages that
+        are answered under their exporter secret.
+
+        Raises ``CryptoError`` for a public key of low order.
+        """
+        native = kernels() if count >= MIN_BATCH else None
+        if native is None:
+            return [hpke.setup_sender(self._suite, self._public_key, self._info, entropy) for _ in range(count)]
+        scalars = entropy(ENC_SIZE * count)
+        encs, _ = native.x25519(scalars, _BASE_POINT * count)
+        shared, refused = native.x25519(scalars, self._public_key * count)
+        if any(refused):
+            raise CryptoError("the X25519 public key is of low order")
+        return [
+            hpke.sender_of(
+                self._suite, self._public_key, self._info, encs[at : at + ENC_SIZE], shared[at : at + ENC_SIZE]
+            )
+            for at in range(0, ENC_SIZE * count, ENC_SIZE)
+        ]
 
     def _seal_alone(self, aad: bytes, plaintext: bytes, scalar: bytes) -> tuple[bytes, bytes]:
         return hpke.seal(self._suite, self._public_key, self._info, aad, plaintext, lambda _: scalar)

@@ -24,13 +24,16 @@ from client_agent.fleet.metrics import BINS, SHORTEST, Snapshot, bin_of, edge_of
 from client_agent.fleet.pool import run_in_processes, run_on_ray
 from client_agent.fleet.population import parse_population
 from client_agent.fleet.rude import AbortingTransport, SlowTransport
+from client_agent.fleet.sealing import AHEAD, RequestSenders
 from client_agent.fleet.shard import ShardPlan, ShardResult
 from client_agent.fleet.target import Target, require_local
 from client_agent.journal import State
 from infra.fleet.progress import FleetView
 from infra.fleet.result import FleetResult
+from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.ports import TransportError
+from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import RecipeKit
 from tacit.tlog.leaves import IssuerDirectory
 
@@ -148,6 +151,23 @@ async def test_an_answer_that_is_none_is_a_transport_error(
         await SlowTransport().request("POST", "http://127.0.0.1:1/", body=b"x")
     with pytest.raises(UsageError, match="loopback"):
         await SlowTransport().request("POST", "http://relay.example/", body=b"x")
+
+
+@pytest.mark.parametrize("native", ["", "off"])
+def test_requests_sealed_ahead_are_each_under_a_key_of_their_own(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_NATIVE", native)
+    config, pair = ohttp.generate_key_config(3, SeededEntropy(1))
+    senders, gateway = RequestSenders(SeededEntropy(2)), ohttp.Gateway([(config, pair)])
+    request = bhttp.Request("POST", "https", "leader.example", "/reports", content=b"report")
+    seen: set[bytes] = set()
+    for _ in range(AHEAD + 3):
+        message, client = ohttp.padded_request(config, request, SeededEntropy(3), senders(config))
+        opened, server = gateway.decapsulate_request(message)
+        assert bhttp.decode_request(opened) == request
+        answer = ohttp.padded_response(server, bhttp.Response(200), SeededEntropy(4))
+        assert ohttp.open_response(client, answer).status == 200
+        seen.add(server.enc)
+    assert len(seen) == AHEAD + 3
 
 
 def plan_of(folder: Path) -> ShardPlan:
