@@ -21,7 +21,7 @@ CURVES = (
     ("ingest", "all servers"),
     ("prepare a job", "leader"),
     ("prepare a job", "helper"),
-    ("release latency at B", "B-th to result"),
+    ("release latency at B", "collector"),
 )
 """(stage, role) of the panels."""
 PANEL_INCHES = (6.0, 3.2)
@@ -113,10 +113,10 @@ def _draw(axis: Any, title: str, lines: dict[str, list[tuple[int, float]]], name
 
 
 def rate_text(rate: float | None, before: str = "") -> str:
-    """An offered rate as a person reads it."""
+    """An offered rate as a person reads it; "max" is as fast as contributions are taken."""
     if rate is None:
         return ""
-    return f"{before}{rate:g}/s" if rate else f"{before}saturated"
+    return f"{before}{rate:g}/s" if rate else f"{before}max"
 
 
 def _commit() -> str:
