@@ -15,13 +15,14 @@ from tacit.errors import UsageError
 
 FOLDER = Path("benchmarks")
 PLOT = "history.png"
+DIRTY = "-dirty"
 CURVES = (
     ("whole server side", "all servers"),
     ("aggregation job", "leader + helper"),
     ("ingest", "all servers"),
     ("prepare a job", "leader"),
     ("prepare a job", "helper"),
-    ("release latency at B", "B-th to result"),
+    ("release latency at B", "collector"),
 )
 """(stage, role) of the panels."""
 PANEL_INCHES = (6.0, 3.2)
@@ -51,7 +52,7 @@ def save(rows: Iterable[Row], folder: Path) -> Path:
 def load(folder: Path) -> list[Result]:
     """Every kept result, the oldest first. Raises ``UsageError`` where there is none, or one cannot be read."""
     results = []
-    for path in sorted(folder.glob("*.json"), key=lambda path: (path.name[:10], path.stat().st_mtime)):
+    for path in sorted(folder.glob("*.json"), key=_age):
         try:
             results.append(Result(path.stem, json.loads(path.read_text(encoding="utf-8"))["rows"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -82,7 +83,8 @@ def plot(results: Sequence[Result], out: Path) -> None:
         axis.set_axis_off()
     names = [result.name for result in results]
     for axis, (stage, role, lines) in zip(axes.flat, drawn, strict=False):
-        _draw(axis, f"{stage}, {role}", lines, names)
+        unit = "seconds" if "latency" in stage else "µs per report"
+        _draw(axis, (f"{stage}, {role}", unit), lines, names)
     try:
         figure.savefig(out, dpi=120)
     except OSError as error:
@@ -97,15 +99,16 @@ def _lines(results: Sequence[Result], stage: str, role: str) -> dict[str, list[t
         for row in result.rows:
             if (row["stage"], row["role"]) == (stage, role):
                 label = row["path"] + rate_text(row["offered_rate"], ", ")
-                lines.setdefault(label, []).append((number, row["us_per_report"]))
+                value = row["us_per_report"] / (1e6 if "latency" in stage else 1)
+                lines.setdefault(label, []).append((number, value))
     return lines
 
 
-def _draw(axis: Any, title: str, lines: dict[str, list[tuple[int, float]]], names: Sequence[str]) -> None:
+def _draw(axis: Any, titles: tuple[str, str], lines: dict[str, list[tuple[int, float]]], names: Sequence[str]) -> None:
     for label, points in lines.items():
         axis.plot(*zip(*points, strict=True), marker="o", label=label)
-    axis.set_title(title, fontsize=10)
-    axis.set_ylabel("µs per report")
+    axis.set_title(titles[0], fontsize=10)
+    axis.set_ylabel(titles[1])
     axis.set_ylim(bottom=0)
     axis.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
     axis.grid(alpha=0.3)
@@ -113,21 +116,28 @@ def _draw(axis: Any, title: str, lines: dict[str, list[tuple[int, float]]], name
 
 
 def rate_text(rate: float | None, before: str = "") -> str:
-    """An offered rate as a person reads it."""
+    """An offered rate as a person reads it; "max" is as fast as contributions are taken."""
     if rate is None:
         return ""
-    return f"{before}{rate:g}/s" if rate else f"{before}saturated"
+    return f"{before}{rate:g}/s" if rate else f"{before}max"
+
+
+def _age(path: Path) -> tuple[str, float]:
+    """The day, and the time of the commit, or of the file where it names none that is known here."""
+    commit = path.stem[len("2000-01-01-") :].removesuffix(DIRTY)
+    when = _git("show", "--no-patch", "--format=%ct", commit) if commit.isalnum() else ""
+    return path.name[: len("2000-01-01")], float(when) if when.isdigit() else path.stat().st_mtime
 
 
 def _commit() -> str:
     """The short hash of the checked-out commit, with a mark where files were changed."""
+    return _git("describe", "--always", f"--dirty={DIRTY}", "--exclude=*") or "unknown"
+
+
+def _git(*arguments: str) -> str:
+    """What git says, nothing where it knows nothing."""
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--exclude=*"],  # noqa: S607
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        found = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)  # noqa: S603, S607
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return ""
     return found.stdout.strip()

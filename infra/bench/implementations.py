@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from services.leader.config import LeaderConfig
-from tacit import hpke
+from tacit import hpke, ohttp
 from tacit.messages import AggregationJobInitReq, Report
 from tacit.roles import helper as helper_role
 from tacit.roles import leader as leader_role
 from tacit.roles.aggregator import Party
 from tacit.tokens.slots import TokenVerifier
+from tacit.vdaf.native.batch import BatchVerifier
+from tacit.vdaf.prio3 import Prio3
 
-OPENSSL, MULTIBUFFER = "openssl", "multibuffer"
+OPENSSL, BATCH_TOKENS, MULTIBUFFER = "openssl", "openssl, batch tokens", "multibuffer"
 BATCH_CRYPTO = "batch_crypto"
 """The aggregators' setting that takes the multi-buffer cryptography instead of OpenSSL."""
+Verify = Callable[..., object]
 Sealed = tuple[bytes, bytes, bytes]
 """Encapsulated key, associated data, ciphertext."""
 
@@ -31,7 +35,7 @@ class Crypto:
     job: Any
 
 
-def optional(module: str, name: str) -> Any | None:
+def optional(module: str, name: str) -> Any:
     """``name`` of ``module``, or None where this installation has not got it."""
     try:
         return getattr(importlib.import_module(module), name, None)
@@ -40,16 +44,48 @@ def optional(module: str, name: str) -> Any | None:
 
 
 def cryptos() -> list[Crypto]:
-    """OpenSSL, and the multi-buffer one where it is there and this processor runs it."""
+    """OpenSSL; where the multi-buffer kernels are there and this processor runs them also the aggregators' default,
+    which takes them for tokens alone, and the kernels for everything."""
     found = [Crypto(OPENSSL, optional("tacit.roles.crypto", "OPENSSL") or OneByOne())]
-    make = optional("tacit.multibuffer", "job_crypto")
-    batch = None if make is None else make()
-    return found if batch is None else [*found, Crypto(MULTIBUFFER, batch)]
+    if has_multibuffer():
+        make = optional("tacit.multibuffer.crypto", "BatchCrypto")
+        found += [Crypto(BATCH_TOKENS, make(batch_hpke=False)), Crypto(MULTIBUFFER, make(batch_hpke=True))]
+    return found
+
+
+def has_multibuffer() -> bool:
+    """Whether the multi-buffer kernels are installed and run here."""
+    kernels = optional("tacit.multibuffer.library", "kernels")
+    return kernels is not None and kernels() is not None
+
+
+def sealer(public_key: bytes, suite: hpke.Suite) -> dict[str, Callable[[Sequence[bytes]], object]]:
+    """By path, a call that seals each of some plaintexts to ``public_key``."""
+
+    def one_by_one(plaintexts: Sequence[bytes]) -> object:
+        return [hpke.seal(suite, public_key, b"", b"", plaintext, os.urandom) for plaintext in plaintexts]
+
+    found: dict[str, Callable[[Sequence[bytes]], object]] = {OPENSSL: one_by_one}
+    if has_multibuffer():
+        batch = optional("tacit.multibuffer.hpke", "BatchSealer")(public_key, suite, b"")
+        found[MULTIBUFFER] = lambda plaintexts: batch.seal_all([(b"", one) for one in plaintexts], os.urandom)
+    return found
+
+
+def decapsulator(gateway: ohttp.Gateway) -> dict[str, Callable[[Sequence[bytes]], object]]:
+    """By path, a call that opens each of some requests to an OHTTP gateway."""
+    found: dict[str, Callable[[Sequence[bytes]], object]] = {
+        OPENSSL: lambda messages: [gateway.decapsulate_request(message) for message in messages]
+    }
+    batch = optional("tacit.multibuffer.ohttp", "decapsulate_all")
+    if has_multibuffer() and batch is not None:
+        found[MULTIBUFFER] = lambda messages: batch(gateway, messages)
+    return found
 
 
 def has_batch_crypto() -> bool:
     """Whether the aggregators have the setting, and this processor what it needs."""
-    return BATCH_CRYPTO in LeaderConfig.model_fields and len(cryptos()) > 1
+    return BATCH_CRYPTO in LeaderConfig.model_fields and has_multibuffer()
 
 
 class OneByOne:
@@ -62,6 +98,17 @@ class OneByOne:
     def verify_tokens(self, verifier: TokenVerifier, tokens: Sequence[bytes]) -> list[bool]:
         """True for each. Raises ``ReportRejected`` for one that is bad."""
         return [verifier.verify(token) is not None for token in tokens]
+
+
+def batch_verifier(
+    vdaf: Prio3[Any], verify_key: bytes, ctx: bytes
+) -> tuple[Callable[..., object], Callable[..., object]]:
+    """The Leader's and the Helper's ``verify_init`` of many reports, from lists of nonces, public shares, input shares
+    and, for the Helper, the Leader's messages."""
+    verifier: Any = BatchVerifier(vdaf, verify_key, ctx)
+    if hasattr(verifier, "leader_init"):
+        return verifier.leader_init, verifier.helper_init
+    return verifier.leader, verifier.helper
 
 
 def leader_job(party: Party, reports: Sequence[Report], now: float, crypto: Crypto) -> Callable[[], bytes]:

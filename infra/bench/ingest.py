@@ -71,7 +71,7 @@ def spent(before: dict[str, float], after: dict[str, float], units: int) -> dict
 async def _measure(
     stack: LiveStack, plan: dict[float, int], repetitions: int
 ) -> dict[float, list[tuple[dict[str, float], Load]]]:
-    order = await stack.publish(BATCH_SIZE)
+    order = await stack.publish(BATCH_SIZE, "at_B")  # whose jobs, unlike an interval's, wait for ``NO_JOBS``
     found: dict[float, list[Any]] = {}
     total = sum(plan.values()) * repetitions
     made = iter(await asyncio.to_thread(prepare, order, total, time.time()))

@@ -68,7 +68,7 @@ def _rows(path: str, plan: dict[float, int], found: Findings) -> Iterator[Row]:
         if not rate:
             wall = Timing.of([one / plan[rate] for one in seconds])
             yield SUBJECT.row("sustained, wall time", "all servers", path, wall, offered_rate=rate)
-    yield SUBJECT.row("release latency at B", "B-th to result", path, Timing.of(found.at_b))
+    yield SUBJECT.row("release latency at B", "collector", path, Timing.of(found.at_b))
 
 
 async def _measure(stack: LiveStack, plan: dict[float, int], repetitions: int, at_b: int) -> Findings:

@@ -13,19 +13,24 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from infra.bench.contributions import enclose, make_reports, private_key
 from infra.bench.implementations import (
     BATCH_CRYPTO,
+    BATCH_TOKENS,
     MULTIBUFFER,
     OPENSSL,
     Crypto,
+    batch_verifier,
     cryptos,
+    decapsulator,
     has_batch_crypto,
     helper_job,
     leader_job,
+    sealer,
 )
 from infra.bench.primitives import Primitives
 from infra.bench.rows import Row, Subject, Timing, measured
@@ -42,7 +47,7 @@ from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.tokens.structures import TOKEN_SIZE
 from tacit.vdaf import ping_pong
 from tacit.vdaf.native import level
-from tacit.vdaf.native.batch import BatchProver, BatchVerifier
+from tacit.vdaf.native.batch import BatchProver
 from tacit.vdaf.prio3 import Prio3Histogram
 
 LENGTH, CHUNK_LENGTH = 128, 18
@@ -103,18 +108,22 @@ def stage_rows(repetitions: int) -> Iterator[Row]:
     primitives = Primitives.measure(max(3, repetitions))
     yield from primitives.rows()
     bench = Bench.make(REPORTS)
-    for crypto in cryptos():
-        yield from _crypto(bench, crypto, primitives, repetitions)
+    ways = cryptos()
+    for crypto in ways:
+        if crypto.path != BATCH_TOKENS:
+            yield from _crypto(bench, crypto, primitives, repetitions)
     yield from _prio3(bench, primitives, repetitions)
     prepared: dict[str, float] = {}
-    for crypto in cryptos():
+    for crypto in ways:
         for row in _prepare(bench, crypto, primitives, repetitions):
             prepared[crypto.path] = prepared.get(crypto.path, 0.0) + row.us_per_report
             yield row
     yield from _client(bench, primitives, repetitions)
     for backend in backends():
-        for path in (OPENSSL, MULTIBUFFER) if has_batch_crypto() else (OPENSSL,):
-            yield from _stored(backend, path, primitives, prepared[path], repetitions)
+        default = prepared.get(BATCH_TOKENS, prepared[OPENSSL])
+        yield from _stored(backend, OPENSSL, primitives, default, repetitions)
+        if has_batch_crypto():
+            yield from _stored(backend, MULTIBUFFER, primitives, prepared[MULTIBUFFER], repetitions)
 
 
 def _crypto(bench: Bench, crypto: Crypto, primitives: Primitives, repetitions: int) -> Iterator[Row]:
@@ -134,7 +143,7 @@ def _crypto(bench: Bench, crypto: Crypto, primitives: Primitives, repetitions: i
 
 def _prio3(bench: Bench, primitives: Primitives, repetitions: int) -> Iterator[Row]:
     task = bench.kit.task
-    verifier = BatchVerifier(task.vdaf, bench.kit.verify_key, task.ctx)
+    verify_leader, verify_helper = batch_verifier(task.vdaf, bench.kit.verify_key, task.ctx)
     nonces = [report.report_metadata.report_id for report in bench.reports]
     public = [report.public_share for report in bench.reports]
     leader, helper = ([share.payload for share in bench.opened(role)] for role in (Role.LEADER, Role.HELPER))
@@ -143,8 +152,8 @@ def _prio3(bench: Bench, primitives: Primitives, repetitions: int) -> Iterator[R
         for one in zip(nonces, public, leader, strict=True)
     ]
     calls: list[tuple[str, Callable[[], object]]] = [
-        ("leader", lambda: verifier.leader_init(nonces, public, leader)),
-        ("helper", lambda: verifier.helper_init(nonces, public, helper, inbound)),
+        ("leader", lambda: verify_leader(nonces, public, leader)),
+        ("helper", lambda: verify_helper(nonces, public, helper, inbound)),
     ]
     for role, call in calls:
         floor = _field_floor(primitives, role)
@@ -172,24 +181,16 @@ def _client(bench: Bench, primitives: Primitives, repetitions: int) -> Iterator[
     nonces, rands = ([os.urandom(size) for _ in answers] for size in (16, task.vdaf.RAND_SIZE))
     timing = measured(lambda: prover.shard(answers, nonces, rands), REPORTS, repetitions)
     yield SUBJECT.row("shard, batch", "client", level(), timing, floor_us=_field_floor(primitives, "client"))
-    body, public = bytes(len(bench.sealed(Role.LEADER)[0][2])), bench.kit.key_pairs[Role.LEADER].public
-
-    def seal() -> None:
-        for _ in range(REPORTS):
-            hpke.seal(SUITE, public, b"", b"", body, os.urandom)
-
+    bodies = [bytes(len(bench.sealed(Role.LEADER)[0][2]))] * REPORTS
     floor = 2 * primitives.x25519.micro + primitives.aes_gcm.micro
-    yield SUBJECT.row("HPKE seal", "client", OPENSSL, measured(seal, REPORTS, repetitions), floor_us=floor)
+    for path, seal in sealer(bench.kit.key_pairs[Role.LEADER].public, SUITE).items():
+        timing = measured(partial(seal, bodies), REPORTS, repetitions)
+        yield SUBJECT.row("HPKE seal", "client", path, timing, floor_us=floor)
     config, pair = ohttp.generate_key_config(1, os.urandom)
-    gateway = ohttp.Gateway([(config, pair)])
     messages = [enclose(task, report.encode(), config, bench.now) for report in bench.reports]
-
-    def decapsulate() -> None:
-        for message in messages:
-            gateway.decapsulate_request(message)
-
-    timing = measured(decapsulate, REPORTS, repetitions)
-    yield SUBJECT.row("OHTTP decapsulate", "gateway", OPENSSL, timing, floor_us=primitives.hpke_open)
+    for path, decapsulate in decapsulator(ohttp.Gateway([(config, pair)])).items():
+        timing = measured(partial(decapsulate, messages), REPORTS, repetitions)
+        yield SUBJECT.row("OHTTP decapsulate", "gateway", path, timing, floor_us=primitives.hpke_open)
 
 
 def _stored(backend: Backend, crypto: str, primitives: Primitives, prepared: float, repetitions: int) -> Iterator[Row]:

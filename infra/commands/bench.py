@@ -194,7 +194,7 @@ def _figure(row: Row, value: float) -> str:
     if row.stage.startswith("memory"):
         return f"{value / 2**20:.0f} MiB"
     if "latency" in row.stage:
-        return f"{value / 1000:.1f} ms"
+        return f"{value / 1000:,.{0 if value >= 1e5 else 1}f} ms"
     if value < 1:
         return f"{value:.4f}"
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
