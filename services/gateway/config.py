@@ -34,6 +34,8 @@ class GatewayConfig(ServiceConfig):
     * ``max_frame``, ``max_frame_messages``: bytes and messages of one frame (``tacit.frames``) of a relay that sends
       several messages together.
     * ``group_delay``: seconds for which requests wait for others to be remembered with, in one transaction.
+    * ``batch_crypto``: open requests that arrive together in vector registers, where the processor can; this project's
+      own code then handles the private key (``tacit.multibuffer.hpke``).
     * ``target_timeout``: seconds that a target has to answer.
     * ``recipe_server_url``: where key configurations are published, without a final slash; None publishes none.
     * ``signing_key``: 0600 file with the base64url of the Ed25519 seed that signs leaves, by default
@@ -53,6 +55,7 @@ class GatewayConfig(ServiceConfig):
     max_frame: PositiveInt = 4 << 20
     max_frame_messages: PositiveInt = 256
     group_delay: float = Field(default=0.005, ge=0, le=1)
+    batch_crypto: bool = False
     target_timeout: PositiveFloat = 20.0
     recipe_server_url: str | None = None
     signing_key: ConfigPath | None = None

@@ -8,17 +8,19 @@ passes once: its encapsulated key is durably remembered before anything reaches 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 
 from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
-from services.gateway.opening import Opening
+from services.gateway.opening import OpenAll, Opening
 from services.gateway.store import ReplayWindow, SeenRequest
 from services.gateway.targets import AllowList, Target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.frames import Answer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON
+from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import INTERNAL, Deps, problem_response
 from tacit.service.counters import TrafficCounters
@@ -46,21 +48,25 @@ class Gateway:
         self.budget = ByteBudget(config.max_in_flight, deps.entropy)
         self._deps = deps
         self._targets = AllowList(config.targets, insecure_http=config.insecure_http)
-        self._opening = Opening(ring.gateway().decapsulate_all)
+        self._opening = Opening(self._opener())
         self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(
             window.remember, _GROUP, config.group_delay, deps.clock
         )
 
+    def _opener(self) -> OpenAll:
+        keys = self.ring.gateway()
+        return functools.partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
+
     def rotate(self) -> None:
         """Make a new active key now."""
         self.ring.rotate(self._deps.entropy, self._deps.clock.now())
-        self._opening.open_all = self.ring.gateway().decapsulate_all
+        self._opening.open_all = self._opener()
 
     def rotate_if_due(self) -> bool:
         """Rotate or retire keys whose time is over; whether anything changed."""
         changed = self.ring.rotate_if_due(self._deps.entropy, self._deps.clock.now())
         if changed:
-            self._opening.open_all = self.ring.gateway().decapsulate_all
+            self._opening.open_all = self._opener()
         return changed
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     store = HelperStore(config.database_url(NAME))
     parties = Parties()
     budget = ByteBudget(config.max_in_flight, deps.entropy)
-    helper = Helper(store, deps, config.max_job, budget)
+    helper = Helper(store, deps, config.max_job, budget, config.job_crypto())
     follower = LogFollower(store, parties, credentials.identity, config.log, config.policy, deps, config.retention)
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:

@@ -26,7 +26,6 @@ from tacit.aggregator.parties import PARTIES, Parties
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.ports import JobQueue
-from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.backends import make_queue
@@ -41,9 +40,7 @@ COLLECTIONS = web.AppKey("collections", Collections)
 __all__ = ["COLLECTIONS", "COORDINATOR", "STORE", "UPLOAD", "WORKERS", "create_app", "make_transport"]
 
 
-def create_app(
-    config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = None, crypto: JobCrypto = OPENSSL
-) -> web.Application:
+def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = None) -> web.Application:
     """A process of the Leader of ``config``. ``queue`` wakes workers: by default the one that ``config`` names, or one
     of this process alone, and others look for themselves. Raises ``UsageError`` for secrets that are missing or
     malformed."""
@@ -74,7 +71,7 @@ def create_app(
     look = add_driver(app, follower, config.log.poll_seconds)
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     if works:
-        work = JobWork(store, deps, config.limits, credentials.peer.token, crypto)
+        work = JobWork(store, deps, config.limits, credentials.peer.token, config.job_crypto())
         queue = queue or make_queue(config.queue, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
         coordinator = Coordinator(store, parties, deps, config.limits, queue)
         workers = Workers(store, parties, deps, config.limits, queue, work)

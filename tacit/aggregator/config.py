@@ -5,7 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from tacit.errors import DecodeError, UsageError
+from tacit.multibuffer import BatchCrypto
 from tacit.recipe.policy import Policy
+from tacit.roles.crypto import JobCrypto
 from tacit.service.backends import AnnouncerConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
@@ -49,3 +51,11 @@ class AggregatorConfig(ServiceConfig):
     """Seconds after a task's end for which its results, report ids and nullifiers are kept (P9)."""
     max_body: int = Field(default=16 << 20, gt=0)
     """Largest request body in bytes."""
+    batch_crypto: bool = False
+    """Open the shares of a job together in vector registers where the processor can: several times faster, and this
+    project's own code then handles the HPKE private key (``tacit.multibuffer.hpke``). Tokens, which hold no secret, are
+    always checked together."""
+
+    def job_crypto(self) -> JobCrypto:
+        """The public-key work of a job as configured."""
+        return BatchCrypto(batch_hpke=self.batch_crypto)

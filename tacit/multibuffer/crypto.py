@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit import hpke
 from tacit.errors import CryptoError
 from tacit.hpke import KeyPair, Suite
 from tacit.multibuffer import tokens
 from tacit.multibuffer.hpke import BatchOpener, Sealed
 from tacit.multibuffer.library import kernels
+from tacit.roles.crypto import OPENSSL
 from tacit.tokens.slots import TokenVerifier
 
 
@@ -22,11 +22,11 @@ class BatchCrypto:
 
     def open_all(
         self, key_pair: KeyPair, suite: Suite, info: bytes, sealed: Sequence[Sealed]
-    ) -> list[bytes | CryptoError]:
+    ) -> Sequence[bytes | CryptoError]:
         """Plaintext or error of each ``(enc, aad, ciphertext)``, in order."""
         if self._batch_hpke and suite.supported:
             return BatchOpener(key_pair, suite, info).open_all(sealed)
-        return [_open(suite, key_pair, info, message) for message in sealed]
+        return OPENSSL.open_all(key_pair, suite, info, sealed)
 
     def verify_tokens(self, verifier: TokenVerifier, encoded: Sequence[bytes]) -> list[bool]:
         """Whether the issuer's signature on each token holds, in order.
@@ -39,11 +39,3 @@ class BatchCrypto:
 def job_crypto() -> BatchCrypto | None:
     """Everything in batches; None where the kernels do not run, so that it would be OpenSSL one by one."""
     return None if kernels() is None else BatchCrypto(batch_hpke=True)
-
-
-def _open(suite: Suite, key_pair: KeyPair, info: bytes, message: Sealed) -> bytes | CryptoError:
-    enc, aad, ciphertext = message
-    try:
-        return hpke.open_(suite, key_pair, enc, info, aad, ciphertext)
-    except CryptoError as error:
-        return error
