@@ -43,6 +43,7 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import read_secret
+from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
 
@@ -192,9 +193,9 @@ class DemoRun:
             await Thief(task, client, self._clock, self._entropy).attack(*loot)
             tick()
             self._jump_to(recipes.main.interval.end + 1)
-            await self._stack.settle("leader")
+            leader = await self._aggregated(task, transport)
             tick()
-            leader, helper = [await self._status(name, task.task_id_text, transport) for name in ("leader", "helper")]
+            helper = await self._status("helper", task.task_id_text, transport)
             refusals = staged_refusals(leader["rejected_by_cause"], helper["rejected_by_cause"])
             collection = await self._collect(recipes.drill, transport)
             if collection.get("state") != "refused":
@@ -204,6 +205,16 @@ class DemoRun:
             text = f"{collection['detail']} ({problem})"
             refusals.append(StagedRefusal(f"a collection at B-1 = {DRILL_DEVICES}", "leader, helper", text))
             return refusals
+
+    async def _aggregated(self, task: Task, transport: Transport) -> dict[str, Any]:
+        """The leader's status once it has dealt with every report; a job that failed for a moment is tried again."""
+        for _ in range(20):
+            await self._stack.settle("leader")
+            status = await self._status("leader", task.task_id_text, transport)
+            if not status["pending"]:
+                break
+            self._clock.jump(5)
+        return status
 
     async def _collect(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
         with self._timed("collection"), self._stages.stage(f"collection of {recipe.name}", 1):
