@@ -69,7 +69,7 @@ static void set_schedule(schedule *s, const hpke_setup *setup)
 {
     static const u8 blank[POINT_BYTES];
     const u8 one_block = 1;
-    words no_salt[HASH_WORDS] = {zero()};
+    lanes32 no_salt[HASH_WORDS] = {zero()};
     set_key(&s->no_salt, no_salt);
     s->extract_dh = labeled(0, KEM_SUITE, sizeof KEM_SUITE, "eae_prk");
     append(&s->extract_dh, blank, POINT_BYTES);
@@ -95,10 +95,11 @@ static inline u32 word_at(const u8 *bytes)
 
 /* The MAC, under `key`, of m with row i of `rows` at `at` in lane i; of m in every lane without rows. Lanes beyond
  * `count` repeat the last. */
-static void mac(words state[HASH_WORDS], const mac_key *key, const message *m, const u8 *rows, size_t at, size_t count)
+static void mac(lanes32 state[HASH_WORDS], const mac_key *key, const message *m, const u8 *rows, size_t at,
+                size_t count)
 {
     u32 lane[BLOCK_WORDS][HASH_LANES];
-    words block[BLOCK_WORDS];
+    lanes32 block[BLOCK_WORDS];
     u8 bytes[sizeof m->bytes];
     memcpy(state, key->inner, sizeof key->inner);
     for (size_t b = 0; b < m->blocks; b++) {
@@ -119,7 +120,7 @@ static void mac(words state[HASH_WORDS], const mac_key *key, const message *m, c
 }
 
 /* The first `size` bytes of every lane's hash, as rows. */
-static void store_hashes(u8 *out, const words hash[HASH_WORDS], size_t size, size_t count)
+static void store_hashes(u8 *out, const lanes32 hash[HASH_WORDS], size_t size, size_t count)
 {
     u32 lane[HASH_WORDS][HASH_LANES];
     memcpy(lane, hash, sizeof lane);
@@ -136,7 +137,7 @@ KERNEL void derive(const schedule *s, size_t key_size, const u8 *dh, const u8 *e
                    u8 *exporters)
 {
     mac_key key;
-    words hash[HASH_WORDS];
+    lanes32 hash[HASH_WORDS];
     mac(hash, &s->no_salt, &s->extract_dh, dh, DH_AT, count);
     set_key(&key, hash);
     mac(hash, &key, &s->expand_shared, encs, ENC_AT, count);

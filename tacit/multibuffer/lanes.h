@@ -74,7 +74,7 @@ INLINE lanes add_high(lanes sum, lanes a, lanes b)
     return _mm512_madd52hi_epu64(sum, a, b);
 }
 
-/* Byte offsets of the rows of eight lanes; lanes beyond the last of `rows` repeat it. A stride of 0 is one row for all. */
+/* Byte offsets of the rows of eight lanes; lanes beyond the last of `rows` repeat it. Stride 0: one row for all. */
 INLINE lanes offsets(size_t stride, size_t rows)
 {
     lanes row = _mm512_min_epu64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), every(rows - 1));

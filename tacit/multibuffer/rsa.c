@@ -1,9 +1,9 @@
 /* RSASSA-PSS verification (RFC 8017 section 8.1.2) of eight signatures at a time under one 2048-bit key with public
  * exponent 65537, SHA-384, MGF1-SHA-384 and a salt of 48 bytes. All inputs are public: branches may depend on them.
  *
- * Numbers are 40 limbs of 52 bits. Montgomery products are relative to R = 2^2080 and only kept below 2N: as R > 2^30 * 4N,
- * a product of two numbers below 2N is below 2N again without a subtraction. Every column of a product or of a reduction
- * gets at most 80 terms below 2^52, every sum of columns stays below 2^61.
+ * Numbers are 40 limbs of 52 bits. Montgomery products are relative to R = 2^2080 and only kept below 2N: as R is more
+ * than 2^30 * 4N, a product of two numbers below 2N is below 2N again without a subtraction. Every column of a
+ * product or of a reduction gets at most 80 terms below 2^52, every sum of columns stays below 2^61.
  */
 #include "kernels.h"
 #include "lanes.h"

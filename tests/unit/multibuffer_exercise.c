@@ -72,9 +72,9 @@ static void exercise_hpke(size_t n, size_t key_size)
     for (size_t i = 0; i < n; i++)
         require(flags[i] == !i, "flags");
     require(tacit_hpke_open(private_key, 31, SETUP, n, encs, 32 * n, OPENED(0)) == TACIT_BAD_ARGUMENT, "open: key");
-    require(tacit_hpke_open(private_key, 32, SETUP, n, encs, 32 * n + 1, OPENED(0)) == TACIT_BAD_ARGUMENT, "open: encs");
-    require(tacit_hpke_seal(SETUP, n + 1, scalars, 32 * n, encs, 32 * n, SEALED) == TACIT_BAD_ARGUMENT, "seal: count");
-    require(tacit_x25519(n, scalars, 32 * n, encs, 32 * n, scalars, 32 * n + 1, flags, n) == TACIT_BAD_ARGUMENT, "size");
+    require(tacit_hpke_open(private_key, 32, SETUP, n, encs, 32 * n + 1, OPENED(0)) == TACIT_BAD_ARGUMENT, "encs");
+    require(tacit_hpke_seal(SETUP, n + 1, scalars, 32 * n, encs, 32 * n, SEALED) == TACIT_BAD_ARGUMENT, "seal");
+    require(tacit_x25519(n, scalars, 32 * n, encs, 32 * n, encs, 32 * n + 1, flags, n) == TACIT_BAD_ARGUMENT, "out");
     free(private_key), free(public_key), free(nine), free(flag), free(suite), free(context), free(scalars), free(encs);
     free(keys), free(nonces), free(exporters), free(again), free(nonces_again), free(flags);
 }
