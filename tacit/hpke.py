@@ -224,11 +224,12 @@ def seal(
 
 def open_(suite: Suite, key_pair: KeyPair, enc: bytes, info: bytes, aad: bytes, ciphertext: bytes) -> bytes:
     """Single-shot decryption. Raises ``CryptoError``, whatever the reason."""
-    return setup_recipient(suite, key_pair, enc, info).open(aad, ciphertext)
+    return Opener(suite, key_pair, info).open(enc, aad, ciphertext)
 
 
 class Opener:
-    """``open_`` for many messages to one key pair under one suite and info; safe to share between threads.
+    """Single-shot decryption of many messages to one key pair under one suite and info (RFC 9180 section 6.1); safe to
+    share between threads.
 
     Everything in the key schedule that no message changes is computed once, and nothing for an exporter.
     """

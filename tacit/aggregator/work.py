@@ -1,29 +1,15 @@
-"""Work off the event loop, and in an order that tells nothing."""
+"""Names and orders of work: an order that tells nothing, names that follow from the content."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 from urllib.parse import urljoin
 
 from tacit.ports import Entropy
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-CHUNK = 32
-"""Reports per hand-over to a thread: the loop gets its turn between two chunks."""
-
-
-async def in_chunks(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``function`` of every item, in order, computed in a worker thread."""
-    results: list[Result] = []
-    for start in range(0, len(items), CHUNK):
-        chunk = items[start : start + CHUNK]
-        results += await asyncio.to_thread(lambda part: [function(item) for item in part], chunk)
-    return results
 
 
 def shuffled(items: Sequence[Item], entropy: Entropy) -> list[Item]:

@@ -24,7 +24,7 @@ from tacit.aggregator.keys import (
     write_peer_file,
 )
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.work import CHUNK, in_chunks, resource_id, resource_url, shuffled
+from tacit.aggregator.work import resource_id, resource_url, shuffled
 from tacit.errors import DapAbort, UsageError
 from tacit.messages import Role
 from tacit.service.app import Deps
@@ -153,19 +153,13 @@ def test_aggregator_without_its_secrets_does_not_start(tmp_path: Path) -> None:
             create_helper(HelperConfig.model_validate(config), deps)
 
 
-def test_parties_are_found_by_the_id_in_a_url() -> None:
+async def test_parties_are_found_by_the_id_in_a_url() -> None:
     party = party_of(KIT, Role.LEADER)
     parties = Parties([party])
-    assert parties.require(KIT.task.task_id_text) is party
+    assert await parties.demand(KIT.task.task_id_text) is party
     for text in ("", "x", KIT.task.task_id_text + "=", KIT.task.task_id_text[:-1]):
         with pytest.raises(DapAbort):
-            parties.require(text)
-
-
-async def test_work_in_chunks_keeps_the_order() -> None:
-    items = list(range(3 * CHUNK + 1))
-    assert await in_chunks(lambda item: -item, items) == [-item for item in items]
-    assert await in_chunks(lambda item: item, []) == []
+            await parties.demand(text)
 
 
 def test_shuffling_is_a_permutation_without_favourites() -> None:
