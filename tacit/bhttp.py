@@ -83,7 +83,7 @@ def encode_response(response: Response, *, indeterminate: bool = False) -> bytes
 def decode_request(data: bytes) -> Request:
     """Strict inverse of ``encode_request``, either framing, any zero padding. Raises ``DecodeError``."""
     reader = Reader(data, _WHAT)
-    framing = _read_varint(reader)
+    framing = reader.varint()
     if framing not in (_KNOWN_REQUEST, _INDETERMINATE_REQUEST):
         raise DecodeError("the binary HTTP message is not a request")
     method, scheme, authority, path = (_read_ascii(reader) for _ in range(4))
@@ -99,15 +99,15 @@ def decode_request(data: bytes) -> Request:
 def decode_response(data: bytes) -> Response:
     """Strict inverse of ``encode_response``, either framing, any zero padding. Raises ``DecodeError``."""
     reader = Reader(data, _WHAT)
-    framing = _read_varint(reader)
+    framing = reader.varint()
     if framing not in (_KNOWN_RESPONSE, _INDETERMINATE_RESPONSE):
         raise DecodeError("the binary HTTP message is not a response")
     indeterminate = framing == _INDETERMINATE_RESPONSE
     informational: list[tuple[int, Fields]] = []
-    status = _read_varint(reader)
+    status = reader.varint()
     while 100 <= status <= 199:
         informational.append((status, _read_fields(reader, indeterminate, may_be_missing=False)))
-        status = _read_varint(reader)
+        status = reader.varint()
     if not 200 <= status <= 599:
         raise DecodeError("the binary HTTP response has an invalid status")
     fields, content, trailers = _read_body(reader, indeterminate)
@@ -179,12 +179,12 @@ def _read_fields(reader: Reader, indeterminate: bool, *, may_be_missing: bool = 
         return ()
     lines: list[tuple[str, str]] = []
     if indeterminate:
-        while length := _read_varint(reader):
+        while length := reader.varint():
             lines.append(_read_field_line(reader, length))
         return tuple(lines)
     section = Reader(_read_opaque(reader), _WHAT)
     while section.remaining:
-        lines.append(_read_field_line(section, _read_varint(section)))
+        lines.append(_read_field_line(section, section.varint()))
     return tuple(lines)
 
 
@@ -210,7 +210,7 @@ def _opaque(data: bytes) -> bytes:
 
 
 def _read_opaque(reader: Reader) -> bytes:
-    return reader.raw(_read_varint(reader))
+    return reader.raw(reader.varint())
 
 
 def _varint(value: int) -> bytes:
@@ -220,12 +220,3 @@ def _varint(value: int) -> bytes:
         if value < 1 << (8 * size - 2):
             return (value | exponent << (8 * size - 2)).to_bytes(size, "big")
     raise ValueError("the number does not fit a variable-length integer")
-
-
-def _read_varint(reader: Reader) -> int:
-    """A variable-length integer of any length; RFC 9292 does not ask for the shortest."""
-    first = reader.uint(1)
-    if first < 0x40:
-        return first
-    more = (1 << (first >> 6)) - 1
-    return (first & 0x3F) << (8 * more) | reader.uint(more)

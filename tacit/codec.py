@@ -76,6 +76,18 @@ class Reader:
             raise DecodeError(f"{self._what} has a field of {length} bytes")
         return self.raw(length)
 
+    def varint(self) -> int:
+        """Variable-length integer of 1, 2, 4 or 8 bytes (RFC 9000 section 16), not necessarily the shortest form."""
+        start = self._at
+        if start >= len(self._data):
+            raise DecodeError(f"{self._what} is truncated")
+        first = self._data[start]
+        if first < 0x40:
+            self._at = start + 1
+            return first
+        size = 1 << (first >> 6)
+        return int.from_bytes(self.raw(size), "big") & ((1 << (8 * size - 2)) - 1)
+
     def rest(self) -> bytes:
         """All that is left."""
         return self.raw(self.remaining)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import sqlalchemy as sa
 
+from services.gateway.file_window import FileWriter
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import Int64, upsert
@@ -97,23 +99,34 @@ class ReplayStore:
     def __init__(self, url: str) -> None:
         self._url = url
         self._opened: Database | None = None
+        self._writer: FileWriter | None = None
 
     async def open(self) -> None:
         """Open the database and bring its schema up to date."""
         self._opened = await Database.open(self._url, METADATA, MIGRATIONS)
+        url = sa.make_url(self._url)
+        if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
+            self._writer = FileWriter(Path(str(url.database)))
+            await self._writer.open()
 
     async def close(self) -> None:
         """Close the database."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Store ``requests`` in one transaction; per request whether it is new. Durable when it returns."""
-        rows = {request.enc: {"enc": request.enc, "date": request.date} for request in requests}
-        async with self._database.transaction() as connection:
-            statement = upsert(connection, SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
-            fresh = set((await connection.execute(statement, list(rows.values()))).scalars())
+        if self._writer is not None:
+            fresh = await self._writer.insert([(request.enc, request.date) for request in requests])
+        else:
+            rows = {request.enc: {"enc": request.enc, "date": request.date} for request in requests}
+            async with self._database.transaction() as connection:
+                statement = upsert(connection, SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
+                fresh = set((await connection.execute(statement, list(rows.values()))).scalars())
         answers: list[bool] = []
         for request in requests:
             answers.append(request.enc in fresh)

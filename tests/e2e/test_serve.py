@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import datetime
 import ipaddress
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from infra.layout import Layout, free_ports
+from services.gateway.keys import KeyRing
+from services.gateway.targets import http_date
+from tacit import bhttp, ohttp
 from tacit.adapters.http import AiohttpTransport, ClientTls
-from tacit.ports import TransportError
+from tacit.adapters.system import OsEntropy
+from tacit.codec import b64url
+from tacit.media_types import OHTTP_REQ, dap
+from tacit.ports import HttpResponse, TransportError
 from tacit.testing.processes import ReadyProcess
 
 Serve = Callable[..., ReadyProcess]
@@ -96,6 +105,62 @@ async def test_a_service_with_a_certificate_is_reached_by_those_who_trust_it(
             await others.request("GET", f"{url}/healthz")
         with pytest.raises(TransportError):
             await others.request("GET", f"{url.replace('https', 'http')}/healthz")
+
+
+async def test_a_gateway_and_a_leader_share_a_process_and_uploads_are_calls(
+    layout: Layout, tmp_path: Path, serve: Serve
+) -> None:
+    documents = {name: json.loads(layout.configs[name].read_text()) for name in ("gateway", "leader")}
+    ports = dict(zip(documents, free_ports(2), strict=True))
+    for name, document in documents.items():
+        document["listen"] = {"host": "127.0.0.1", "port": ports[name]}
+    origin = f"http://127.0.0.1:{ports['leader']}"
+    documents["gateway"]["targets"] = [{"origin": origin, "path_prefix": "/tasks/"}]
+    files = {}
+    for name, document in documents.items():
+        files[name] = layout.configs[name].with_name("ingest.json")
+        files[name].write_text(json.dumps(document))
+    process = serve("ingest", files["gateway"], "--leader-config", str(files["leader"]))
+    assert process.ready()["service"] == "leader"
+    ring = KeyRing.open(layout.configs["gateway"].parent / "ohttp-keys.json", 1 << 30, OsEntropy(), time.time())
+    bearer = (layout.configs["gateway"].parent / documents["gateway"]["relay_bearer"]).read_text().strip()
+    fields = (("date", http_date(time.time())), ("content-type", dap("upload-req")))
+    path = f"/tasks/{b64url(bytes(32))}/reports"
+    request = bhttp.Request("POST", "http", origin.removeprefix("http://"), path, fields, b"no report")
+    message, context = ohttp.padded_request(ring.active.config, request, OsEntropy())
+    async with AiohttpTransport() as http:
+        answer = await _once_it_listens(
+            http,
+            f"http://127.0.0.1:{ports['gateway']}/gateway",
+            {"Content-Type": OHTTP_REQ, "Authorization": f"Bearer {bearer}"},
+            message,
+        )
+        assert (await http.request("GET", f"{origin}/healthz")).status == 200
+    response = ohttp.open_response(context, answer.body)
+    assert (response.status, json.loads(response.content)["taskid"]) == (400, b64url(bytes(32)))
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    counts = [json.loads(line) for line in process.stderr.splitlines() if '"traffic"' in line]
+    assert [line["counts"]["inner_4xx"] for line in counts if line["service"] == "gateway"] == [1]
+
+
+async def _once_it_listens(http: AiohttpTransport, url: str, headers: dict[str, str], body: bytes) -> HttpResponse:
+    """One answer of the second service of a process whose first is ready."""
+    for _ in range(100):
+        with contextlib.suppress(TransportError):
+            return await http.request("POST", url, headers=headers, body=body)
+        await asyncio.sleep(0.05)
+    raise AssertionError("the second service does not listen")
+
+
+def test_a_leader_configuration_goes_with_ingest_only(layout: Layout, serve: Serve) -> None:
+    leader = str(layout.configs["leader"])
+    for process in (
+        serve("ingest", layout.configs["gateway"]),
+        serve("relay", layout.configs["relay"], "--leader-config", leader),
+    ):
+        assert process.wait() == 2
+        assert "--leader-config" in process.stderr
 
 
 def test_plain_http_on_another_address_than_loopback_is_refused(layout: Layout, serve: Serve, tmp_path: Path) -> None:
