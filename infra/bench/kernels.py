@@ -28,6 +28,8 @@ FLOORED = frozenset({"verify_init", "shard"})
 """Stages whose primitive operations ``work_of`` counts."""
 STAGES = ("verify_init", "decide", "aggregate", "shard")
 PURE_REPETITIONS = 5
+PAIRS_CALLS = 64
+"""Up to so many gadget calls, the batched prover of range checks works without a transform per wire."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,10 @@ class FieldFloor:
 
 
 def work_of(vdaf: Prio3[Any], role: str) -> Work:
-    """What ``role`` has to compute per report, counted from the draft: helper, leader or client."""
+    """What ``role`` has to compute per report, counted from the draft: helper, leader or client.
+
+    A client's additions of field elements, which are most of its work on range checks, are not counted.
+    """
     flp, proofs, size = vdaf.flp, vdaf.PROOFS, vdaf.field.ENCODED_SIZE
     calls, arity = flp.circuit.calls, flp.circuit.gadget.ARITY
     points = next_power_of_2(1 + calls)
@@ -113,8 +118,12 @@ def work_of(vdaf: Prio3[Any], role: str) -> Work:
     inputs = calls * arity
     if role == "client":
         permutations = expansion + _permutations(33, size * proofs * arity) + is_joint * (2 * part + joint)
-        moved = 2 * ((arity + 1) // 2) * (points * (points.bit_length() - 1) - points + 2)
-        return Work(permutations, proofs * (moved + is_joint * inputs // 2), proofs * points * ((arity + 1) // 2))
+        transform = points * (points.bit_length() - 1) - points + 2
+        if is_joint and calls <= PAIRS_CALLS:
+            products = inputs // 2 + 2 * calls + transform
+            return Work(permutations, proofs * products, proofs * (inputs // 2 + arity // 2 + calls**2 + points))
+        wires = 2 * ((arity + 1) // 2)
+        return Work(permutations, proofs * (wires * transform + is_joint * inputs // 2), proofs * points * wires // 2)
     query = _permutations(32 + 17, size * proofs * flp.QUERY_RAND_LEN)
     permutations = query + (role == "helper") * expansion + is_joint * (part + joint)
     products = 4 * (points - 1) + is_joint * (inputs // 2 + 2 * calls)

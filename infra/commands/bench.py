@@ -25,6 +25,10 @@ app = typer.Typer(help="Measure what each stage costs, beside the floor of this 
 Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
 Save = Annotated[bool, typer.Option("--save", help="Keep the document as benchmarks/DATE-COMMIT.json.")]
 Million = Annotated[bool, typer.Option("--million", help="Also the memory with 1,000,000 reports queued (minutes).")]
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="NAMES", help="Servers, as for tacit up (default: postgres where it is installed)."),
+]
 VDAF, RIGHT_FROM = 1, 4
 """Places in the table: the VDAF's column, and the first of the figures."""
 KERNEL_REPETITIONS, STAGE_REPETITIONS, LIVE_REPETITIONS = 15, 7, 3
@@ -50,23 +54,29 @@ def stages(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS
 
 
 @app.command("ingest")
-def ingest(as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False) -> None:
+def ingest(
+    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, servers: With = None
+) -> None:
     """CPU time per contribution of relay, gateway, leader and database while they take uploads, and the latency.
 
     Real processes at three offered rates, on PostgreSQL where it is installed. Example: tacit bench ingest
     """
-    _deliver(_ingest(repetitions), as_json=as_json, save=save)
+    _deliver(_ingest(repetitions, servers), as_json=as_json, save=save)
 
 
 @app.command("pipeline")
 def pipeline(
-    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, million: Million = False
+    as_json: AsJson = False,
+    repetitions: Repetitions = LIVE_REPETITIONS,
+    save: Save = False,
+    million: Million = False,
+    servers: With = None,
 ) -> None:
     """CPU time per contribution of the whole server side, seconds from the B-th to its result, memory under a queue.
 
     Real processes, from the relay to the committed aggregate. Example: tacit bench pipeline --repetitions 1
     """
-    _deliver(_pipeline(repetitions, million=million), as_json=as_json, save=save)
+    _deliver(_pipeline(repetitions, servers, million=million), as_json=as_json, save=save)
 
 
 @app.command("all")
@@ -76,8 +86,8 @@ def everything(as_json: AsJson = False, save: Save = False, million: Million = F
     def rows() -> Iterator[Row]:
         yield from kernel_rows(KERNEL_REPETITIONS)
         yield from _stages(STAGE_REPETITIONS)
-        yield from _ingest(LIVE_REPETITIONS)
-        yield from _pipeline(LIVE_REPETITIONS, million=million)
+        yield from _ingest(LIVE_REPETITIONS, None)
+        yield from _pipeline(LIVE_REPETITIONS, None, million=million)
 
     _deliver(rows(), as_json=as_json, save=save)
 
@@ -101,18 +111,24 @@ def _stages(repetitions: int) -> Iterator[Row]:
     return stage_rows(repetitions)
 
 
-def _ingest(repetitions: int) -> Iterator[Row]:
+def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
     _require_psutil()
     from infra.bench.ingest import ingest_rows
 
-    return ingest_rows(repetitions)
+    return ingest_rows(repetitions, _names(servers))
 
 
-def _pipeline(repetitions: int, *, million: bool) -> Iterator[Row]:
+def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
     _require_psutil()
     from infra.bench.pipeline import QUEUED, pipeline_rows
 
-    return pipeline_rows(repetitions, (*QUEUED, 1_000_000) if million else QUEUED)
+    return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)
+
+
+def _names(servers: list[str] | None) -> frozenset[str] | None:
+    if servers is None:
+        return None
+    return frozenset(name.strip() for text in servers for name in text.split(",") if name.strip())
 
 
 def _require_psutil() -> None:
