@@ -22,7 +22,7 @@ RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
 """Contributions per second offered (0: as fast as they are answered) -> contributions per repetition."""
 PARTIES = ("relay", "gateway", "leader", "helper", "database", "redis", "mosquitto")
 """Whose time a contribution costs; the other services poll and wait at their own pace."""
-TOTAL, BESIDE = "all servers", "other services"
+TOTAL, BESIDE = "all servers", "others"
 NO_JOBS = {"min_job_size": 1 << 30, "max_job_delay": 86400.0}
 BATCH_SIZE = 1_000_000
 SUBJECT = Subject("histogram", {"length": BUCKETS})

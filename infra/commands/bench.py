@@ -14,7 +14,7 @@ from rich.text import Text
 from infra.bench import history
 from infra.bench.kernels import STAGES, kernel_rows
 from infra.bench.rows import Row, document, machine
-from infra.bench.targets import target_of
+from infra.bench.targets import MOST_GROWTH, target_of
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
@@ -167,13 +167,15 @@ def _table_of(row: Row) -> str:
         return "primitives"
     if row.stage in STAGES:
         return "kernels"
-    measures_services = row.offered_rate is not None or any(word in row.stage for word in ("latency", "memory"))
-    return "running services" if measures_services else "stages"
+    if row.stage.startswith("memory"):
+        return "memory"
+    return "running services" if row.offered_rate is not None or "latency" in row.stage else "stages"
 
 
 def _table(name: str, rows: list[Row]) -> Table:
     """The rows, without columns in which nothing stands; a VDAF that all of them share goes into the title."""
-    columns = (name, "VDAF", "role", "path", "offered", "µs/report", "floor", "ratio", "spread", "target")
+    figure = "bytes" if name == "memory" else "µs/report"
+    columns = (name, "VDAF", "role", "path", "offered", figure, "floor", "ratio", "spread", "target")
     cells = [_cells(row) for row in rows]
     vdafs = {str(line[VDAF]) for line in cells}
     used = [at for at in range(len(columns)) if any(str(line[at]) for line in cells)]
@@ -184,6 +186,7 @@ def _table(name: str, rows: list[Row]) -> Table:
     for column, at in zip(table.columns, used, strict=True):
         column.justify = "right" if at >= RIGHT_FROM else "left"
         column.no_wrap = True
+        column.min_width = max(len(str(line[at])) for line in cells) if at >= RIGHT_FROM else None
     for line in cells:
         table.add_row(*(line[at] for at in used))
     return table
@@ -217,8 +220,12 @@ def _figure(row: Row, value: float) -> str:
 
 
 def _verdict(row: Row) -> Text:
+    if row.stage.startswith("memory"):
+        return _met(f"{MOST_GROWTH:.2f}", row.ratio or 0.0, MOST_GROWTH)
     limit = target_of(row)
-    if limit is None:
-        return Text("")
-    met = row.us_per_report <= limit
-    return Text(f"{_figure(row, limit)} {'met' if met else 'missed'}", style="green" if met else "red")
+    return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)
+
+
+def _met(shown: str, value: float, limit: float) -> Text:
+    met = value <= limit
+    return Text(f"{shown} {'met' if met else 'missed'}", style="green" if met else "red")
