@@ -13,29 +13,30 @@ from typing import Any
 
 from infra.bench.contributions import prepare
 from infra.bench.implementations import OPENSSL
-from infra.bench.live import BUCKETS, LiveStack, laid_out, run_on
+from infra.bench.live import BUCKETS, LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
 from infra.bench.rows import Row, Subject, Timing
-from infra.bench.storage import POSTGRES, SQLITE, has_postgres
 from tacit.errors import Fatal
 
 RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
 """Contributions per second offered (0: as fast as they are answered) -> contributions per repetition."""
 PARTIES = ("relay", "gateway", "leader", "helper", "database", "redis", "mosquitto")
 """Whose time a contribution costs; the other services poll and wait at their own pace."""
-TOTAL, BESIDE = "all servers", "other services"
+TOTAL, BESIDE = "all servers", "others"
 NO_JOBS = {"min_job_size": 1 << 30, "max_job_delay": 86400.0}
 BATCH_SIZE = 1_000_000
 SUBJECT = Subject("histogram", {"length": BUCKETS})
 PERCENTILES = (50, 99)
 
 
-def ingest_rows(repetitions: int, rates: dict[float, int] | None = None) -> Iterator[Row]:
+def ingest_rows(
+    repetitions: int, servers: frozenset[str] | None = None, rates: dict[float, int] | None = None
+) -> Iterator[Row]:
     """Per rate: every party's CPU time, their sum, and two percentiles of the upload latency."""
-    postgres = has_postgres()
-    path = f"{OPENSSL}, {POSTGRES if postgres else SQLITE}"
+    beside = default_servers() if servers is None else servers
+    path = path_of(OPENSSL, beside)
     plan = RATES if rates is None else rates
-    with laid_out(postgres=postgres, limits=NO_JOBS) as layout:
+    with laid_out(beside, limits=NO_JOBS) as layout:
         runs = run_on(layout, lambda stack: _measure(stack, plan, repetitions))
     for rate, some in runs.items():
         yield from cost_rows("ingest", path, rate, [cost for cost, _ in some])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -19,8 +21,9 @@ import uvloop
 
 from infra.api import call, verified_log
 from infra.bench.contributions import Order, slot_keys
-from infra.bench.implementations import BATCH_CRYPTO
-from infra.bench.processes import cpu_by_party
+from infra.bench.implementations import BATCH_CRYPTO, optional
+from infra.bench.processes import cpu_by_party, memory_of_tree
+from infra.bench.storage import POSTGRES, SQLITE, has_postgres
 from infra.databases import databases
 from infra.layout import Layout, StackOptions, create_layout, signing_key_of
 from infra.places import policy_of
@@ -28,7 +31,7 @@ from infra.processes import ServiceProcess, running
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
-from tacit.errors import Fatal
+from tacit.errors import Fatal, UsageError
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
@@ -47,11 +50,22 @@ PAUSE = 0.02
 Result = TypeVar("Result")
 
 
+def default_servers() -> frozenset[str]:
+    """PostgreSQL where it is installed; nothing, so SQLite, where it is not."""
+    return frozenset({POSTGRES} if has_postgres() else ())
+
+
+def path_of(crypto: str, servers: frozenset[str]) -> str:
+    """The path of rows: cryptography, database, and the brokers beside it."""
+    database = POSTGRES if POSTGRES in servers else SQLITE
+    return f"{crypto}, {'+'.join([database, *sorted(servers - {POSTGRES})])}"
+
+
 @contextlib.contextmanager
 def laid_out(
-    *, postgres: bool, batch_crypto: bool = False, limits: Mapping[str, Any] | None = None
+    servers: frozenset[str], *, batch_crypto: bool = False, limits: Mapping[str, Any] | None = None
 ) -> Iterator[Layout]:
-    """A new stack on disk with its databases running; ``limits`` are the Leader's. All of it is gone afterwards."""
+    """A new stack on disk with its ``servers`` running; ``limits`` are the Leader's. All of it is gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
     folder.chmod(0o711)
     now = time.time()
@@ -63,10 +77,21 @@ def laid_out(
             _change(layout.configs[name], {BATCH_CRYPTO: True} if batch_crypto else {})
         body = json.loads(layout.configs["leader"].read_text())
         _change(layout.configs["leader"], {"limits": {**body["limits"], **(limits or {})}})
-        with databases(layout, wanted=postgres, url_file=None, entropy=OsEntropy()):
+        with _running(layout, servers):
             yield layout
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _running(layout: Layout, servers: frozenset[str]) -> contextlib.AbstractContextManager[None]:
+    """The servers of a stack, by the names that ``tacit up --with`` takes. Raises ``UsageError``."""
+    parse, provide = (optional("infra.backends", name) for name in ("parse_backends", "backends"))
+    if parse is not None:
+        found: contextlib.AbstractContextManager[None] = provide(layout, parse(sorted(servers), {}), OsEntropy())
+        return found
+    if servers - {POSTGRES}:
+        raise UsageError(f"this installation runs no {', '.join(sorted(servers - {POSTGRES}))}")
+    return databases(layout, wanted=POSTGRES in servers, url_file=None, entropy=OsEntropy())
 
 
 def run_on(layout: Layout, work: Callable[[LiveStack], Coroutine[Any, Any, Result]]) -> Result:
@@ -98,14 +123,22 @@ class LiveStack:
     transport: Transport
     _slot: int = 0
 
-    @property
-    def pids(self) -> dict[str, int]:
-        """Process ids by service."""
-        return {service.name: service.pid for service in self.services}
+    def pids(self, name: str) -> list[int]:
+        """The process ids of a service."""
+        return [service.pid for service in self.services if service.name == name]
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds of every service, of the database and of the brokers so far."""
-        return cpu_by_party(self.pids)
+        return cpu_by_party((service.name, service.pid) for service in self.services)
+
+    def memory(self, name: str) -> float:
+        """Bytes that the processes of a service have to themselves."""
+        return float(sum(map(memory_of_tree, self.pids(name))))
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to every process of a service."""
+        for pid in self.pids(name):
+            os.kill(pid, number)
 
     async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
         """Log a recipe of ``BUCKETS`` buckets that asks now, wait until both aggregators take part, and return what

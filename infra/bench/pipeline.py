@@ -18,11 +18,9 @@ from functools import partial
 from infra.bench.contributions import Order, prepare
 from infra.bench.implementations import MULTIBUFFER, OPENSSL, has_batch_crypto
 from infra.bench.ingest import BATCH_SIZE, SUBJECT, cost_rows, latency_rows, spent
-from infra.bench.live import LiveStack, laid_out, run_on
+from infra.bench.live import LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
-from infra.bench.processes import memory_of_tree
 from infra.bench.rows import Row, Timing
-from infra.bench.storage import POSTGRES, SQLITE, has_postgres
 from tacit.errors import Fatal
 from tacit.media_types import dap
 from tacit.messages import Report
@@ -46,18 +44,21 @@ class Findings:
 
 
 def pipeline_rows(
-    repetitions: int, queued: Sequence[int] = QUEUED, rates: dict[float, int] | None = None, at_b: int = AT_B
+    repetitions: int,
+    servers: frozenset[str] | None = None,
+    queued: Sequence[int] = QUEUED,
+    rates: dict[float, int] | None = None,
+    at_b: int = AT_B,
 ) -> Iterator[Row]:
     """Costs at each rate, the rate that is sustained, the time from the B-th contribution to its result, with
     OpenSSL and with batch cryptography; then the memory under a queue."""
-    postgres = has_postgres()
+    beside = default_servers() if servers is None else servers
     plan = RATES if rates is None else rates
     for crypto in (OPENSSL, MULTIBUFFER) if has_batch_crypto() else (OPENSSL,):
-        path = f"{crypto}, {POSTGRES if postgres else SQLITE}"
-        with laid_out(postgres=postgres, batch_crypto=crypto == MULTIBUFFER) as layout:
+        with laid_out(beside, batch_crypto=crypto == MULTIBUFFER) as layout:
             found = run_on(layout, lambda stack: _measure(stack, plan, repetitions, at_b))
-        yield from _rows(path, plan, found)
-    yield from memory_rows(queued)
+        yield from _rows(path_of(crypto, beside), plan, found)
+    yield from memory_rows(queued, beside)
 
 
 def _rows(path: str, plan: dict[float, int], found: Findings) -> Iterator[Row]:
@@ -101,39 +102,41 @@ async def _release_seconds(stack: LiveStack, batch_size: int) -> float:
     return time.perf_counter() - filled
 
 
-def memory_rows(queued: Sequence[int]) -> Iterator[Row]:
+def memory_rows(queued: Sequence[int], servers: frozenset[str]) -> Iterator[Row]:
     """Bytes that leader and helper have to themselves with so many reports queued: the most of three moments, full
     queue and a Helper that does not answer, and a while after it answers again. ``ratio`` is over the shortest queue.
     """
-    postgres = has_postgres()
-    path = POSTGRES if postgres else SQLITE
     first: dict[str, float] = {}
     for count in sorted(queued):
-        with laid_out(postgres=postgres) as layout:
+        with laid_out(servers) as layout:
             found = run_on(layout, partial(_queue, count=count))
         for party, size in found.items():
             least = first.setdefault(party, size)
             timing = Timing(size, 0.0, 1)
-            row = SUBJECT.row(f"memory, {count:,} queued", party, path, timing)
+            row = SUBJECT.row(f"memory, {count:,} queued", party, path_of(OPENSSL, servers), timing)
             yield replace(row, ratio=size / least)
 
 
 async def _queue(stack: LiveStack, count: int) -> dict[str, float]:
     order = await stack.publish(BATCH_SIZE)
     real = await asyncio.to_thread(prepare_plain, order, min(count, 4 * PER_UPLOAD))
-    os.kill(stack.pids["helper"], signal.SIGSTOP)
+    found: dict[str, list[float]] = {party: [] for party in ("leader", "helper")}
+
+    def weigh() -> None:
+        for party, sizes in found.items():
+            sizes.append(stack.memory(party))
+
+    stack.signal("helper", signal.SIGSTOP)
     try:
         await _fill(stack, order, real, count)
         await stack.require_stored(order.recipe, count)
-        leader = [memory_of_tree(stack.pids["leader"])]
-        helper = [memory_of_tree(stack.pids["helper"])]
+        weigh()
     finally:
-        os.kill(stack.pids["helper"], signal.SIGCONT)
+        stack.signal("helper", signal.SIGCONT)
     for _ in range(2):
         await asyncio.sleep(SETTLE_SECONDS / 2)
-        leader.append(memory_of_tree(stack.pids["leader"]))
-        helper.append(memory_of_tree(stack.pids["helper"]))
-    return {"leader": float(max(leader)), "helper": float(max(helper))}
+        weigh()
+    return {party: max(sizes) for party, sizes in found.items()}
 
 
 def prepare_plain(order: Order, count: int) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import psutil
 
@@ -35,11 +35,14 @@ def memory_of_tree(pid: int) -> int:
     return total
 
 
-def cpu_by_party(services: Mapping[str, int]) -> dict[str, float]:
-    """CPU seconds of each service by name (its process tree), and of every other server below this process: the
-    database, and the brokers where a stack runs some."""
-    found = {name: cpu_of_tree(pid) for name, pid in services.items()}
-    ours = {process.pid for pid in services.values() for process in _tree(pid)}
+def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """CPU seconds of every service, from (name, process id) of each of its processes, and of every other server below
+    this process: the database, and the brokers where a stack runs some."""
+    found: dict[str, float] = {}
+    ours: set[int] = set()
+    for name, pid in services:
+        found[name] = found.get(name, 0.0) + cpu_of_tree(pid)
+        ours.update(process.pid for process in _tree(pid))
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             party = DATABASES.get(process.name())

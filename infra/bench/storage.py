@@ -20,7 +20,7 @@ from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy
 from tacit.messages import Role
 
-SQLITE, POSTGRES = "sqlite", "postgresql"
+SQLITE, POSTGRES = "sqlite", "postgres"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from rich.text import Text
 from infra.bench import history
 from infra.bench.kernels import STAGES, kernel_rows
 from infra.bench.rows import Row, document, machine
-from infra.bench.targets import target_of
+from infra.bench.targets import MOST_GROWTH, target_of
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
@@ -25,6 +25,10 @@ app = typer.Typer(help="Measure what each stage costs, beside the floor of this 
 Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
 Save = Annotated[bool, typer.Option("--save", help="Keep the document as benchmarks/DATE-COMMIT.json.")]
 Million = Annotated[bool, typer.Option("--million", help="Also the memory with 1,000,000 reports queued (minutes).")]
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="NAMES", help="Servers, as for tacit up (default: postgres where it is installed)."),
+]
 VDAF, RIGHT_FROM = 1, 4
 """Places in the table: the VDAF's column, and the first of the figures."""
 KERNEL_REPETITIONS, STAGE_REPETITIONS, LIVE_REPETITIONS = 15, 7, 3
@@ -50,23 +54,29 @@ def stages(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS
 
 
 @app.command("ingest")
-def ingest(as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False) -> None:
+def ingest(
+    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, servers: With = None
+) -> None:
     """CPU time per contribution of relay, gateway, leader and database while they take uploads, and the latency.
 
     Real processes at three offered rates, on PostgreSQL where it is installed. Example: tacit bench ingest
     """
-    _deliver(_ingest(repetitions), as_json=as_json, save=save)
+    _deliver(_ingest(repetitions, servers), as_json=as_json, save=save)
 
 
 @app.command("pipeline")
 def pipeline(
-    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, million: Million = False
+    as_json: AsJson = False,
+    repetitions: Repetitions = LIVE_REPETITIONS,
+    save: Save = False,
+    million: Million = False,
+    servers: With = None,
 ) -> None:
     """CPU time per contribution of the whole server side, seconds from the B-th to its result, memory under a queue.
 
     Real processes, from the relay to the committed aggregate. Example: tacit bench pipeline --repetitions 1
     """
-    _deliver(_pipeline(repetitions, million=million), as_json=as_json, save=save)
+    _deliver(_pipeline(repetitions, servers, million=million), as_json=as_json, save=save)
 
 
 @app.command("all")
@@ -76,8 +86,8 @@ def everything(as_json: AsJson = False, save: Save = False, million: Million = F
     def rows() -> Iterator[Row]:
         yield from kernel_rows(KERNEL_REPETITIONS)
         yield from _stages(STAGE_REPETITIONS)
-        yield from _ingest(LIVE_REPETITIONS)
-        yield from _pipeline(LIVE_REPETITIONS, million=million)
+        yield from _ingest(LIVE_REPETITIONS, None)
+        yield from _pipeline(LIVE_REPETITIONS, None, million=million)
 
     _deliver(rows(), as_json=as_json, save=save)
 
@@ -101,18 +111,24 @@ def _stages(repetitions: int) -> Iterator[Row]:
     return stage_rows(repetitions)
 
 
-def _ingest(repetitions: int) -> Iterator[Row]:
+def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
     _require_psutil()
     from infra.bench.ingest import ingest_rows
 
-    return ingest_rows(repetitions)
+    return ingest_rows(repetitions, _names(servers))
 
 
-def _pipeline(repetitions: int, *, million: bool) -> Iterator[Row]:
+def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
     _require_psutil()
     from infra.bench.pipeline import QUEUED, pipeline_rows
 
-    return pipeline_rows(repetitions, (*QUEUED, 1_000_000) if million else QUEUED)
+    return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)
+
+
+def _names(servers: list[str] | None) -> frozenset[str] | None:
+    if servers is None:
+        return None
+    return frozenset(name.strip() for text in servers for name in text.split(",") if name.strip())
 
 
 def _require_psutil() -> None:
@@ -151,13 +167,15 @@ def _table_of(row: Row) -> str:
         return "primitives"
     if row.stage in STAGES:
         return "kernels"
-    measures_services = row.offered_rate is not None or any(word in row.stage for word in ("latency", "memory"))
-    return "running services" if measures_services else "stages"
+    if row.stage.startswith("memory"):
+        return "memory"
+    return "running services" if row.offered_rate is not None or "latency" in row.stage else "stages"
 
 
 def _table(name: str, rows: list[Row]) -> Table:
     """The rows, without columns in which nothing stands; a VDAF that all of them share goes into the title."""
-    columns = (name, "VDAF", "role", "path", "offered", "µs/report", "floor", "ratio", "spread", "target")
+    figure = "bytes" if name == "memory" else "µs/report"
+    columns = (name, "VDAF", "role", "path", "offered", figure, "floor", "ratio", "spread", "target")
     cells = [_cells(row) for row in rows]
     vdafs = {str(line[VDAF]) for line in cells}
     used = [at for at in range(len(columns)) if any(str(line[at]) for line in cells)]
@@ -168,6 +186,7 @@ def _table(name: str, rows: list[Row]) -> Table:
     for column, at in zip(table.columns, used, strict=True):
         column.justify = "right" if at >= RIGHT_FROM else "left"
         column.no_wrap = True
+        column.min_width = max(len(str(line[at])) for line in cells) if at >= RIGHT_FROM else None
     for line in cells:
         table.add_row(*(line[at] for at in used))
     return table
@@ -201,8 +220,12 @@ def _figure(row: Row, value: float) -> str:
 
 
 def _verdict(row: Row) -> Text:
+    if row.stage.startswith("memory"):
+        return _met(f"{MOST_GROWTH:.2f}", row.ratio or 0.0, MOST_GROWTH)
     limit = target_of(row)
-    if limit is None:
-        return Text("")
-    met = row.us_per_report <= limit
-    return Text(f"{_figure(row, limit)} {'met' if met else 'missed'}", style="green" if met else "red")
+    return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)
+
+
+def _met(shown: str, value: float, limit: float) -> Text:
+    met = value <= limit
+    return Text(f"{shown} {'met' if met else 'missed'}", style="green" if met else "red")

@@ -12,7 +12,7 @@ SERVERS = {"relay", "gateway", "leader", "all servers"}
 
 
 def test_ingest_gives_each_server_its_processor_time_and_the_latency() -> None:
-    rows = list(ingest_rows(1, {0.0: 60, 500.0: 60}))
+    rows = list(ingest_rows(1, rates={0.0: 60, 500.0: 60}))
     for rate in (0.0, 500.0):
         of_rate = [row for row in rows if row.offered_rate == rate]
         assert {row.role for row in of_rate if row.stage == "ingest"} >= SERVERS
@@ -21,7 +21,7 @@ def test_ingest_gives_each_server_its_processor_time_and_the_latency() -> None:
 
 
 def test_pipeline_counts_every_contribution_releases_at_b_and_weighs_the_queue() -> None:
-    rows = list(pipeline_rows(1, (200, 400), {0.0: 120}, 100))
+    rows = list(pipeline_rows(1, queued=(200, 400), rates={0.0: 120}, at_b=100))
     assert {row.role for row in rows if row.stage == "whole server side"} >= SERVERS | {"helper"}
     assert [row.role for row in rows if row.stage == "release latency at B"]
     weighed = {(row.stage, row.role): row for row in rows if row.stage.startswith("memory")}

@@ -113,7 +113,7 @@ async def test_any_other_answer_ends_the_measurement(monkeypatch: pytest.MonkeyP
 
 
 def test_a_target_concerns_rows_of_its_stage_role_path_and_rate_alone() -> None:
-    row = Row("whole server side", "histogram", {}, "all servers", "multibuffer, postgresql", 1.0, offered_rate=0.0)
+    row = Row("whole server side", "histogram", {}, "all servers", "multibuffer, postgres", 1.0, offered_rate=0.0)
     assert target_of(row) == 220
     assert target_of(replace(row, path="openssl, sqlite")) == 350
     assert target_of(replace(row, offered_rate=1000.0)) == 300
@@ -141,7 +141,7 @@ def test_processor_time_and_memory_are_told_by_process_ids() -> None:
     assert cpu_of_tree(os.getpid()) >= before + 0.02
     assert memory_of_tree(os.getpid()) > 1 << 20
     assert cpu_of_tree(NOBODY) == memory_of_tree(NOBODY) == 0
-    assert cpu_by_party({"nobody": NOBODY})["nobody"] == 0
+    assert cpu_by_party([("nobody", NOBODY), ("nobody", NOBODY)])["nobody"] == 0
     assert spent({"leader": 1.0}, {"leader": 3.0, "helper": 1.0, "relay": 0.0}, 2) == {"leader": 1.0, "helper": 0.5}
 
 
