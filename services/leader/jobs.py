@@ -95,12 +95,11 @@ class JobsTx(CommonTx):
         )
         return [_job(row) for row in await self.connection.execute(taken)]
 
-    async def renew_leases(self, holder: int, until: float) -> None:
-        """Keep every job of ``holder`` for longer."""
+    async def renew_leases(self, job_ids: Collection[bytes], holder: int, until: float) -> None:
+        """Keep those of ``job_ids`` that ``holder`` still has for longer."""
+        mine = among(self.connection, JOBS.c.job_id, sorted(job_ids))
         await self.connection.execute(
-            sa.update(JOBS)
-            .where(JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED), JOBS.c.lease_until > 0)
-            .values(lease_until=until)
+            sa.update(JOBS).where(mine, JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED)).values(lease_until=until)
         )
 
     async def free_leases(self, holder: int) -> None:

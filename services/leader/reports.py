@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from services.leader.records import StoredReport, Upload
 from services.leader.schema import PENDING, REPORTS
-from tacit.adapters.bulk import among, copy_rows, driver_of, is_postgres, pieces
+from tacit.adapters.bulk import among, copy_rows, fetch, is_postgres, pieces
 from tacit.aggregator.store import CommonTx
 
 SLICE = 1 << 16
@@ -26,6 +26,13 @@ AHEAD = 2
 """Partitions that are made before they are needed."""
 
 _NAME = "reports_slice_"
+_SEQS = "SELECT nextval('report_seqs') FROM generate_series(1, $1::int)"
+_STORED = "SELECT seq, report_id, digest, body FROM reports WHERE seq = ANY($1::text::bigint[])"
+_DIGESTS = """
+    SELECT false, report_id, digest FROM reports WHERE task_id = $1 AND report_id = ANY($2::bytea[])
+    UNION ALL SELECT false, report_id, digest FROM outcomes WHERE task_id = $1 AND report_id = ANY($2::bytea[])
+    UNION ALL SELECT true, NULL, NULL FROM releases WHERE task_id = $1
+"""
 _LIST = """
     SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'reports'::regclass
 """
@@ -44,20 +51,22 @@ class Scrubbed:
 class ReportsTx(CommonTx):
     """One transaction on uploads."""
 
-    async def digests(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """SHA-256 of the reports among ``report_ids`` that are stored or were dealt with."""
-        table = self.common.outcomes
+    async def digests(self, task_id: bytes, report_ids: Sequence[bytes]) -> tuple[dict[bytes, bytes | None], bool]:
+        """SHA-256 of the reports among ``report_ids`` that are stored or were dealt with, and whether any batch of the
+        task was released."""
+        if is_postgres(self.connection):
+            rows = await fetch(self.connection, _DIGESTS, task_id, report_ids)
+            return {row[1]: row[2] for row in rows if not row[0]}, any(row[0] for row in rows)
         found: dict[bytes, bytes | None] = {}
         for piece in pieces(self.connection, report_ids):
-            stored = sa.select(REPORTS.c.report_id, REPORTS.c.digest).where(
-                REPORTS.c.task_id == task_id, among(self.connection, REPORTS.c.report_id, piece)
+            rows = await self.connection.execute(
+                sa.select(REPORTS.c.report_id, REPORTS.c.digest).where(
+                    REPORTS.c.task_id == task_id, among(self.connection, REPORTS.c.report_id, piece)
+                )
             )
-            known = sa.select(table.c.report_id, table.c.digest).where(
-                table.c.task_id == task_id, among(self.connection, table.c.report_id, piece)
-            )
-            rows = await self.connection.execute(sa.union_all(stored, known))
             found.update((row[0], row[1]) for row in rows)
-        return found
+        found.update((report_id, known.digest) for report_id, known in (await self.known(task_id, report_ids)).items())
+        return found, bool(await self.release_count(task_id))
 
     async def add_reports(self, uploads: Sequence[Upload], now: float) -> None:
         """Store new reports, pending since ``now``. Raises ``IntegrityError`` where a partition is missing."""
@@ -73,9 +82,7 @@ class ReportsTx(CommonTx):
 
     async def _new_seqs(self, count: int) -> list[int]:
         if is_postgres(self.connection):
-            driver = await driver_of(self.connection)
-            rows = await driver.fetch("SELECT nextval('report_seqs') FROM generate_series(1, $1::int)", count)
-            return [row[0] for row in rows]
+            return [row[0] for row in await fetch(self.connection, _SEQS, count)]
         last = (await self.connection.execute(sa.select(sa.func.max(REPORTS.c.seq)))).scalar_one() or 0
         return list(range(last + 1, last + 1 + count))
 
@@ -86,8 +93,15 @@ class ReportsTx(CommonTx):
 
     async def take_pending(self, seqs: Sequence[int]) -> None:
         """A job has these reports from now on."""
+        await self._delete(PENDING, seqs)
+
+    async def _delete(self, table: sa.Table, seqs: Sequence[int]) -> None:
+        if is_postgres(self.connection):
+            statement = f"DELETE FROM {table.name} WHERE seq = ANY($1::text::bigint[])"  # noqa: S608 - own name
+            await fetch(self.connection, statement, _array(seqs))
+            return
         for piece in pieces(self.connection, seqs):
-            await self.connection.execute(sa.delete(PENDING).where(among(self.connection, PENDING.c.seq, piece)))
+            await self.connection.execute(sa.delete(table).where(among(self.connection, table.c.seq, piece)))
 
     async def pending(self, task_id: bytes, now: float, limit: int) -> list[int]:
         """Sequence numbers of up to ``limit`` reports that wait by ``now``, the oldest first."""
@@ -113,19 +127,21 @@ class ReportsTx(CommonTx):
     async def stored(self, seqs: Sequence[int]) -> list[StoredReport]:
         """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
         found: dict[int, StoredReport] = {}
-        for piece in pieces(self.connection, seqs):
-            rows = await self.connection.execute(
-                sa.select(REPORTS.c.seq, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body).where(
-                    among(self.connection, REPORTS.c.seq, piece)
+        if is_postgres(self.connection):
+            found = {row[0]: StoredReport(*row) for row in await fetch(self.connection, _STORED, _array(seqs))}
+        else:
+            for piece in pieces(self.connection, seqs):
+                rows = await self.connection.execute(
+                    sa.select(REPORTS.c.seq, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body).where(
+                        among(self.connection, REPORTS.c.seq, piece)
+                    )
                 )
-            )
-            found.update((row[0], StoredReport(*row)) for row in rows)
+                found.update((row[0], StoredReport(*row)) for row in rows)
         return [found[seq] for seq in seqs if seq in found]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:
         """Forget the bytes of reports that are dealt with."""
-        for piece in pieces(self.connection, seqs):
-            await self.connection.execute(sa.delete(REPORTS).where(among(self.connection, REPORTS.c.seq, piece)))
+        await self._delete(REPORTS, seqs)
 
     async def lacks_room(self) -> bool:
         """Whether ``make_room`` has something to do."""
@@ -207,3 +223,8 @@ class ReportsTx(CommonTx):
 def _waiting(column: sa.Column[Any], task_id: bytes, now: float, limit: int) -> sa.Select[Any]:
     waits = (PENDING.c.task_id == task_id) & (PENDING.c.since <= now)
     return sa.select(column).where(waits).order_by(PENDING.c.seq).limit(limit)
+
+
+def _array(seqs: Sequence[int]) -> str:
+    """An array in PostgreSQL's notation: the driver takes a microsecond per element to make its own."""
+    return f"{{{','.join(map(str, seqs))}}}"

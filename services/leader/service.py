@@ -90,16 +90,16 @@ class Leader:
             known: dict[tuple[bytes, bytes], bytes | None] = {}
             closed: set[bytes] = set()
             for task_id, report_ids in by_task.items():
-                found = await tx.digests(task_id, report_ids)
+                found, released = await tx.digests(task_id, report_ids)
                 known.update(((task_id, report_id), digest) for report_id, digest in found.items())
-                if await self._is_closed(tx, task_id):
+                if await self._is_closed(tx, task_id, released=released):
                     closed.add(task_id)
             fresh: list[Upload] = []
             verdicts = [[_place(upload, known, closed, fresh) for upload in group] for group in groups]
             await tx.add_reports(fresh, self._deps.clock.now())
         return verdicts
 
-    async def _is_closed(self, tx: LeaderTx, task_id: bytes) -> bool:
+    async def _is_closed(self, tx: LeaderTx, task_id: bytes, *, released: bool) -> bool:
         """Whether the only batch that new reports could join is closed, or closes as soon as the reports that were
         acknowledged before are dealt with: whoever keeps sending must not hold the collection up for ever."""
         party = self._parties.find(task_id)
@@ -107,7 +107,7 @@ class Leader:
             return True
         if party.task.batch_mode is not BatchMode.TIME_INTERVAL:
             return False
-        if await tx.is_released(party.task, None):
+        if released:
             return True
         return self._deps.clock.now() >= party.task.end_seconds and await tx.live_collection(task_id)
 

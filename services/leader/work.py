@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from services.leader.config import LeaderLimits
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
@@ -144,9 +145,9 @@ class JobWork:
         return float(min(party.task.time_precision, max(1.0, self._limits.max_job_delay)))
 
     async def _prepare(
-        self, party: Party, stored: Sequence[StoredReport], notes: Notes
+        self, party: Party, stored: Sequence[StoredReport], notes: Notes, *, again: bool = False
     ) -> tuple[LeaderJob, list[Rejection]]:
-        """The vector stages, in a thread, ``CHUNK`` reports at a time."""
+        """The vector stages, in a thread, ``CHUNK`` reports at a time; ``again`` for reports that passed them."""
         now = self._deps.clock.now()
         seen = None if self._deps.observer is None else lambda report_id, share: notes.append((report_id, share))
         jobs: list[LeaderJob] = []
@@ -154,7 +155,9 @@ class JobWork:
         try:
             for start in range(0, len(stored), CHUNK):
                 chunk = [(report.report_id, report.body) for report in stored[start : start + CHUNK]]
-                job, rejected = await asyncio.to_thread(prepare_leader, party, chunk, now, self._crypto, seen)
+                job, rejected = await asyncio.to_thread(
+                    prepare_leader, party, chunk, now, self._crypto, seen, again=again
+                )
                 jobs.append(job)
                 rejections += rejected
         except Exception as error:
@@ -207,7 +210,7 @@ class JobWork:
         async with self._store.read() as tx:
             stored = await tx.stored(job.members)
         try:
-            state, _ = await self._prepare(party, stored, [])
+            state, _ = await self._prepare(party, stored, [], again=True)
         except PreparationError as error:
             raise Fatal("the reports of a sent job cannot be prepared any more") from error
         if encode_request(party.task, state, job.batch_id) != job.request:
@@ -216,7 +219,7 @@ class JobWork:
         return state
 
     def _keep(self, job_id: bytes, state: LeaderJob) -> None:
-        self._states[job_id] = state
+        self._states[job_id] = replace(state, verify_inits=[])  # the request has them
         if len(self._states) > KEPT_STATES:
             self._states.popitem(last=False)
 

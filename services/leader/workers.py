@@ -50,7 +50,7 @@ class Workers:
         self._work = work
         self.background = deps.background
         self._holder = int.from_bytes(deps.entropy(7), "big") + 1
-        self._running: dict[asyncio.Task[int], str] = {}
+        self._running: dict[asyncio.Task[int], tuple[str, bytes]] = {}
         self._ignored: dict[bytes, float] = {}
         self._unscrubbed = 0
         self._renewed_at = 0.0
@@ -95,7 +95,7 @@ class Workers:
             return
         for party, job in await self._claim(free):
             task = asyncio.create_task(self._run(party, job))
-            self._running[task] = _helper_of(party)
+            self._running[task] = (_helper_of(party), job.job_id)
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[int]) -> None:
@@ -103,7 +103,7 @@ class Workers:
         self._unscrubbed += 1
         self.changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("job_interrupted", error=error)  # its lease runs out
+            self._log.error("job_interrupted", error=error)  # its lease is renewed no more, and runs out
 
     async def _claim(self, free: int) -> list[tuple[Party, JobRow]]:
         """Take up to ``free`` due jobs, of each Helper at most half of all places."""
@@ -111,7 +111,7 @@ class Workers:
         async with self._store.read() as tx:
             due = await tx.due_jobs(now, CANDIDATES, self._skipped(now))
         chosen: dict[bytes, Party] = {}
-        places = Counter(self._running.values())
+        places = self._places()
         for job_id, task_id in due:
             party = await self._parties.look_up(task_id)
             if party is None:
@@ -127,10 +127,14 @@ class Workers:
             jobs = await tx.claim_jobs(chosen, now, self._holder, now + self._limits.lease_seconds)
         return [(chosen[job.job_id], job) for job in jobs]
 
+    def _places(self) -> Counter[str]:
+        """How many jobs wait for each Helper."""
+        return Counter(helper for helper, _ in self._running.values())
+
     def _skipped(self, now: float) -> list[bytes]:
         """Tasks of which no job is looked for: unknown ones, and those whose Helper has all the places it may have."""
         self._ignored = {task_id: until for task_id, until in self._ignored.items() if until > now}
-        places = Counter(self._running.values())
+        places = self._places()
         full = {helper for helper, count in places.items() if count >= max(1, self._limits.concurrent_jobs // 2)}
         busy = [party.task.task_id for party in self._parties.active() if _helper_of(party) in full]
         return [*self._ignored, *busy]
@@ -154,7 +158,8 @@ class Workers:
         if now - self._renewed_at >= self._limits.lease_seconds / 3:
             self._renewed_at = now
             async with self._store.transaction(shared=True) as tx:
-                await tx.renew_leases(self._holder, now + self._limits.lease_seconds)
+                job_ids = [job_id for _, job_id in self._running.values()]
+                await tx.renew_leases(job_ids, self._holder, now + self._limits.lease_seconds)
 
     async def _scrub(self, at_least: int) -> None:
         if self._unscrubbed >= at_least:

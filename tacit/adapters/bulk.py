@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 MAX_PARAMETERS = 10_000
 """Values in one list of parameters; SQLite takes 32,766."""
 
+_FIRST = sa.text("SELECT 1")
 _VIOLATION = "23"
 """The class of SQLSTATE of a violated constraint, a missing partition among them."""
 
@@ -48,6 +49,16 @@ def among(connection: AsyncConnection, column: sa.Column[Any], values: Sequence[
 async def driver_of(connection: AsyncConnection) -> Any:
     """The asyncpg connection on which the transaction is open."""
     return (await connection.get_raw_connection()).driver_connection
+
+
+async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> list[Any]:
+    """The rows of a statement in PostgreSQL's own words, with $1 for the first of ``values``: for statements that are
+    run so often, or give so many rows, that what SQLAlchemy adds would show."""
+    driver = await driver_of(connection)
+    if not driver.is_in_transaction():  # SQLAlchemy begins with the first statement of its own
+        await connection.execute(_FIRST)
+    found: list[Any] = await driver.fetch(statement, *values)
+    return found
 
 
 async def copy_rows(
@@ -83,6 +94,5 @@ async def insert_new(
         f"INSERT INTO {table.name} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608 - own names
         f"ON CONFLICT DO NOTHING RETURNING {key}"
     )
-    driver = await driver_of(connection)
-    found = await driver.fetch(statement, *(list(values) for values in zip(*rows, strict=True)))
+    found = await fetch(connection, statement, *(list(values) for values in zip(*rows, strict=True)))
     return [record[0] for record in found]

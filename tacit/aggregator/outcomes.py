@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.bulk import among, copy_rows, insert_new, is_postgres, pieces
+from tacit.adapters.bulk import among, copy_rows, fetch, insert_new, is_postgres, pieces
 from tacit.adapters.upsert import upsert
 from tacit.aggregator.schema import CommonTables
 from tacit.roles.aggregator import Tally, merge
@@ -24,6 +24,7 @@ ACCEPTED = 0
 """The ``code`` of a report that counts; any other is the DAP report error that it got."""
 
 _COLUMNS = ("task_id", "report_id", "nullifier", "code", "cause", "bucket", "job_id", "digest")
+_KNOWN = "SELECT report_id, code, digest FROM outcomes WHERE task_id = $1 AND report_id = ANY($2::bytea[])"
 _TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
 
 
@@ -60,6 +61,9 @@ class OutcomesTx:
 
     async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
         """The outcomes that exist of ``report_ids``."""
+        if is_postgres(self.connection):
+            known = await fetch(self.connection, _KNOWN, task_id, report_ids)
+            return {report_id: Known(code, digest) for report_id, code, digest in known}
         table = self.common.outcomes
         found: dict[bytes, Known] = {}
         for piece in pieces(self.connection, report_ids):
@@ -196,8 +200,12 @@ class OutcomesTx:
 
 def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[bytes]]:
     """The rows that want no report id and no nullifier of an earlier one, and the report ids of those that do."""
-    report_ids: set[bytes] = set()
-    nullifiers: set[bytes] = set()
+    report_ids = {row.report_id for row in rows}
+    nullifiers = {row.nullifier for row in rows if row.nullifier is not None}
+    if len(report_ids) == len(rows) == len(nullifiers) + sum(row.nullifier is None for row in rows):
+        return list(rows), set()
+    report_ids.clear()
+    nullifiers.clear()
     fresh: list[OutcomeRow] = []
     refused: set[bytes] = set()
     for row in rows:

@@ -125,10 +125,14 @@ async def test_a_report_that_was_dealt_with_is_still_known_by_its_digest(leader:
     async with leader.transaction(shared=True) as tx:
         await tx.add_reports([upload(1), upload(2)], NOW)
         await tx.record(TASK, [OutcomeRow(report(3), None, 6, "proof", digest=b"digest")])
-        found = await tx.digests(TASK, [report(n) for n in (1, 2, 3, 4)])
-        assert found == {report(1): bytes([1]) * 32, report(2): bytes([2]) * 32, report(3): b"digest"}
-        assert await tx.digests(AT_B, [report(1)]) == {}
-        assert await tx.digests(TASK, []) == {}
+        found = {report(1): bytes([1]) * 32, report(2): bytes([2]) * 32, report(3): b"digest"}
+        assert await tx.digests(TASK, [report(n) for n in (1, 2, 3, 4)]) == (found, False)
+        assert await tx.digests(AT_B, [report(1)]) == ({}, False)
+        assert await tx.digests(TASK, []) == ({}, False)
+    async with leader.transaction() as tx:
+        await tx.release(TASK, b"selector")
+        assert await tx.digests(TASK, [report(1), report(4)]) == ({report(1): bytes([1]) * 32}, True)
+        assert await tx.digests(AT_B, [report(1)]) == ({}, False)
 
 
 async def test_a_job_is_one_workers_at_a_time(leader: LeaderStore) -> None:
@@ -142,7 +146,7 @@ async def test_a_job_is_one_workers_at_a_time(leader: LeaderStore) -> None:
     assert await due(leader) == []
     async with leader.transaction(shared=True) as tx:
         assert await tx.leased_jobs(TASK, NOW) == 2
-        await tx.renew_leases(HOLDER, NOW + 600)
+        await tx.renew_leases([report(1), report(2), report(3)], HOLDER, NOW + 600)
     assert await due(leader, NOW + 60) == [report(2)]
     async with leader.transaction(shared=True) as tx:
         await tx.free_leases(HOLDER)
@@ -192,7 +196,8 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(leader: LeaderStore)
         assert not await tx.drop_job(lost)
         await tx.postpone_job(lost, NOW + 999, "there", "late")
         await tx.expire_lease(lost, NOW, "late")
-        await tx.renew_leases(HOLDER, NOW + 999)
+        await tx.renew_leases([lost.job_id], HOLDER, NOW + 999)
+        await tx.renew_leases([], OTHER, NOW + 999)
         await tx.free_leases(HOLDER)
     assert await due(leader, NOW + 119) == []
 

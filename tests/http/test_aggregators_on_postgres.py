@@ -21,9 +21,7 @@ from services.helper.config import HelperConfig
 from services.leader import app as leader_app
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
-from services.leader.store import LeaderStore
-from tacit.adapters import postgres as adapter
-from tacit.errors import Fatal, UsageError
+from tacit.errors import Fatal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS
@@ -132,15 +130,3 @@ async def test_server_killed_at_every_commit_loses_and_repeats_nothing(
             assert (counts["aggregated"], counts["pending"]) == (7, 0)
         happened += crash.happened
     assert happened >= 3, "a run has fewer commits than it should"
-
-
-async def test_second_leader_on_the_same_database_is_refused_and_the_first_counts_on(
-    tmp_path: Path, make_postgres_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapter, "OWNER_WAIT_SECONDS", 0.3)
-    async with pair_of(tmp_path, KIT, make_postgres_url) as pair:
-        second = LeaderStore(LeaderConfig.model_validate(pair.settings[Role.LEADER]).database_url("leader"))
-        with pytest.raises(UsageError, match="another process of this service"):
-            await second.open()
-        answer = await finish(pair, reports_of(KIT))
-        assert pair.opened(answer).values == EXPECTED

@@ -206,10 +206,10 @@ async def test_report_that_kills_its_worker_is_found_and_the_others_count(
 
     real = work.JobWork._prepare
 
-    async def deadly(self: work.JobWork, party: Any, stored: Sequence[StoredReport], notes: Any) -> Any:
+    async def deadly(self: Any, party: Any, stored: Sequence[StoredReport], notes: Any, *, again: bool = False) -> Any:
         if any(report.report_id == poison for report in stored):
             raise DeathError
-        return await real(self, party, stored, notes)
+        return await real(self, party, stored, notes, again=again)
 
     monkeypatch.setattr(work.JobWork, "_prepare", deadly)
     async with leaders_of(tmp_path, make_postgres_url, job_size=20) as leaders:
@@ -232,10 +232,10 @@ async def test_reports_that_cannot_be_prepared_are_split_off(
     reports = reports_of(KIT)
     poison = reports[1].report_metadata.report_id
 
-    def failing(party: Any, some: Sequence[tuple[bytes, bytes]], *rest: Any) -> Any:
+    def failing(party: Any, some: Sequence[tuple[bytes, bytes]], *rest: Any, again: bool) -> Any:
         if any(report_id == poison for report_id, _ in some):
             raise MemoryError
-        return prepare_leader(party, some, *rest)
+        return prepare_leader(party, some, *rest, again=again)
 
     monkeypatch.setattr(work, "prepare_leader", failing)
     async with leaders_of(tmp_path, make_postgres_url, job_size=20) as leaders:
