@@ -31,7 +31,7 @@ PREFIX = 2 + 8 + len(CTX) + 1
 PRIMITIVES = ("keccak permutation", "multiply", "multiply-add")
 FEATURES = ("avx2", "bmi2", "avx512f", "avx512dq", "avx512ifma", "asimd", "sha3")
 PURE_REPETITIONS = 5
-PAIRS_CALLS = 64
+PAIRS_CALLS, PAIRS_CALLS_PER_CHUNK = 64, 8
 """Up to so many gadget calls, the batched prover of range checks works without a transform per wire."""
 
 
@@ -136,7 +136,7 @@ def work_of(vdaf: Prio3[Any], role: str) -> Work:
     if role == "client":
         permutations = expansion + _permutations(33, size * proofs * arity) + is_joint * (2 * part + joint)
         transform = points * (points.bit_length() - 1) - points + 2
-        if is_joint and calls <= PAIRS_CALLS:
+        if is_joint and calls <= min(PAIRS_CALLS, PAIRS_CALLS_PER_CHUNK * arity // 2):
             products = inputs // 2 + 2 * calls + transform
             return Work(permutations, proofs * products, proofs * (inputs // 2 + arity // 2 + calls**2 + points))
         wires = 2 * ((arity + 1) // 2)
