@@ -190,7 +190,7 @@ static inline element element_to_montgomery(element a, u128 r2)
 /* A sum of up to PLAIN_SPAN elements, each left out where its mask is set. */
 typedef element plain_sum;
 
-enum { PLAIN_SPAN = 1024, PLAIN_WIDTH = 2 };
+enum { PLAIN_SPAN = 1024, PLAIN_WIDTH = LANES == 8 ? 4 : 2 }; /* as many sums as registers hold */
 
 static inline void plain_clear(plain_sum *s)
 {

@@ -1,7 +1,8 @@
 /* Field64, p = 2^64 - 2^32 + 1, in lanes. Elements are reduced; R = 1 (no Montgomery form).
  *
  * The interface of every field: element, sum_of_products, and the functions below; element_mul is a * b / R. An
- * element in memory is WORDS vectors of lanes; a mask is all ones or 0 in every lane.
+ * element in memory is WORDS vectors of lanes; a mask is all ones or 0 in every lane. Fields that do not keep elements
+ * reduced state their bounds; none may double above 2^WIDEST * p. PLAIN_WIDTH plain sums at once fit the registers.
  */
 #ifndef TACIT_FIELD64_H
 #define TACIT_FIELD64_H

@@ -279,7 +279,7 @@ static void prover_wires(const tacit_plan *plan, const flp_scratch *s, const lan
             s->left[i + 1] = element_masked(TABLE(plan->one), bits[i]);
             s->right[i + 1] = element_masked(TABLE(1), bits[i]);
         } else {
-            lanes bit = bits[(i * plan->shape.chunk + j)];
+            lanes bit = bits[i * plan->shape.chunk + j];
             s->left[i + 1] = element_masked(s->power[i], bit);
             s->right[i + 1] = element_masked(TABLE(plan->minus_one), ~bit);
             s->power[i] = element_mul(s->power[i], s->joint[i]);
@@ -334,7 +334,7 @@ static inline __attribute__((always_inline)) void sum_pairs(const tacit_plan *pl
         plain_clear(&sums[b]);
     for (size_t j = 0; j < chunk; j++)
         for (size_t b = 0; b < width; b++)
-            plain_add_unless(&sums[b], row[j], bits[((k + b) * chunk + j)]);
+            plain_add_unless(&sums[b], row[j], bits[(k + b) * chunk + j]);
     for (size_t b = 0; b < width; b++)
         pairs[k + b] = sums[b];
 }

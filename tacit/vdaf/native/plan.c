@@ -101,7 +101,8 @@ static int set_sizes(tacit_plan *plan)
     plan->proof_len = plan->arity + plan->gadget_len;
     plan->query_len = 1 + (outputs > 1 ? outputs : 0);
     plan->verifier_len = 2 + plan->arity;
-    plan->by_pairs = vector && plan->calls <= PAIRS_CALLS && shape->chunk <= PAIRS_CHUNK;
+    plan->by_pairs = vector && plan->calls <= PAIRS_CALLS && plan->calls <= PAIRS_CALLS_PER_CHUNK * shape->chunk &&
+                     shape->chunk <= PAIRS_CHUNK;
     plan->values = shape->circuit == TACIT_SUM_VEC || shape->circuit == TACIT_MULTIHOT ? shape->length : 1;
     if (plan->meas_len > MAX_ELEMENTS || shape->proofs * plan->proof_len > 4 * MAX_ELEMENTS ||
         plan->calls * shape->chunk > 2 * MAX_ELEMENTS || (shape->field_bits == 64 && vector && shape->proofs < 3))

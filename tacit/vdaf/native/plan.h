@@ -11,7 +11,8 @@ typedef unsigned __int128 u128;
 enum { SEED = 32, NONCE = 16, USAGES = 7 };
 enum { USE_MEAS = 0, USE_PROOF, USE_JOINT_RAND, USE_PROVE, USE_QUERY, USE_JOINT_SEED, USE_JOINT_PART };
 enum { MAX_ELEMENTS = 1 << 16, MAX_CONTEXT = 1024 };
-enum { PAIRS_CALLS = 64, PAIRS_CHUNK = 1024 }; /* the prover's work by pairs is quadratic in the calls */
+/* The prover's work by pairs is quadratic in the calls, and little of it depends on the chunk where that is small. */
+enum { PAIRS_CALLS = 64, PAIRS_CALLS_PER_CHUNK = 8, PAIRS_CHUNK = 1024 };
 
 typedef struct kernels kernels;
 
