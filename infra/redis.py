@@ -25,6 +25,7 @@ SETTINGS = {
     "daemonize": "no",
     "appendonly": "yes",
     "appendfsync": "everysec",
+    "auto-aof-rewrite-min-size": "1mb",  # what expired leaves the file soon
     "save": '""',
     "maxmemory-policy": "noeviction",
     "databases": "1",

@@ -33,47 +33,48 @@ DEFAULT_STATE_DIR = Path(".tacit")
 SERVICE_NAMES = ("relay", "gateway", "attester", "issuer", "recipe_server", "leader", "helper", "collector")
 
 
+StateFolder = Annotated[Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout once all are ready.")]
+EpochSeconds = Annotated[
+    int | None,
+    typer.Option(
+        "--epoch-seconds", min=5, max=366 * 86400, help="Length of a token epoch of a new stack (default 60)."
+    ),
+]
+Agents = Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")]
+BatchFloor = Annotated[int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")]
+Backends = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="NAMES",
+        help="postgres (databases), redis (queue, replay window), mosquitto (announcements): servers of its own.",
+    ),
+]
+PostgresUrl = Annotated[
+    Path | None,
+    typer.Option("--postgres-url-file", help="Use this server: a 0600 file with the URL of a role that may create."),
+]
+RedisUrl = Annotated[Path | None, typer.Option("--redis-url-file", help="Use this server: a 0600 file with its URL.")]
+MqttUrl = Annotated[Path | None, typer.Option("--mqtt-url-file", help="Use this broker: a 0600 file with its URL.")]
+LeaderWorkers = Annotated[
+    int, typer.Option("--leader-workers", min=0, max=64, help="Further leader processes, for jobs only.")
+]
+HelperWorkers = Annotated[int, typer.Option("--helper-workers", min=1, max=64, help="Helper processes on one address.")]
+
+
 def up(
-    state_dir: Annotated[
-        Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")
-    ] = DEFAULT_STATE_DIR,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout once all are ready.")] = False,
-    epoch_seconds: Annotated[
-        int | None,
-        typer.Option(
-            "--epoch-seconds", min=5, max=366 * 86400, help="Length of a token epoch of a new stack (default 60)."
-        ),
-    ] = None,
-    agents: Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")] = DEFAULT_AGENTS,
-    batch_floor: Annotated[
-        int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")
-    ] = DEFAULT_BATCH_FLOOR,
-    backends_named: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="NAMES",
-            help="postgres (databases), redis (queue, replay window), mosquitto (announcements): servers of its own.",
-        ),
-    ] = None,
-    postgres_url_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--postgres-url-file", help="Use this server: a 0600 file with the URL of a role that may create."
-        ),
-    ] = None,
-    redis_url_file: Annotated[
-        Path | None, typer.Option("--redis-url-file", help="Use this server: a 0600 file with its URL.")
-    ] = None,
-    mqtt_url_file: Annotated[
-        Path | None, typer.Option("--mqtt-url-file", help="Use this broker: a 0600 file with its URL.")
-    ] = None,
-    leader_workers: Annotated[
-        int, typer.Option("--leader-workers", min=0, max=64, help="Further leader processes, for jobs only.")
-    ] = 0,
-    helper_workers: Annotated[
-        int, typer.Option("--helper-workers", min=1, max=64, help="Helper processes on one address.")
-    ] = 1,
+    state_dir: StateFolder = DEFAULT_STATE_DIR,
+    as_json: AsJson = False,
+    epoch_seconds: EpochSeconds = None,
+    agents: Agents = DEFAULT_AGENTS,
+    batch_floor: BatchFloor = DEFAULT_BATCH_FLOOR,
+    backends_named: Backends = None,
+    postgres_url_file: PostgresUrl = None,
+    redis_url_file: RedisUrl = None,
+    mqtt_url_file: MqttUrl = None,
+    leader_workers: LeaderWorkers = 0,
+    helper_workers: HelperWorkers = 1,
 ) -> None:
     """Run every service as a process of its own until Ctrl-C; a new state folder gets fresh keys.
 

@@ -44,6 +44,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         await store.open()
         await recipes.load()
         yield
+        await collector.close()
         await store.close()
 
     app.cleanup_ctx.append(storage)
@@ -52,7 +53,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     app.router.add_routes(handlers.routes())
     look = add_driver(app, recipes, config.log.poll_seconds)
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
-    handlers.wake = add_driver(app, collector, config.idle_seconds)
+    collector.wake = handlers.wake = add_driver(app, collector, config.idle_seconds)
     if config.publish is not None:
         publish = PublishDriver(store, config.publish, _token(config.publish.token), deps)
         add_driver(app, publish, config.idle_seconds)

@@ -31,6 +31,8 @@ from tacit.task import Task
 
 MAX_BACKOFF = 60.0
 STEP_LIMIT = 64
+WAIT_SECONDS = 10
+"""For which a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
 MAX_DETAIL = 500
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
@@ -54,6 +56,8 @@ class Collector:
         self._authorization = {"Authorization": f"Bearer {leader_token}"}
         self._log = get_logger("collector")
         self._lock = asyncio.Lock()
+        self._polls: dict[str, asyncio.Task[int]] = {}
+        self.wake = asyncio.Event()
 
     async def create(self, recipe_hash: bytes) -> tuple[Collection, bool]:
         """The collection of the recipe's next batch, and whether it is new.
@@ -115,14 +119,37 @@ class Collector:
         return self._recipes.all()
 
     async def step(self) -> int:
-        """Move every due collection on by one exchange; returns how many changed their state."""
+        """Move every due collection on by one exchange; returns how many changed their state. In the background those
+        that wait at the Leader wait beside each other, and the step does not wait for them."""
         async with self._lock:
             async with self._store.read() as tx:
                 rows = await tx.due(self._deps.clock.now(), STEP_LIMIT)
             moved = 0
             for row in rows:
-                moved += await self._advance(row)
+                if row.state is CollectionState.COLLECTING and self._deps.background:
+                    self._start_poll(row)
+                else:
+                    moved += await self._advance(row)
             return moved
+
+    def _start_poll(self, row: Collection) -> None:
+        if row.id not in self._polls:
+            task = self._polls[row.id] = asyncio.create_task(self._advance(row))
+            task.add_done_callback(lambda task: self._poll_ended(row.id, task))
+
+    def _poll_ended(self, collection_id: str, task: asyncio.Task[int]) -> None:
+        self._polls.pop(collection_id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.warning("poll_failed", error=error)
+        else:
+            self.wake.set()
+
+    async def close(self) -> None:
+        """Wait at the Leader no longer."""
+        polls = list(self._polls.values())
+        for task in polls:
+            task.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
 
     async def _advance(self, row: Collection) -> int:
         known = self._recipes.find(row.recipe_hash)
@@ -151,13 +178,19 @@ class Collector:
     async def _poll(self, known: Known, row: Collection) -> int:
         task, _ = known.active()
         url = f"{_jobs_url(task)}/{row.job}"
-        answer = await self._deps.transport.request("GET", url, headers=self._authorization)
+        headers = self._authorization
+        if self._deps.background:
+            headers = {**headers, "Prefer": f"wait={WAIT_SECONDS}"}
+        asked = self._deps.clock.now()
+        answer = await self._deps.transport.request("GET", url, headers=headers)
         if answer.status == 404 and _problem_type(answer) == "about:blank":
             return await self._move(row, CollectionState.REQUESTED, job="")
         if not 200 <= answer.status < 300:
             return await self._said_no(row, answer)
         if not answer.body:
-            due = self._deps.clock.now() + self._pause(answer)
+            now = self._deps.clock.now()
+            waited = task.batch_mode is BatchMode.LEADER_SELECTED and now - asked >= WAIT_SECONDS / 2
+            due = now + (0.0 if waited else self._pause(answer))
             async with self._store.transaction() as tx:
                 await tx.put_collection(replace(row, attempts=0, rule="", detail="", next_attempt=due))
             return 0

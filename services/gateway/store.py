@@ -1,8 +1,8 @@
 """The replay window: which encapsulated keys were seen, kept until no request that carries them is in date.
 
-In the gateway's database it survives every crash. On Redis it is faster and shared by many gateways; a crash of a
-server that syncs its file every second may then let about one second of requests pass once more, which the
-aggregators' nullifiers keep from counting twice. A window that does not answer lets nothing pass.
+In the gateway's database it survives every crash. On Redis several gateways may share it; a crash of a server that
+syncs its file every second may then let about one second of requests pass once more, which the aggregators' nullifiers
+keep from counting twice. A window that does not answer lets nothing pass.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from tacit.aggregator.parties import Parties
 from tacit.aggregator.status import recipe_status
 from tacit.codec import b64url
 from tacit.errors import ReportError, ReportRejected
-from tacit.messages import BatchMode, Report, ReportUploadStatus, UploadErrors, UploadRequest
+from tacit.messages import BatchMode, ReportUploadStatus, UploadErrors
+from tacit.messages.slices import UploadSlices
 from tacit.roles import leader as role
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
@@ -45,25 +46,24 @@ class Leader:
         self._waking: asyncio.TimerHandle | None = None
         self.wake = asyncio.Event()
 
-    async def upload(self, party: Party, request: UploadRequest) -> UploadErrors | None:
+    async def upload(self, party: Party, reports: Sequence[UploadSlices]) -> UploadErrors | None:
         """Store the reports of one request; ``None`` if every one is stored."""
         now = self._deps.clock.now()
         verdicts: Verdicts = []
         uploads: list[Upload] = []
-        for report in request.reports:
+        for report in reports:
             try:
                 role.check_upload(party.task, report, now)
             except ReportRejected as rejected:
                 verdicts.append(rejected.code)
                 continue
             verdicts.append(None)
-            body = report.encode()
-            digest = hashlib.sha256(body).digest()
-            uploads.append(Upload(party.task.task_id, report.report_metadata.report_id, digest, body))
+            digest = hashlib.sha256(report.body).digest()
+            uploads.append(Upload(party.task.task_id, report.report_id, digest, report.body))
         if uploads:
             stored = iter(await self._committer.submit(uploads))
             verdicts = [next(stored) if verdict is None else verdict for verdict in verdicts]
-        return _errors(request.reports, verdicts)
+        return _errors(reports, verdicts)
 
     async def _flush(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
         """One transaction for every request that waits."""
@@ -170,9 +170,9 @@ def _place(
     return None
 
 
-def _errors(reports: Sequence[Report], verdicts: Sequence[ReportError | None]) -> UploadErrors | None:
+def _errors(reports: Sequence[UploadSlices], verdicts: Sequence[ReportError | None]) -> UploadErrors | None:
     failed = tuple(
-        ReportUploadStatus(report.report_metadata.report_id, verdict)
+        ReportUploadStatus(report.report_id, verdict)
         for report, verdict in zip(reports, verdicts, strict=True)
         if verdict is not None
     )

@@ -11,7 +11,7 @@ from tacit import media_types
 from tacit.aggregator.http import decode, message
 from tacit.aggregator.parties import Parties
 from tacit.errors import Abort
-from tacit.messages import UploadRequest
+from tacit.messages.slices import slice_uploads
 from tacit.ports import HttpResponse
 from tacit.service.app import INTERNAL, Deps, problem_response
 from tacit.service.limits import ByteBudget
@@ -20,7 +20,7 @@ from tacit.service.log import get_logger
 UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
 """Task id as in the URL, Content-Type, body -> the answer, problem documents included."""
 
-UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload", Callable[[str, str | None, bytes], Awaitable[HttpResponse]])
+UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload")
 
 _MEDIA_TYPE = media_types.dap("upload-req")
 
@@ -48,8 +48,8 @@ class Uploads:
         except Exception as error:  # as the application's own middleware does: an error becomes an answer
             error_id = self._deps.entropy(8).hex()
             self._log.error("internal_error", error=error, error_id=error_id)
-            abort = Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
-            answer = problem_response(abort)
+            extensions = {"error_id": error_id}
+            answer = problem_response(Abort(INTERNAL, status=500, title="Internal error.", extensions=extensions))
         content = answer.body if isinstance(answer.body, bytes) else b""
         return HttpResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, content)
 
@@ -61,8 +61,8 @@ class Uploads:
 
     async def answer(self, task_id: str, body: bytes) -> web.Response:
         """The answer to a request whose size and media type are right. Raises ``Abort``."""
-        upload = decode(UploadRequest.decode, body)
-        errors = await self._leader.upload(await self._parties.demand(task_id), upload)
+        reports = decode(slice_uploads, body)
+        errors = await self._leader.upload(await self._parties.demand(task_id), reports)
         if errors is None:
             return web.Response(status=200)
         return message("upload-errors", errors.encode())

@@ -17,7 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 MAX_PARAMETERS = 10_000
 """Values in one list of parameters; SQLite takes 32,766."""
 
-_UNIQUE_VIOLATION = "23505"
+_VIOLATION = "23"
+"""The class of SQLSTATE of a violated constraint, a missing partition among them."""
+
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 Value = TypeVar("Value")
@@ -52,7 +54,7 @@ async def copy_rows(
     connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
     """Insert ``rows``, each with one value per name in ``columns``. Raises ``IntegrityError`` where one violates a
-    unique constraint; on PostgreSQL the transaction is then of use only up to its last savepoint.
+    constraint; on PostgreSQL the transaction is then of use only up to its last savepoint.
     """
     if not rows:
         return
@@ -63,7 +65,7 @@ async def copy_rows(
     try:
         await driver.copy_records_to_table(table.name, records=rows, columns=columns)
     except Exception as error:
-        if getattr(error, "sqlstate", None) == _UNIQUE_VIOLATION:
+        if str(getattr(error, "sqlstate", None) or "").startswith(_VIOLATION):
             raise sa.exc.IntegrityError(f"COPY {table.name}", None, error) from error
         raise
 

@@ -55,6 +55,58 @@ class JobSlices(NamedTuple):
     reports: list[ReportSlices]
 
 
+class UploadSlices(NamedTuple):
+    """What is looked at of one report of an upload before it is stored. ``config_ids`` and ``sealed_sizes``
+    (encapsulated key and payload together) are the Leader's, then the Helper's. ``body``: the encoded report."""
+
+    report_id: bytes
+    time: int
+    public_size: int
+    config_ids: tuple[int, int]
+    sealed_sizes: tuple[int, int]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"UploadSlices(report_id={self.report_id!r}, time={self.time})"
+
+
+def slice_uploads(body: bytes) -> list[UploadSlices]:
+    """The reports of an encoded ``UploadRequest``. Raises ``DecodeError``, as its ``decode`` does."""
+    found: list[UploadSlices] = []
+    at = 0
+    while at < len(body):
+        upload, at = _slice_upload(body, at)
+        found.append(upload)
+    return found
+
+
+def _slice_upload(body: bytes, start: int) -> tuple[UploadSlices, int]:
+    try:
+        report_id, time, extensions, public_size = _METADATA.unpack_from(body, start)
+        share = start + _METADATA.size + public_size
+        config_id, enc_size, _, size = _CIPHERTEXT.unpack_from(body, share)
+        other = share + _CIPHERTEXT.size + size
+        other_id, other_enc_size, _, other_size = _CIPHERTEXT.unpack_from(body, other)
+    except struct.error:
+        return _read_upload(body, start)
+    end = other + _CIPHERTEXT.size + other_size
+    usual = not extensions and enc_size == _ENC_SIZE and other_enc_size == _ENC_SIZE and size and other_size
+    if not usual or end > len(body):
+        return _read_upload(body, start)
+    sizes = (enc_size + size, other_enc_size + other_size)
+    return UploadSlices(report_id, time, public_size, (config_id, other_id), sizes, body[start:end]), end
+
+
+def _read_upload(body: bytes, start: int) -> tuple[UploadSlices, int]:
+    reader = Reader(body, "UploadRequest", start)
+    report = Report.read(reader)
+    end = len(body) - reader.remaining
+    own, other = report.leader_encrypted_input_share, report.helper_encrypted_input_share
+    sizes = (len(own.enc) + len(own.payload), len(other.enc) + len(other.payload))
+    metadata, ids = report.report_metadata, (own.config_id, other.config_id)
+    return UploadSlices(metadata.report_id, metadata.time, len(report.public_share), ids, sizes, body[start:end]), end
+
+
 def slice_report(data: bytes) -> ReportSlices:
     """The Leader's part of an encoded ``Report``. Raises ``DecodeError``, as ``Report.decode`` does."""
     try:

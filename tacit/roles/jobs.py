@@ -124,14 +124,17 @@ def prepare_leader(
     now: float,
     crypto: JobCrypto = OPENSSL,
     seen: Seen | None = None,
+    *,
+    again: bool = False,
 ) -> tuple[LeaderJob, list[Rejection]]:
     """``leader.prepare_report`` of (report id, encoded ``Report``) pairs.
 
-    An error of our own costs the one report that it is about: cause "internal".
+    An error of our own costs the one report that it is about: cause "internal". ``again``: all of these passed before,
+    and must pass again whatever they stand beside now (the states of a sent job, P14).
     """
 
     def prepare(some: Sequence[tuple[bytes, bytes]]) -> tuple[LeaderJob, list[Rejection]]:
-        return _lead(party, [slice_report(body) for _, body in some], now, crypto, seen)
+        return _lead(party, [slice_report(body) for _, body in some], now, crypto, seen, bounded=not again)
 
     def give_up(report: tuple[bytes, bytes], error: Exception) -> tuple[LeaderJob, list[Rejection]]:
         return _NO_LEADER_JOB, [_internal(report[0], error)]
@@ -141,13 +144,14 @@ def prepare_leader(
 
 
 def _lead(
-    party: Party, reports: list[ReportSlices], now: float, crypto: JobCrypto, seen: Seen | None
+    party: Party, reports: list[ReportSlices], now: float, crypto: JobCrypto, seen: Seen | None, *, bounded: bool
 ) -> tuple[LeaderJob, list[Rejection]]:
     good, shares, rejected = _opened(party, reports, now, 0.0, crypto)
     batch = party.batch.leader(
         [reports[at].report_id for at in good],
         [reports[at].public_share for at in good],
         [share for share, _ in shares],
+        bounded=bounded,
     )
     for at, (_, nullifier), error in zip(good, shares, batch.errors, strict=True):
         if error is not None:

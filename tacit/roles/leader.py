@@ -19,11 +19,11 @@ from tacit.messages import (
     BatchMode,
     Report,
     ReportShare,
-    Role,
     VerifyInit,
     VerifyResp,
     VerifyRespType,
 )
+from tacit.messages.slices import UploadSlices
 from tacit.roles.aggregator import Accepted, Party, Rejection, open_report_share
 from tacit.task import Task
 from tacit.vdaf import ping_pong
@@ -49,35 +49,27 @@ class Prepared:
     verify_init: VerifyInit = field(repr=False)
 
 
-def check_upload(task: Task, report: Report, now: float) -> None:
+def check_upload(task: Task, upload: UploadSlices, now: float) -> None:
     """What is decided before a report is stored (section 4.4.2); raises ``ReportRejected``.
 
     Decryption, extensions and the token wait for the aggregation job. Sizes do not: a share for the Helper that we
     cannot open must not make a job larger than the Helper takes, because a sent job is never split (P14).
     """
-    sealed = (
-        (Role.LEADER, report.leader_encrypted_input_share),
-        (Role.HELPER, report.helper_encrypted_input_share),
-    )
-    if any(ciphertext.config_id != task.hpke_config(role).id for role, ciphertext in sealed):
+    if upload.config_ids != (task.leader_hpke_config.id, task.helper_hpke_config.id):
         raise ReportRejected(task.version.upload_unknown_config, "hpke-config")
-    limits = _share_limits(task)
-    if len(report.public_share) > SHARE_OVERHEAD or any(
-        len(ciphertext.enc) + len(ciphertext.payload) > limits[role] for role, ciphertext in sealed
-    ):
+    own, other = upload.sealed_sizes
+    if max(upload.public_size, other) > SHARE_OVERHEAD or own > SHARE_OVERHEAD + _elements_size(task):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "share-oversized")
-    time = report.report_metadata.time
-    if not task.interval.contains(time):
+    if not task.interval.contains(upload.time):
         raise ReportRejected(ReportError.REPORT_DROPPED, "outside-interval")
-    if task.too_early(time, now):
+    if task.too_early(upload.time, now):
         raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
 
 
-def _share_limits(task: Task) -> dict[Role, int]:
-    """Most bytes of each aggregator's sealed share: the Leader's holds field elements, the Helper's only seeds."""
+def _elements_size(task: Task) -> int:
+    """Bytes of the field elements in the Leader's share; the Helper's holds only seeds."""
     vdaf = task.vdaf
-    elements = vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS
-    return {Role.LEADER: vdaf.field.ENCODED_SIZE * elements + SHARE_OVERHEAD, Role.HELPER: SHARE_OVERHEAD}
+    return vdaf.field.ENCODED_SIZE * (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS)
 
 
 def prepare_report(party: Party, report: Report, now: float) -> Prepared | Rejection:

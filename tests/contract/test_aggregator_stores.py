@@ -1,10 +1,11 @@
-"""Both aggregators' stores keep their promises on every backend: in memory, in a file, in PostgreSQL."""
+"""What both aggregators' stores promise alike, on every backend: in memory, in a file, in PostgreSQL."""
 
 from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from services.helper import schema as helper_schema
-from services.helper.store import ACCEPTED, HelperStore
-from services.leader import schema as leader_schema
-from services.leader.records import BatchState, CollectionRow, CollectionState, JobRow, JobState
+from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.adapters.migrate import assert_migrations_match
-from tacit.aggregator.store import CommonTx, NullifierState, SqlStore, TaskRow, TaskState
-from tacit.errors import Fatal, ReportError
-from tacit.roles.aggregator import Accepted, Rejection, checksum_of
+from tacit.adapters import bulk
+from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
+from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.errors import Fatal
+from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold
 from tacit.task import BatchClose
 from tacit.testing.reports import make_task_kit
 
@@ -28,6 +27,8 @@ TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task
 BATCH = bytes(range(32))
 START = TASK.interval.start
+BUCKET = (START + 1).to_bytes(8, "big")
+PROOF, REPLAYED = 6, 2
 
 Store = SqlStore[Any]
 
@@ -36,36 +37,37 @@ def url_of(tmp_path: Path, backend: str) -> str:
     return f"sqlite+aiosqlite:///{':memory:' if backend == 'memory' else tmp_path / 'state' / 'store.sqlite3'}"
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        made: str = request.getfixturevalue("make_postgres_url")()
-        return made
-    return url_of(tmp_path, request.param)
+@pytest.fixture(params=["leader-memory", "leader-postgres", "helper-file"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """Either aggregator's store: what is tested here is the same code on the same tables."""
+    role, backend = request.param.split("-")
+    is_postgres = backend == "postgres"
+    url = request.getfixturevalue("make_postgres_url")() if is_postgres else url_of(tmp_path, backend)
+    found: Store = LeaderStore(url) if role == "leader" else HelperStore(url)
+    await found.open()
+    yield found
+    await found.close()
 
 
-@pytest.fixture(params=[LeaderStore, HelperStore], ids=["leader", "helper"])
-async def store(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Store]:
-    found: Store = request.param(url)
+@pytest.fixture(params=["memory", "postgres"])
+async def helper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HelperStore]:
+    is_postgres = request.param == "postgres"
+    found = HelperStore(request.getfixturevalue("make_postgres_url")() if is_postgres else url_of(tmp_path, "memory"))
     await found.open()
     yield found
     await found.close()
 
 
 @pytest.fixture
-async def leader(url: str) -> AsyncIterator[LeaderStore]:
-    found = LeaderStore(url)
-    await found.open()
-    yield found
-    await found.close()
-
-
-@pytest.fixture
-async def helper(url: str) -> AsyncIterator[HelperStore]:
-    found = HelperStore(url)
-    await found.open()
-    yield found
-    await found.close()
+async def pair(make_postgres_url: Callable[[], str]) -> AsyncIterator[tuple[HelperStore, HelperStore]]:
+    """Two processes' stores on one PostgreSQL database."""
+    url = make_postgres_url()
+    async with AsyncExitStack() as stack:
+        found = HelperStore(url), HelperStore(url)
+        for one in found:
+            await one.open()
+            stack.push_async_callback(one.close)
+        yield found
 
 
 def token(number: int) -> bytes:
@@ -76,13 +78,13 @@ def report(number: int) -> bytes:
     return bytes([number]) * 16
 
 
-def accepted(number: int, time: int = START, share: tuple[int, ...] = (1, 0, 0, 0)) -> Accepted:
-    return Accepted(report(number), time, token(number), list(share))
+def row(report_number: int, token_number: int | None, code: int = ACCEPTED, **rest: Any) -> OutcomeRow:
+    return OutcomeRow(report(report_number), None if token_number is None else token(token_number), code, **rest)
 
 
-def test_migrations_make_the_tables_of_the_metadata() -> None:
-    assert_migrations_match(leader_schema.METADATA, leader_schema.MIGRATIONS)
-    assert_migrations_match(helper_schema.METADATA, helper_schema.MIGRATIONS)
+def tallies(*reports: tuple[int, int, list[int]]) -> dict[bytes, Tally]:
+    """One tally per bucket of (number, time, share)."""
+    return fold(TASK, [Accepted(report(n), time, token(n), share) for n, time, share in reports], None)
 
 
 async def test_store_must_be_open() -> None:
@@ -98,80 +100,131 @@ async def test_file_is_private_to_its_owner(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "state" / "store.sqlite3").stat().st_mode) == 0o600
 
 
-async def test_transaction_that_fails_leaves_nothing(store: Store) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_transaction_that_fails_leaves_nothing(store: Store, *, shared: bool) -> None:
     async def interrupted() -> None:
-        async with store.transaction() as tx:
-            await tx.reserve(TASK.task_id, [(token(1), report(1))])
-            await tx.settle_all(TASK, [accepted(1)], [Rejection(report(2), ReportError(3), "why")], None)
+        async with store.transaction(shared=shared) as tx:
+            assert await tx.record(TASK.task_id, [row(1, 1), row(2, None, PROOF, cause="proof")]) == set()
+            await tx.add_tallies(TASK, tallies((1, START, [1, 0, 0, 0])))
+            await tx.count_rejections(TASK.task_id, {"proof": 1})
             await tx.release(TASK.task_id, b"all")
             raise RuntimeError("power")
 
     with pytest.raises(RuntimeError, match="power"):
         await interrupted()
     async with store.read() as tx:
-        assert await tx.accepted_count(TASK.task_id) == 0
+        assert await tx.known(TASK.task_id, [report(1), report(2)]) == {}
         assert await tx.tally(TASK) is None
+        assert await tx.counted(TASK.task_id) == 0
         assert await tx.rejections(TASK.task_id) == {}
         assert not await tx.is_released(TASK, None)
 
 
-async def test_token_belongs_to_the_first_report_that_shows_it(store: Store) -> None:
-    async with store.transaction() as tx:
-        assert await tx.reserve(TASK.task_id, [(token(1), report(1))]) == set()
-    async with store.transaction() as tx:
-        again = [(token(1), report(1)), (token(1), report(2)), (token(2), report(3)), (token(2), report(4))]
-        assert await tx.reserve(TASK.task_id, again) == {report(2), report(4)}
-    async with store.transaction() as tx:
-        assert await tx.reserve(AT_B.task_id, [(token(1), report(9))]) == {report(9)}
-        assert await tx.reserve(TASK.task_id, []) == set()
+async def test_a_report_id_and_a_token_belong_to_the_first_that_shows_them(store: Store) -> None:
+    async with store.transaction(shared=True) as tx:
+        assert await tx.record(TASK.task_id, [row(1, 1, digest=b"digest"), row(2, None, PROOF, cause="proof")]) == set()
+    async with store.transaction(shared=True) as tx:
+        again = [row(1, 7), row(3, 1), row(4, 4), row(5, 4), row(2, 8, PROOF), row(6, 6, PROOF), row(9, None, PROOF)]
+        assert await tx.record(TASK.task_id, again) == {report(n) for n in (1, 3, 5, 2)}
+        assert await tx.record(TASK.task_id, [row(3, None, REPLAYED, cause="token-spent")]) == set()
+    async with store.transaction(shared=True) as tx:
+        assert await tx.record(AT_B.task_id, [row(10, 1), row(11, 6), row(1, 7)]) == {report(10), report(11)}
+        assert await tx.record(TASK.task_id, []) == set()
+        assert await tx.known(TASK.task_id, [report(n) for n in (1, 2, 3, 5, 9)]) == {
+            report(1): Known(ACCEPTED, b"digest"),
+            report(2): Known(PROOF),
+            report(3): Known(REPLAYED),
+            report(9): Known(PROOF),
+        }
+        assert await tx.known(AT_B.task_id, [report(2)]) == {}
+        assert await tx.known(TASK.task_id, []) == {}
 
 
-async def test_hundred_concurrent_reservations_of_one_token_give_one(store: Store) -> None:
+async def test_of_a_hundred_transactions_at_once_one_spends_the_token(store: Store) -> None:
     async def redeem(number: int) -> bool:
-        async with store.transaction() as tx:
-            return not await tx.reserve(TASK.task_id, [(token(1), report(number))])
+        async with store.transaction(shared=True) as tx:
+            return not await tx.record(TASK.task_id, [row(number, 1)])
 
     results = await asyncio.gather(*(redeem(number) for number in range(100)))
     assert sum(results) == 1
 
 
-async def test_accepted_reports_are_counted_in_their_buckets(store: Store) -> None:
-    first = [accepted(1), accepted(2, START + 1, (0, 1, 0, 0))]
-    second = [accepted(3, START + 1, (0, 0, 1, 0))]
-    async with store.transaction() as tx:
-        await tx.reserve(TASK.task_id, [(token(n), report(n)) for n in (1, 2, 3)])
-        await tx.settle_all(TASK, first, [], None)
-        await tx.settle_all(TASK, second, [], None)
+async def test_a_job_of_thousands_is_recorded_in_one_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "MAX_PARAMETERS", 100)
+    rows = [OutcomeRow(n.to_bytes(16, "big"), n.to_bytes(32, "big"), ACCEPTED) for n in range(1050)]
+    ids = [one.report_id for one in rows]
+    async with store.transaction(shared=True) as tx:
+        assert await tx.record(TASK.task_id, rows) == set()
+        assert len(await tx.known(TASK.task_id, ids)) == 1050
+        await tx.amend(TASK.task_id, dict.fromkeys(ids[:500], (PROOF, "proof")))
+        assert await tx.record(TASK.task_id, rows) == set(ids)
+        found = await tx.known(TASK.task_id, ids)
+        assert [found[report_id].code for report_id in ids] == [PROOF] * 500 + [ACCEPTED] * 550
+
+
+async def test_a_report_that_is_rejected_later_keeps_its_token_spent(store: Store) -> None:
+    async with store.transaction(shared=True) as tx:
+        await tx.record(TASK.task_id, [row(1, 1, bucket=BUCKET), row(2, 2, bucket=BUCKET)])
+        await tx.amend(TASK.task_id, {report(1): (PROOF, "proof"), report(9): (PROOF, "proof")})
+        await tx.amend(AT_B.task_id, {report(2): (PROOF, "proof")})
+        await tx.amend(TASK.task_id, {})
+    async with store.transaction(shared=True) as tx:
+        assert await tx.known(TASK.task_id, [report(1), report(2), report(9)]) == {
+            report(1): Known(PROOF),
+            report(2): Known(ACCEPTED),
+        }
+        assert await tx.record(TASK.task_id, [row(3, 1)]) == {report(3)}
+
+
+async def test_accepted_tokens_are_counted_by_bucket(helper: HelperStore) -> None:
+    async with helper.transaction(shared=True) as tx:
+        await tx.record(TASK.task_id, [row(1, 1, bucket=BATCH), row(2, 2, bucket=BUCKET), row(3, 3, bucket=BUCKET)])
+        await tx.record(TASK.task_id, [row(4, 4, PROOF, cause="proof"), row(5, None, PROOF, cause="proof")])
+        await tx.record(AT_B.task_id, [row(6, 6, bucket=BUCKET)])
+        await tx.amend(TASK.task_id, {report(3): (PROOF, "proof")})
+        assert await tx.accepted_count(TASK.task_id) == 2
+        assert await tx.accepted_count(TASK.task_id, BUCKET) == 1
+        assert await tx.accepted_count(AT_B.task_id) == 1
+        assert await tx.counted(TASK.task_id) == 0
+
+
+async def test_tallies_add_up_over_transactions_and_processes(store: Store) -> None:
+    parts = [
+        tallies((1, START, [1, 0, 0, 0]), (2, START + 1, [0, 1, 0, 0])),
+        tallies((3, START + 1, [0, 0, 1, 0])),
+        tallies((4, START + 1, [0, 0, 0, 1]), (5, START + 2, [1, 0, 0, 0])),
+    ]
+    for shard, part in zip((0, 0, 7), parts, strict=True):
+        async with store.transaction(shared=True) as tx:
+            tx.shard = shard
+            await tx.add_tallies(TASK, part)
     async with store.read() as tx:
         whole = await tx.tally(TASK)
-        bucket = await tx.tally(TASK, (START + 1).to_bytes(8, "big"))
-        assert await tx.accepted_count(TASK.task_id) == 3
-        assert await tx.accepted_count(TASK.task_id, (START + 1).to_bytes(8, "big")) == 2
-        assert await tx.accepted_count(AT_B.task_id) == 0
+        bucket = await tx.tally(TASK, BUCKET)
+        assert (await tx.counted(TASK.task_id), await tx.counted(TASK.task_id, BUCKET)) == (5, 3)
+        assert await tx.counted(AT_B.task_id) == 0
+        rows = await tx.connection.execute(tx.common.buckets.select())
+        assert sorted((found.bucket, found.shard) for found in rows) == [
+            (START.to_bytes(8, "big"), 0),
+            (BUCKET, 0),
+            (BUCKET, 7),
+            ((START + 2).to_bytes(8, "big"), 7),
+        ]
     assert whole is not None
-    assert (whole.count, whole.first_time, whole.last_time) == (3, START, START + 1)
-    assert whole.checksum == checksum_of([report(1), report(2), report(3)])
-    assert TASK.vdaf.decode_agg_share(whole.agg_share) == [1, 1, 1, 0]
+    assert (whole.count, whole.first_time, whole.last_time) == (5, START, START + 2)
+    assert whole.checksum == checksum_of([report(n) for n in range(1, 6)])
+    assert TASK.vdaf.decode_agg_share(whole.agg_share) == [2, 1, 1, 1]
     assert bucket is not None
-    assert bucket.count == 2
+    assert (bucket.count, TASK.vdaf.decode_agg_share(bucket.agg_share)) == (3, [0, 1, 1, 1])
 
 
-async def test_rejected_report_keeps_its_token_spent_and_is_counted_by_cause(store: Store) -> None:
-    rejected = [
-        Rejection(report(1), ReportError.VDAF_VERIFY_ERROR, "proof", token(1)),
-        Rejection(report(2), ReportError.VDAF_VERIFY_ERROR, "proof", token(2)),
-        Rejection(report(3), ReportError.INVALID_MESSAGE, "token-missing"),
-        Rejection(report(4), ReportError.REPORT_TOO_EARLY, "too-early", final=False),
-    ]
-    async with store.transaction() as tx:
-        await tx.reserve(TASK.task_id, [(token(1), report(1)), (token(2), report(2))])
-        await tx.settle_all(TASK, [], rejected, None)
-        await tx.settle_all(TASK, [], rejected[2:], None)
-    async with store.transaction() as tx:
-        assert await tx.rejections(TASK.task_id) == {"proof": 2, "token-missing": 2}
-        assert await tx.accepted_count(TASK.task_id) == 0
-        assert await tx.reserve(TASK.task_id, [(token(1), report(9))]) == {report(9)}
-        assert await tx.reserve(TASK.task_id, [(token(1), report(1))]) == set()
+async def test_rejections_add_up_by_cause(store: Store) -> None:
+    for causes in ({"proof": 2, "token-missing": 1}, {"proof": 3}, {}):
+        async with store.transaction(shared=True) as tx:
+            await tx.count_rejections(TASK.task_id, causes)
+    async with store.read() as tx:
+        assert await tx.rejections(TASK.task_id) == {"proof": 5, "token-missing": 1}
+        assert await tx.rejections(AT_B.task_id) == {}
 
 
 async def test_released_batches_stay_released(store: Store) -> None:
@@ -188,157 +241,119 @@ async def test_released_batches_stay_released(store: Store) -> None:
         assert await tx.release_count(AT_B.task_id) == 1
 
 
-async def test_scrubbed_bucket_keeps_its_count_and_loses_its_share(store: Store) -> None:
+async def test_scrubbed_buckets_keep_their_counts_and_lose_their_shares(store: Store) -> None:
     async with store.transaction() as tx:
-        await tx.reserve(AT_B.task_id, [(token(1), report(1))])
-        await tx.settle_all(AT_B, [accepted(1)], [], BATCH)
-        await tx.scrub_buckets(AT_B.task_id, BATCH)
+        for shard in (0, 1):
+            tx.shard = shard
+            await tx.add_tallies(TASK, tallies((shard, START + 1, [1, 0, 0, 0])))
+        await tx.scrub_buckets(TASK.task_id, BUCKET)
         rows = await tx.connection.exec_driver_sql("select count, agg_share from buckets")
-        assert rows.all() == [(1, b"")]
+        assert [tuple(found) for found in rows] == [(1, b""), (1, b"")]
+        assert await tx.counted(TASK.task_id, BUCKET) == 2
+
+
+async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
+    ended = TaskRow(token(1), TaskState.ENDED, b"recipe", task_id=TASK.task_id)
+    async with store.transaction() as tx:
+        await tx.put_task(ended)
+        await tx.record(TASK.task_id, [row(1, 1)])
+        await tx.record(AT_B.task_id, [row(2, 2)])
+        await tx.add_tallies(TASK, tallies((1, START, [1, 0, 0, 0])))
+        await tx.forget(TASK.task_id)
+        assert await tx.tasks() == [ended]
+        assert await tx.known(TASK.task_id, [report(1)]) == {}
+        assert await tx.known(AT_B.task_id, [report(2)]) == {report(2): Known(ACCEPTED)}
+        assert await tx.tally(TASK) is None
 
 
 async def test_log_and_tasks_are_kept(store: Store) -> None:
-    row = TaskRow(token(1), TaskState.WAITING, b"recipe", rule="slot-key-missing", detail="why")
+    waiting = TaskRow(token(1), TaskState.WAITING, b"recipe", rule="slot-key-missing", detail="why")
     active = replace(
-        row, state=TaskState.ACTIVE, rule="", detail="", task_id=token(2), token_key_spki=b"key", opt_in=b"leaf"
+        waiting, state=TaskState.ACTIVE, rule="", detail="", task_id=token(2), token_key_spki=b"key", opt_in=b"leaf"
     )
     async with store.transaction() as tx:
+        assert isinstance(tx, CommonTx)
         assert await tx.log_state() is None
         assert await tx.tasks() == []
         await tx.put_log_state(b"one")
         await tx.put_log_state(b"two")
         assert await tx.add_leaves([(5, b"five"), (2, b"two")]) == 2
         assert await tx.add_leaves([(5, b"five"), (7, b"seven")]) == 1
-        await tx.put_task(row)
+        await tx.put_task(waiting)
     async with store.transaction() as tx:
         assert await tx.log_state() == b"two"
         assert await tx.leaves() == [(2, b"two"), (5, b"five"), (7, b"seven")]
-        assert await tx.tasks() == [row]
+        assert await tx.tasks() == [waiting]
         await tx.put_task(active)
     async with store.read() as tx:
         assert await tx.tasks() == [active]
 
 
-async def test_states_have_the_names_that_the_tables_hold(store: Store) -> None:
-    async with store.transaction() as tx:
-        assert isinstance(tx, CommonTx)
-        await tx.reserve(TASK.task_id, [(token(1), report(1))])
-        await tx.settle([token(1)], NullifierState.ACCEPTED, BATCH)
-        await tx.settle([], NullifierState.ACCEPTED, BATCH)
-        rows = await tx.connection.exec_driver_sql("select state, bucket from nullifiers")
-        assert [tuple(row) for row in rows] == [("accepted", BATCH)]
+async def test_one_process_alone_leads(store: Store) -> None:
+    assert await store.leads()
+    assert await store.leads()
 
 
-def upload(number: int) -> dict[str, Any]:
-    return {"task_id": TASK.task_id, "report_id": report(number), "digest": token(number), "body": b"body"}
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("same", ["token", "report"])
+async def test_whoever_is_second_waits_for_the_first_and_then_knows(
+    pair: tuple[HelperStore, HelperStore], same: str, *, committed: bool
+) -> None:
+    """The second transaction is open beside the first, sees nothing of it, and meets its rows in the constraint."""
+    one, other = pair
+    wanted = [row(2, 1) if same == "token" else row(1, 2), row(3, 3)]
+
+    async def second() -> set[bytes]:
+        async with other.transaction(shared=True) as tx:
+            assert await tx.known(TASK.task_id, [report(1)]) == {}
+            return await tx.record(TASK.task_id, wanted)
+
+    async def first() -> None:
+        async with one.transaction(shared=True) as tx:
+            await tx.record(TASK.task_id, [row(1, 1)])
+            waiting.append(asyncio.create_task(second()))
+            await asyncio.sleep(0.05)
+            assert not waiting[0].done()
+            if not committed:
+                raise Fatal("the first one fails")
+
+    waiting: list[asyncio.Task[set[bytes]]] = []
+    (failure,) = await asyncio.gather(first(), return_exceptions=True)
+    assert (failure is None) == committed
+    assert await waiting[0] == ({wanted[0].report_id} if committed else set())
+    async with one.read() as tx:
+        recorded = await tx.known(TASK.task_id, [report(n) for n in (1, 2, 3)])
+        assert set(recorded) == ({report(1), report(3)} if committed else {wanted[0].report_id, report(3)})
 
 
-def job(number: int, batch_id: bytes | None = None) -> JobRow:
-    return JobRow(report(number), TASK.task_id, batch_id, 0, 0.0, "", b"request")
+async def test_processes_that_race_for_many_tokens_share_them_out(pair: tuple[HelperStore, HelperStore]) -> None:
+    async def redeem(store: HelperStore, first: int, numbers: list[int]) -> set[int]:
+        rows = [OutcomeRow((first + n).to_bytes(16, "big"), n.to_bytes(32, "big"), ACCEPTED) for n in numbers]
+        async with store.transaction(shared=True) as tx:
+            refused = await tx.record(TASK.task_id, rows)
+        return {n for n in numbers if (first + n).to_bytes(16, "big") not in refused}
+
+    for start in range(0, 400, 100):
+        numbers = list(range(start, start + 60))
+        spent = await asyncio.gather(
+            redeem(pair[0], 1 << 20, numbers), redeem(pair[1], 1 << 21, [*numbers[::-1], start + 99])
+        )
+        assert spent[0] | spent[1] == {*numbers, start + 99}
+        assert not spent[0] & spent[1]
 
 
-async def test_leader_stores_a_report_id_once(leader: LeaderStore) -> None:
-    async with leader.transaction() as tx:
-        await tx.add_reports([upload(1), upload(2)])
-        await tx.add_reports([])
-        assert await tx.digests(TASK.task_id, [report(1), report(3)]) == {report(1): token(1)}
-    with pytest.raises(IntegrityError):
-        async with leader.transaction() as tx:
-            await tx.add_reports([upload(3), upload(1)])
-    async with leader.read() as tx:
-        assert await tx.report_counts(TASK.task_id) == {"pending": 2}
+async def test_processes_write_buckets_of_their_own_at_the_same_time(pair: tuple[HelperStore, HelperStore]) -> None:
+    async def add(store: HelperStore, number: int) -> None:
+        async with store.transaction(shared=True) as tx:
+            await tx.add_tallies(TASK, tallies((number, START, [1, 0, 0, 0])))
+            await tx.count_rejections(TASK.task_id, {"proof": 1})
 
-
-async def test_leader_moves_reports_through_a_job_in_their_order(leader: LeaderStore) -> None:
-    async with leader.transaction() as tx:
-        await tx.add_reports([upload(number) for number in (1, 2, 3, 4)])
-        seqs = await tx.pending_ids(TASK.task_id, 10)
-        assert [row.report_id for row in await tx.reports(seqs[::-1])] == [report(n) for n in (4, 3, 2, 1)]
-        await tx.put_in_job(job(9), [seqs[2], seqs[0], seqs[1]])
-    async with leader.transaction() as tx:
-        assert [row.report_id for row in await tx.job_reports(report(9))] == [report(n) for n in (3, 1, 2)]
-        assert await tx.pending_ids(TASK.task_id, 10) == [seqs[3]]
-        assert [row.job_id for row in await tx.sent_jobs(due=0.0)] == [report(9)]
-        await tx.retry_job(report(9), 1, 50.0, "there")
-        assert await tx.sent_jobs(due=49.0) == []
-        assert await tx.sent_jobs(due=50.0) == [replace(job(9), attempts=1, next_attempt=50.0, location="there")]
-        await tx.finish_reports(TASK.task_id, [report(1)])
-        await tx.reject_report(TASK.task_id, report(2), 6, "proof")
-        await tx.return_report(TASK.task_id, report(3))
-        assert await tx.end_job(report(9), JobState.DONE)
-        assert not await tx.end_job(report(9), JobState.FAILED)
-    async with leader.read() as tx:
-        assert await tx.report_counts(TASK.task_id) == {"aggregated": 1, "pending": 2, "rejected": 1}
-        assert await tx.job_counts(TASK.task_id) == {"done": 1}
-        assert await tx.sent_job_count(TASK.task_id) == 0
-        bodies = await tx.connection.exec_driver_sql("select length(body) from reports order by seq")
-        assert [row[0] for row in bodies] == [0, 0, 4, 4]
-        requests = await tx.connection.exec_driver_sql("select length(request) from aggregation_jobs")
-        assert [row[0] for row in requests] == [0]
-
-
-async def test_leader_gives_full_batches_out_in_order_and_once(leader: LeaderStore) -> None:
-    first, second = token(1), token(2)
-    async with leader.transaction() as tx:
-        assert await tx.open_batch(TASK.task_id) is None
-        await tx.add_batch(TASK.task_id, first)
-        await tx.add_reports([upload(1)])
-        await tx.put_in_job(job(9, first), await tx.pending_ids(TASK.task_id, 1))
-        assert await tx.open_batch(TASK.task_id) == first
-        assert (await tx.in_flight(first), await tx.in_flight(second)) == (1, 0)
-        assert await tx.full_batch(TASK.task_id) is None
-        await tx.set_batch(first, BatchState.FULL)
-        await tx.add_batch(TASK.task_id, second)
-        await tx.set_batch(second, BatchState.FULL)
-        assert await tx.full_batch(TASK.task_id) == first
-        await tx.set_batch(first, BatchState.CLAIMED)
-        assert await tx.full_batch(TASK.task_id) == second
-        assert await tx.batch_counts(TASK.task_id) == {"claimed": 1, "full": 1}
-
-
-async def test_leader_keeps_collection_jobs(leader: LeaderStore) -> None:
-    row = CollectionRow(report(1), TASK.task_id, CollectionState.WAITING, b"request", next_attempt=5.0)
-    async with leader.transaction() as tx:
-        await tx.add_collection(row)
-        assert await tx.collection(report(1)) == row
-        assert await tx.collection(report(2)) is None
-        assert await tx.unfinished_collections(4.0) == []
-        assert await tx.unfinished_collections(5.0) == [row]
-        assert await tx.live_collection(TASK.task_id)
-        assert await tx.same_requests(TASK.task_id, b"request") == [row]
-        assert await tx.same_requests(TASK.task_id, b"other") == []
-        await tx.postpone_collection(report(1), 2, 9.0)
-        assert await tx.collection(report(1)) == replace(row, attempts=2, next_attempt=9.0)
-        ready = replace(row, state=CollectionState.READY, response=b"response", batch_id=BATCH)
-        await tx.put_collection(ready)
-        assert await tx.collection(report(1)) == ready
-        assert not await tx.live_collection(TASK.task_id)
-        assert await tx.unfinished_collections(5.0) == []
-
-
-async def test_helper_decides_each_report_once(helper: HelperStore) -> None:
-    async with helper.transaction() as tx:
-        await tx.decide(TASK.task_id, {report(1): (ACCEPTED, ""), report(2): (6, "proof")})
-        await tx.decide(TASK.task_id, {})
-        found = await tx.decided(TASK.task_id, [report(1), report(2), report(3)])
-        assert found == {report(1): ACCEPTED, report(2): 6}
-        assert await tx.decided(AT_B.task_id, [report(1)]) == {}
-        assert await tx.report_counts(TASK.task_id) == {"aggregated": 1, "rejected": 1}
-    with pytest.raises(IntegrityError):
-        async with helper.transaction() as tx:
-            await tx.decide(TASK.task_id, {report(1): (6, "proof")})
-
-
-async def test_helper_keeps_and_drops_responses(helper: HelperStore) -> None:
-    async with helper.transaction() as tx:
-        await tx.put_job(TASK.task_id, report(1), b"job")
-        await tx.put_share(TASK.task_id, report(2), b"share")
-        assert await tx.job_response(TASK.task_id, report(1)) == b"job"
-        assert await tx.job_response(AT_B.task_id, report(1)) is None
-        assert await tx.share_response(TASK.task_id, report(2)) == b"share"
-        assert await tx.job_count(TASK.task_id) == 1
-        assert await tx.drop_job(TASK.task_id, report(1))
-        assert not await tx.drop_job(TASK.task_id, report(1))
-        assert not await tx.drop_share(AT_B.task_id, report(2))
-        assert await tx.drop_share(TASK.task_id, report(2))
-        assert await tx.share_response(TASK.task_id, report(2)) is None
+    await asyncio.gather(*(add(pair[number % 2], number) for number in range(20)))
+    async with pair[0].read() as tx:
+        whole = await tx.tally(TASK)
+        assert await tx.rejections(TASK.task_id) == {"proof": 20}
+        rows = (await tx.connection.execute(tx.common.buckets.select())).all()
+    assert whole is not None
+    assert (whole.count, TASK.vdaf.decode_agg_share(whole.agg_share)) == (20, [20, 0, 0, 0])
+    assert sorted(found.shard for found in rows) == [0, 1]
+    assert [found._mapping["count"] for found in rows] == [10, 10]

@@ -1,4 +1,4 @@
-"""What a PostgreSQL database promises beyond the stores' own contract: one process, one writer, restarts, drift."""
+"""What a PostgreSQL database of one process promises beyond the stores' contract: one writer, restarts, drift."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from infra.postgres import PostgresServer
-from services.helper.store import HelperStore
 from services.leader import schema
-from services.leader.store import LeaderStore
 from tacit.adapters import postgres as adapter
 from tacit.adapters.migrate import differences
 from tacit.adapters.postgres import PostgresDatabase
@@ -96,12 +94,13 @@ async def test_database_is_free_again_after_close(url: str) -> None:
     await second.close()
 
 
-async def test_database_of_another_service_is_refused(url: str) -> None:
-    store = LeaderStore(url)
-    await store.open()
-    await store.close()
+@pytest.mark.parametrize("shared", [False, True])
+async def test_database_of_another_service_is_refused(url: str, *, shared: bool) -> None:
+    first = await opened(url)
+    await first.close()
+    other = importlib.import_module("services.helper.schema")
     with pytest.raises(UsageError, match=r"this is the database of services\.leader\.migrations"):
-        await HelperStore(url).open()
+        await Database.open(url, other.METADATA, other.MIGRATIONS, shared=shared)
 
 
 async def test_writers_never_both_pass_a_check_then_write(database: Database) -> None:

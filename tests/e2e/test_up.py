@@ -26,7 +26,7 @@ from client_agent.sources import open_source
 from infra.agents import provision_agents
 from infra.commands.up import SERVICE_NAMES
 from infra.layout import Layout, signing_key_of
-from tacit import media_types
+from tacit import __version__, media_types
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
@@ -98,7 +98,10 @@ async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, 
     assert stack.document["state_dir"] == str(stack.layout.state_dir)
     for name in SERVICE_NAMES:
         answer = await http.request("GET", f"{stack.url(name)}/healthz")
-        assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok", "service": name})
+        assert (answer.status, json.loads(answer.body)) == (
+            200,
+            {"status": "ok", "service": name, "version": __version__},
+        )
         assert runs(stack.document[name]["pid"], ["infra.cli", "serve", name, stack.document[name]["config"]])
     assert len({stack.document[name]["pid"] for name in SERVICE_NAMES}) == len(SERVICE_NAMES)
 

@@ -18,7 +18,7 @@ from tacit.errors import DAP_ERROR_PREFIX, UsageError
 from tacit.messages import AggregationJobResp, Role, VerifyResp
 from tacit.messages.slices import ReportSlices
 from tacit.ports import HttpResponse
-from tacit.roles import jobs
+from tacit.roles import jobs, opening
 from tacit.roles.aggregator import Party
 from tacit.testing.aggregators import AggregatorPair
 from tacit.testing.network import FaultyTransport
@@ -233,7 +233,7 @@ async def test_error_of_our_own_costs_one_report_and_not_the_task(
     reports = KIT.reports(8)
     sent = [reports.valid(1) for _ in range(5)]
     ids = [report.report_metadata.report_id for report in sent]
-    real = jobs.open_reports
+    real = opening.open_reports
 
     def open_reports(party: Party, reports: Sequence[ReportSlices], *rest: Any) -> Any:
         fault = ids[0] if party.role is Role.LEADER else ids[1]

@@ -16,6 +16,7 @@ from aiohttp import web
 from relay.app import create_app, make_transport
 from relay.config import RelayConfig
 from relay.handlers import RELAY
+from tacit import __version__
 from tacit.adapters.http import AiohttpTransport
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
@@ -349,4 +350,4 @@ async def test_a_configuration_that_cannot_be_safe_is_refused(start: Start, chan
 async def test_health_check_names_the_service(start: Start) -> None:
     relay = await start()
     response = await relay.session.get(relay.url + "/healthz")
-    assert await response.json() == {"status": "ok", "service": "relay"}
+    assert await response.json() == {"status": "ok", "service": "relay", "version": __version__}

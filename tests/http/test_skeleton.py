@@ -12,6 +12,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from infra.layout import free_ports
+from tacit import __version__
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
@@ -99,7 +100,8 @@ async def probe(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Transport
 async def test_health_is_served_without_caching_or_a_version_banner(probe: tuple[Transport, str]) -> None:
     transport, base = probe
     response = await transport.request("GET", f"{base}/healthz")
-    assert (response.status, json.loads(response.body)) == (200, {"status": "ok", "service": "probe"})
+    assert response.status == 200
+    assert json.loads(response.body) == {"status": "ok", "service": "probe", "version": __version__}
     assert response.headers["cache-control"] == "no-store"
     assert "server" not in response.headers
 

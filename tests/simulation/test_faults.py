@@ -205,10 +205,11 @@ class Run:
     def _counted(self, recipe: Recipe) -> dict[bytes, bytes]:
         """Report id -> bucket of every report that the leader counted; the helper must agree."""
         own = task_id(recipe).hex()
-        query = "select report_id, bucket from nullifiers where state = 'accepted' and hex(task_id) = '%s'"
+        query = "select report_id, bucket from outcomes where code = 0 and hex(task_id) = '%s'" % own.upper()
+        done = " and job_id in (select job_id from aggregation_jobs where state = 'done')"
         found: dict[bytes, bytes] = {}
-        for name in ("helper", "leader"):
-            rows = self.simulation.rows(name, query % own.upper())
+        for name, which in (("helper", query), ("leader", query + done)):
+            rows = self.simulation.rows(name, which)
             assert len({report_id for report_id, _ in rows}) == len(rows), f"the {name} counts a report twice"
             assert not found or found == dict(rows), "leader and helper count different reports"
             found = dict(rows)

@@ -14,9 +14,11 @@ from services.leader.store import LeaderStore
 from tacit.aggregator.config import LogConfig
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.log_follower import Identity, LogFollower
+from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.store import TaskRow, TaskState
-from tacit.errors import Fatal, Refusal
+from tacit.codec import b64url
+from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
@@ -88,13 +90,22 @@ def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
 class Subject:
     """A follower over a store and a log."""
 
-    def __init__(self, store: LeaderStore, log: Log, who: Identity | None = None, policy: Policy = KIT.policy) -> None:
+    def __init__(
+        self,
+        store: LeaderStore,
+        log: Log,
+        who: Identity | None = None,
+        policy: Policy = KIT.policy,
+        *,
+        coordinates: bool = True,
+    ) -> None:
         self.store = store
         self.parties = Parties()
         self.clock = SimClock(float(NOW))
         deps = Deps(self.clock, SeededEntropy(1), log)
         config = LogConfig(url=URL, key=KIT.log_policy.log_key.encode())
-        self.follower = LogFollower(store, self.parties, who or identity(), config, policy, deps, 86_400.0)
+        who = who or identity()
+        self.follower = LogFollower(store, self.parties, who, config, policy, deps, 86_400.0, coordinates=coordinates)
 
     async def rows(self) -> dict[bytes, TaskRow]:
         async with self.store.read() as tx:
@@ -171,14 +182,59 @@ async def test_active_tasks_survive_a_restart(store: LeaderStore, recipe: Recipe
         await lost.follower.load()
 
 
+async def test_a_process_that_does_not_lead_keeps_in_step_with_the_database(store: LeaderStore, recipe: Recipe) -> None:
+    other = Subject(store, Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe)), coordinates=False)
+    assert await other.follower.step() == 0
+    assert (await other.rows(), other.parties.active()) == ({}, [])
+    log = await serve(store, recipe)
+    assert await other.follower.step() == 0
+    (party,) = other.parties.active()
+    assert party.task.recipe_hash == recipe.hash
+    leading = Subject(store, log)
+    await leading.follower.load()
+    leading.clock.jump(recipe.interval.end - NOW + 86_400)
+    await leading.follower.step()
+    await other.follower.step()
+    assert other.parties.active() == []
+
+
+async def test_a_task_that_nobody_here_knows_is_looked_up_once_a_second_at_most(
+    store: LeaderStore, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Subject(store, Log(), coordinates=False)
+    own, looks = task_id(recipe), []
+    load = other.follower.load
+
+    async def counted() -> None:
+        looks.append(other.clock.now())
+        await load()
+
+    monkeypatch.setattr(other.follower, "load", counted)
+    for _ in range(3):
+        with pytest.raises(DapAbort):
+            await other.parties.demand(b64url(own))
+    assert len(looks) == 1
+    await serve(store, recipe)
+    assert await other.parties.look_up(own) is None
+    other.clock.jump(1.0)
+    assert (await other.parties.demand(b64url(own))).task.task_id == own
+    assert (await other.parties.demand(b64url(own))).task.recipe_hash == recipe.hash
+    assert len(looks) == 2
+    for malformed in ("", "AAAA", b64url(own) + "="):
+        with pytest.raises(DapAbort) as refused:
+            await other.parties.demand(malformed)
+        assert refused.value.problem is DapProblem.UNRECOGNIZED_TASK
+    assert len(looks) == 2
+
+
 async def test_task_is_forgotten_when_its_retention_is_over(store: LeaderStore, recipe: Recipe) -> None:
     log = await serve(store, recipe)
     subject = Subject(store, log)
     await subject.follower.load()
     own = task_id(recipe)
     async with store.transaction() as tx:
-        await tx.reserve(own, [(bytes(32), bytes(16))])
-        await tx.reserve(bytes(32), [(b"\x01" * 32, bytes(16))])
+        await tx.record(own, [OutcomeRow(bytes(16), bytes(32), ACCEPTED)])
+        await tx.record(bytes(32), [OutcomeRow(bytes(16), b"\x01" * 32, ACCEPTED)])
         await tx.count_rejections(own, {"proof": 1})
     subject.clock.jump(recipe.interval.end - NOW + 86_399)
     assert await subject.follower.step() == 0
@@ -188,7 +244,7 @@ async def test_task_is_forgotten_when_its_retention_is_over(store: LeaderStore, 
     assert (await subject.row(recipe)).state is TaskState.ENDED
     async with store.read() as tx:
         assert await tx.rejections(own) == {}
-        left = await tx.connection.exec_driver_sql("select task_id from nullifiers")
+        left = await tx.connection.exec_driver_sql("select task_id from outcomes")
         assert [row[0] for row in left] == [bytes(32)]
     again = Subject(store, log)
     await again.follower.load()

@@ -18,6 +18,7 @@ from tacit.messages import (
     Report,
     ReportMetadata,
     ReportShare,
+    UploadRequest,
     VerifyInit,
     VerifyResp,
 )
@@ -30,6 +31,7 @@ from tacit.messages.slices import (
     slice_job,
     slice_report,
     slice_response,
+    slice_uploads,
 )
 
 LIMITED = settings(max_examples=200, deadline=None)
@@ -122,6 +124,27 @@ def test_a_report_is_sliced_as_its_codec_reads_it(data: bytes) -> None:
     decoded = attempt(Report.decode, data)
     expected = leader_part(decoded) if isinstance(decoded, Report) else decoded
     assert attempt(slice_report, data) == expected
+
+
+@LIMITED
+@given(damaged(st.lists(reports, max_size=3).map(lambda found: UploadRequest(tuple(found)).encode())))
+def test_an_upload_is_sliced_as_its_codec_reads_it(body: bytes) -> None:
+    decoded = attempt(UploadRequest.decode, body)
+    found = attempt(slice_uploads, body)
+    if isinstance(decoded, str):
+        assert found == decoded
+        return
+    assert [upload.body for upload in found] == [report.encode() for report in decoded.reports]
+    for upload, report in zip(found, decoded.reports, strict=True):
+        sealed = (report.leader_encrypted_input_share, report.helper_encrypted_input_share)
+        assert upload[:5] == (
+            report.report_metadata.report_id,
+            report.report_metadata.time,
+            len(report.public_share),
+            tuple(one.config_id for one in sealed),
+            tuple(len(one.enc) + len(one.payload) for one in sealed),
+        )
+        assert repr(upload.body)[2:-1] not in repr(upload)
 
 
 @LIMITED

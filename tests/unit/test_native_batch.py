@@ -258,6 +258,9 @@ def test_flagged_reports_are_verified_again_up_to_a_bound(level: int, monkeypatc
     assert found[: batch.MIN_REDO] == made.pure_leader()[: batch.MIN_REDO]
     assert [str(result) for result in found[batch.MIN_REDO :]] == ["too many reports of a batch need verifying again"]
     assert verifier.redone == batch.MIN_REDO
+    again = verifier.leader(made.nonces, made.public_shares, made.leader, bounded=False)
+    assert again.errors == [None] * 9
+    assert again.outbounds == [result.outbound for result in made.pure_leader()]
 
 
 @pytest.mark.parametrize("level", PATHS)

@@ -22,8 +22,10 @@ from tacit.messages import (
     Query,
     Report,
     Role,
+    UploadRequest,
     VerifyResp,
 )
+from tacit.messages.slices import slice_uploads
 from tacit.roles import batches, helper, leader
 from tacit.roles.aggregator import (
     Accepted,
@@ -37,7 +39,7 @@ from tacit.roles.aggregator import (
 )
 from tacit.roles.helper import Verified
 from tacit.roles.leader import JobAbandonedError, Prepared
-from tacit.task import BatchClose
+from tacit.task import BatchClose, Task
 from tacit.testing.aggregators import party_of
 from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
@@ -242,24 +244,30 @@ def test_leader_selected_job_names_its_batch_and_only_it() -> None:
     assert bucket_of(TASK, 5, None) == (5).to_bytes(8, "big")
 
 
+def check(report: Report, task: Task = TASK, now: float = NOW) -> None:
+    """Upload one report."""
+    (upload,) = slice_uploads(UploadRequest((report,)).encode())
+    leader.check_upload(task, upload, now)
+
+
 def test_upload_with_an_unknown_key_or_outside_the_interval_is_refused() -> None:
     report = FACTORY.valid(1)
-    leader.check_upload(TASK, report, NOW)
+    check(report, TASK, NOW)
     for name in ("leader_encrypted_input_share", "helper_encrypted_input_share"):
         stale = dataclasses.replace(getattr(report, name), config_id=99)
         with pytest.raises(ReportRejected) as caught:
-            leader.check_upload(TASK, dataclasses.replace(report, **{name: stale}), NOW)
+            check(dataclasses.replace(report, **{name: stale}))
         assert caught.value.code is ReportError.OUTDATED_CONFIG
     with pytest.raises(ReportRejected, match="outside-interval"):
-        leader.check_upload(TASK, FACTORY.valid(1, time=TASK.interval.end), NOW + 1e6)
+        check(FACTORY.valid(1, time=TASK.interval.end), now=NOW + 1e6)
     with pytest.raises(ReportRejected, match="too-early"):
-        leader.check_upload(TASK, report, NOW - 301)
+        check(report, TASK, NOW - 301)
 
 
 @pytest.mark.parametrize("kit", [KIT, VECTORS], ids=["histogram", "sum-vec"])
 def test_share_that_is_larger_than_the_vdaf_gives_is_refused_at_upload(kit: TaskKit) -> None:
     report = kit.reports(5).valid([1, 2, 3] if kit is VECTORS else 1)
-    leader.check_upload(kit.task, report, NOW)
+    check(report, kit.task)
     sealed = report.helper_encrypted_input_share
     assert len(sealed.payload) < leader.SHARE_OVERHEAD // 2
     for name, change in (
@@ -269,9 +277,9 @@ def test_share_that_is_larger_than_the_vdaf_gives_is_refused_at_upload(kit: Task
     ):
         swollen = dataclasses.replace(getattr(report, name), **change)
         with pytest.raises(ReportRejected, match="share-oversized"):
-            leader.check_upload(kit.task, dataclasses.replace(report, **{name: swollen}), NOW)
+            check(dataclasses.replace(report, **{name: swollen}), kit.task)
     with pytest.raises(ReportRejected, match="share-oversized"):
-        leader.check_upload(kit.task, dataclasses.replace(report, public_share=bytes(1 << 20)), NOW)
+        check(dataclasses.replace(report, public_share=bytes(1 << 20)), kit.task)
 
 
 def test_checksum_is_the_xor_of_hashed_report_ids() -> None:

@@ -35,6 +35,8 @@ from tacit.testing.aggregators import party_of
 from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.tokens.slots import TokenVerifier
+from tacit.vdaf.native.batch import MIN_REDO
+from tacit.vdaf.native.kernels import REDO, Kernels
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 VDAFS: dict[str, tuple[Prio3[Any], Any]] = {
@@ -379,6 +381,25 @@ class Broken:
 
     def verify_tokens(self, verifier: TokenVerifier, tokens: Sequence[bytes]) -> Sequence[bool]:
         return OPENSSL.verify_tokens(verifier, tokens)
+
+
+def test_states_are_made_again_in_other_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More reports than one batch looks at twice: those that passed in two batches pass again in one."""
+    kit = kit_of("histogram")
+    make, lead, now = kit.reports(10), party(kit, Role.LEADER, "native"), now_of(kit)
+    token = make.token()
+    reports = encoded([make.valid(1, token=token) for _ in range(10)])
+    run = Kernels.verify_init
+
+    def flagged(*arguments: Any) -> Any:
+        rows = run(*arguments)
+        return dataclasses.replace(rows, flags=bytes([REDO]) * len(rows.flags))
+
+    monkeypatch.setattr(Kernels, "verify_init", flagged)
+    job = LeaderJob.joined([prepare_leader(lead, part, now)[0] for part in (reports[:5], reports[5:])])
+    assert len(job) == 10
+    assert len(prepare_leader(lead, reports, now)[0]) == MIN_REDO
+    assert prepare_leader(lead, reports, now, again=True) == (job, [])
 
 
 def test_an_error_of_our_own_costs_only_the_report_that_it_is_about() -> None:

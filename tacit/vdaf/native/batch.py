@@ -77,9 +77,15 @@ class BatchVerifier:
         return self._kernels is not None
 
     def leader(
-        self, nonces: Sequence[bytes], public_shares: Sequence[bytes], input_shares: Sequence[bytes]
+        self,
+        nonces: Sequence[bytes],
+        public_shares: Sequence[bytes],
+        input_shares: Sequence[bytes],
+        *,
+        bounded: bool = True,
     ) -> VerifiedBatch:
-        """``ping_pong.leader_initialized`` of every report.
+        """``ping_pong.leader_initialized`` of every report. ``bounded`` False: every report that needs it gets its
+        second look (for reports that got it before, in another batch).
 
         Raises ``ValueError`` for sequences of different lengths and for a nonce of the wrong size.
         """
@@ -99,7 +105,8 @@ class BatchVerifier:
         verified = kernels.verify_init(ping_pong.LEADER, self._verify_key, *_chosen(rows, fits))
         head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
         outbounds = [head + share for share in _rows(verified.verifier_shares, len(fits))]
-        return self._batch(len(nonces), fits, verified, outbounds, bytes(len(fits)), alone)
+        allowed = _allowed(len(nonces)) if bounded else len(nonces)
+        return self._batch(len(nonces), fits, verified, outbounds, bytes(len(fits)), alone, allowed)
 
     def helper(
         self,
@@ -132,7 +139,7 @@ class BatchVerifier:
         messages, verdicts = kernels.decide(leader_shares, verified.verifier_shares, verified.seeds)
         finish = ping_pong.head(MessageType.FINISH, kernels.sizes.seed)
         outbounds = [finish + message for message in _rows(messages, len(fits))]
-        found = self._batch(len(nonces), fits, verified, outbounds, verdicts, alone)
+        found = self._batch(len(nonces), fits, verified, outbounds, verdicts, alone, _allowed(len(nonces)))
         return replace(found, seeds=b"")
 
     def aggregate(self, out_shares: bytes) -> bytes:
@@ -162,14 +169,15 @@ class BatchVerifier:
         outbounds: list[bytes],
         verdicts: bytes,
         alone: Callable[[int], Row],
+        allowed: int,
     ) -> VerifiedBatch:
-        """Results in the order of the reports. Those that no kernel could take fail in pure Python, and soon."""
+        """Results in the order of the reports, with at most ``allowed`` second looks. Those that no kernel could take
+        fail in pure Python, and soon."""
         if len(fits) == reports and not any(verified.flags) and not any(verdicts):
             return VerifiedBatch([None] * reports, outbounds, verified.out_shares, verified.seeds)
         rows = list(
             zip(outbounds, *(_rows(kind, len(fits)) for kind in (verified.out_shares, verified.seeds)), strict=True)
         )
-        allowed = max(MIN_REDO, reports // REDO_SHARE)
         row_of = {at: row for row, at in enumerate(fits)}
         results: list[Row | VerifyError | DecodeError] = []
         for at in range(reports):
@@ -235,6 +243,10 @@ class BatchProver:
         public_share, (leader, helper) = vdaf.shard(self._ctx, measurement, nonce, rand)
         encoded = vdaf.encode_input_share(leader), vdaf.encode_input_share(helper)
         return vdaf.encode_public_share(public_share), *encoded
+
+
+def _allowed(reports: int) -> int:
+    return max(MIN_REDO, reports // REDO_SHARE)
 
 
 def _attempt(alone: Callable[[int], Row], at: int) -> Row | VerifyError | DecodeError:

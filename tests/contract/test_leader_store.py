@@ -1,0 +1,388 @@
+"""The Leader's store keeps its promises on every backend: uploads, jobs under leases, batches, collections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from services.leader import schema
+from services.leader.records import (
+    BatchState,
+    CollectionRow,
+    CollectionState,
+    FailingJob,
+    JobRow,
+    JobState,
+    Upload,
+    pack_members,
+    unpack_members,
+)
+from services.leader.reports import SLICE
+from services.leader.store import LeaderStore
+from tacit.adapters.migrate import assert_migrations_match
+from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
+from tacit.task import BatchClose
+from tacit.testing.reports import make_task_kit
+
+TASK = make_task_kit().task.task_id
+AT_B = make_task_kit(batch_close=BatchClose.AT_B).task.task_id
+NOW = 1000.0
+HOLDER, OTHER = 7, 8
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+async def leader(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LeaderStore]:
+    if request.param == "postgres":
+        url = request.getfixturevalue("make_postgres_url")()
+    else:
+        url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'leader.sqlite3'}"
+    found = LeaderStore(url)
+    await found.open()
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+async def pair(make_postgres_url: Callable[[], str]) -> AsyncIterator[tuple[LeaderStore, LeaderStore]]:
+    """Two processes' stores on one PostgreSQL database."""
+    url = make_postgres_url()
+    async with AsyncExitStack() as stack:
+        found = LeaderStore(url), LeaderStore(url)
+        for one in found:
+            await one.open()
+            stack.push_async_callback(one.close)
+        yield found
+
+
+def report(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def upload(number: int, task_id: bytes = TASK) -> Upload:
+    return Upload(task_id, report(number), bytes([number]) * 32, b"body %d" % number)
+
+
+def job(
+    number: int, members: tuple[int, ...] = (1, 2), batch_id: bytes | None = None, *, holder: int = 0, expired: int = 0
+) -> JobRow:
+    return JobRow(report(number), TASK, batch_id, JobState.FORMED, members, holder=holder, expired=expired)
+
+
+async def claim(
+    store: LeaderStore, *numbers: int, now: float = NOW, holder: int = HOLDER, until: float = NOW + 60
+) -> list[JobRow]:
+    async with store.transaction(shared=True) as tx:
+        return await tx.claim_jobs([report(number) for number in numbers], now, holder, until)
+
+
+async def due(store: LeaderStore, now: float = NOW) -> list[bytes]:
+    async with store.read() as tx:
+        return [job_id for job_id, _ in await tx.due_jobs(now, 10)]
+
+
+def test_migrations_make_the_declared_tables() -> None:
+    assert_migrations_match(schema.METADATA, schema.MIGRATIONS)
+
+
+def test_members_are_packed_and_unpacked() -> None:
+    for members in ((), (1,), (5, 3, 1 << 40)):
+        assert unpack_members(pack_members(members)) == members
+
+
+async def test_uploads_wait_in_their_order_until_a_job_has_them(leader: LeaderStore) -> None:
+    async with leader.transaction(shared=True) as tx:
+        await tx.add_reports([], NOW)
+        await tx.add_reports([upload(1), upload(2), upload(3, AT_B)], NOW)
+    async with leader.transaction(shared=True) as tx:
+        await tx.add_reports([upload(4)], NOW + 5)
+        seqs = await tx.pending(TASK, NOW + 5, 10)
+        assert [row.report_id for row in await tx.stored(seqs[::-1])] == [report(n) for n in (4, 2, 1)]
+        assert [row.body for row in await tx.stored(seqs)] == [b"body 1", b"body 2", b"body 4"]
+        assert await tx.pending(TASK, NOW, 10) == seqs[:2]
+        assert await tx.pending(TASK, NOW + 5, 2) == seqs[:2]
+        assert await tx.pending_head(TASK, NOW + 5, 10) == (3, NOW)
+        assert await tx.pending_head(TASK, NOW + 5, 1) == (1, NOW)
+        assert await tx.pending_head(bytes(32), NOW, 10) == (0, NOW)
+        assert await tx.pending_summary(TASK) == (3, NOW)
+        assert await tx.pending_summary(bytes(32)) == (0, None)
+    async with leader.transaction() as tx:
+        await tx.take_pending(seqs[:2])
+        assert await tx.pending(TASK, NOW + 5, 10) == seqs[2:]
+        await tx.add_pending([(seqs[0], TASK)], NOW + 60)
+        assert await tx.pending(TASK, NOW + 59, 10) == seqs[2:]
+        assert await tx.pending(TASK, NOW + 60, 10) == [seqs[0], seqs[2]]
+        assert (await tx.has_pending(AT_B), await tx.has_pending(bytes(32))) == (True, False)
+        await tx.delete_reports([seqs[1], seqs[2]])
+        assert [row.seq for row in await tx.stored(seqs)] == [seqs[0]]
+
+
+async def test_a_report_that_was_dealt_with_is_still_known_by_its_digest(leader: LeaderStore) -> None:
+    async with leader.transaction(shared=True) as tx:
+        await tx.add_reports([upload(1), upload(2)], NOW)
+        await tx.record(TASK, [OutcomeRow(report(3), None, 6, "proof", digest=b"digest")])
+        found = await tx.digests(TASK, [report(n) for n in (1, 2, 3, 4)])
+        assert found == {report(1): bytes([1]) * 32, report(2): bytes([2]) * 32, report(3): b"digest"}
+        assert await tx.digests(AT_B, [report(1)]) == {}
+        assert await tx.digests(TASK, []) == {}
+
+
+async def test_a_job_is_one_workers_at_a_time(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([])
+        await tx.add_jobs([job(1), job(2)])
+    assert sorted(await due(leader)) == [report(1), report(2)]
+    assert await claim(leader, 1) == [job(1, holder=HOLDER)]
+    assert await claim(leader, 1, 2, holder=OTHER) == [job(2, holder=OTHER)]
+    assert await claim(leader) == []
+    assert await due(leader) == []
+    async with leader.transaction(shared=True) as tx:
+        assert await tx.leased_jobs(TASK, NOW) == 2
+        await tx.renew_leases(HOLDER, NOW + 600)
+    assert await due(leader, NOW + 60) == [report(2)]
+    async with leader.transaction(shared=True) as tx:
+        await tx.free_leases(HOLDER)
+    assert await claim(leader, 1, holder=OTHER) == [job(1, holder=OTHER)]
+
+
+async def test_jobs_of_other_tasks_can_be_asked_for(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(1), replace(job(2), task_id=AT_B)])
+        assert await tx.due_jobs(NOW, 10, {TASK}) == [(report(2), AT_B)]
+        assert await tx.due_jobs(NOW, 10, {TASK, AT_B}) == []
+        assert len(await tx.due_jobs(NOW, 1)) == 1
+
+
+async def test_a_formed_job_whose_lease_ran_out_is_split_and_a_sent_one_taken_over(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(1, (1, 2, 3)), job(2, (4,))])
+    (formed, sent) = sorted(await claim(leader, 1, 2), key=lambda row: row.job_id)
+    async with leader.transaction(shared=True) as tx:
+        assert await tx.job_to_send(sent, b"request", [4])
+        assert await tx.split_jobs(NOW, 10) == []
+    late = NOW + 60
+    (again,) = await claim(leader, 1, now=late, holder=OTHER, until=late + 60)
+    assert (again.expired, again.holder) == (1, OTHER)
+    async with leader.read() as tx:
+        assert await tx.failing_jobs(TASK, 10) == [FailingJob(report(1), "formed", 3, 0, 1, "")]
+        assert await tx.split_jobs(late, 10) == []
+    later = late + 60
+    (taken,) = await claim(leader, 1, 2, now=later, holder=OTHER, until=later + 60)
+    assert (taken.job_id, taken.state, taken.request) == (report(2), JobState.SENT, b"request")
+    async with leader.transaction() as tx:
+        (poisoned,) = await tx.split_jobs(later, 10)
+        assert poisoned.members == formed.members
+        await tx.remove_jobs([poisoned])
+        await tx.add_jobs([job(3, (1,)), job(4, (2, 3), expired=1)])
+        assert await tx.split_jobs(later, 10) == []
+    assert await due(leader, later) == [report(3), report(4)]
+
+
+async def test_a_worker_that_lost_its_lease_changes_nothing(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(1)])
+    (lost,) = await claim(leader, 1)
+    await claim(leader, 1, now=NOW + 60, holder=OTHER, until=NOW + 120)
+    async with leader.transaction(shared=True) as tx:
+        assert not await tx.job_to_send(lost, b"request", [1])
+        assert not await tx.drop_job(lost)
+        await tx.postpone_job(lost, NOW + 999, "there", "late")
+        await tx.expire_lease(lost, NOW, "late")
+        await tx.renew_leases(HOLDER, NOW + 999)
+        await tx.free_leases(HOLDER)
+    assert await due(leader, NOW + 119) == []
+
+
+async def test_a_job_ends_once_and_its_request_is_gone(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(1, (1, 2, 3)), job(2)])
+        assert not await tx.end_job(report(1), JobState.DONE)
+    (held, dropped) = sorted(await claim(leader, 1, 2), key=lambda row: row.job_id)
+    async with leader.transaction(shared=True) as tx:
+        assert await tx.job_to_send(held, b"request", [3, 1])
+        assert not await tx.job_to_send(held, b"other", [2])
+        assert not await tx.drop_job(held)
+        assert await tx.drop_job(dropped)
+        assert (await tx.in_flight(TASK), await tx.unfinished_jobs(TASK)) == (2, 1)
+        assert await tx.members_in_jobs() == {1, 3}
+    async with leader.transaction(shared=True) as tx:
+        await tx.postpone_job(held, NOW + 5, "there", "answered 503")
+        assert await tx.failing_jobs(TASK, 10) == [FailingJob(report(1), "sent", 2, 1, 0, "answered 503")]
+    assert await due(leader) == []
+    (again,) = await claim(leader, 1, now=NOW + 5)
+    assert (again.request, again.members, again.attempts, again.location) == (b"request", (3, 1), 1, "there")
+    async with leader.transaction(shared=True) as tx:
+        assert await tx.end_job(report(1), JobState.DONE)
+        assert not await tx.end_job(report(1), JobState.FAILED)
+        assert (await tx.in_flight(TASK), await tx.unfinished_jobs(TASK)) == (0, 0)
+        assert await tx.job_counts(TASK) == {"done": 1}
+        assert await tx.members_in_jobs() == set()
+        rows = await tx.connection.exec_driver_sql("select length(request), length(members) from aggregation_jobs")
+        assert [tuple(row) for row in rows] == [(0, 0)]
+    assert await due(leader, NOW + 999) == []
+
+
+async def test_a_job_that_could_not_be_prepared_counts_as_a_lease_that_ran_out(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(1)])
+    (held,) = await claim(leader, 1)
+    async with leader.transaction(shared=True) as tx:
+        await tx.expire_lease(held, NOW, "MemoryError")
+        assert await tx.leased_jobs(TASK, NOW) == 0
+    (again,) = await claim(leader, 1)
+    assert again.expired == 1
+    async with leader.read() as tx:
+        assert await tx.failing_jobs(TASK, 10) == [FailingJob(report(1), "formed", 2, 0, 1, "MemoryError")]
+
+
+async def test_accepted_reports_count_once_their_job_is_done(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(1), job(2)])
+    held = await claim(leader, 1, 2)
+    async with leader.transaction(shared=True) as tx:
+        for number, one in enumerate(held):
+            row = OutcomeRow(report(10 + number), bytes([number]) * 32, ACCEPTED, bucket=b"b", job_id=one.job_id)
+            await tx.record(TASK, [row])
+            await tx.job_to_send(one, b"request", [number])
+        assert await tx.accepted_count(TASK) == 0
+        await tx.end_job(held[0].job_id, JobState.DONE)
+        await tx.end_job(held[1].job_id, JobState.ABANDONED)
+        assert (await tx.accepted_count(TASK), await tx.accepted_count(TASK, b"b")) == (1, 1)
+        assert await tx.accepted_count(TASK, b"other") == 0
+
+
+async def test_full_batches_are_given_out_in_order_and_once(leader: LeaderStore) -> None:
+    first, second = bytes([1]) * 32, bytes([2]) * 32
+    async with leader.transaction() as tx:
+        assert await tx.open_batch(TASK) is None
+        await tx.add_batch(TASK, first)
+        await tx.add_jobs([job(1, (1, 2, 3), first)])
+        assert await tx.open_batch(TASK) == first
+        assert (await tx.in_flight(TASK, first), await tx.in_flight(TASK, second)) == (3, 0)
+        assert await tx.full_batch(TASK) is None
+        await tx.set_batch(first, BatchState.FULL)
+        await tx.add_batch(TASK, second)
+        await tx.lock_batch(second)
+        await tx.set_batch(second, BatchState.FULL)
+        assert await tx.full_batch(TASK) == first
+        await tx.set_batch(first, BatchState.CLAIMED)
+        assert await tx.full_batch(TASK) == second
+        assert await tx.batch_counts(TASK) == {"claimed": 1, "full": 1}
+
+
+async def test_collection_jobs_are_kept(leader: LeaderStore) -> None:
+    row = CollectionRow(report(1), TASK, CollectionState.WAITING, b"request", next_attempt=5.0)
+    async with leader.transaction() as tx:
+        await tx.add_collection(row)
+        assert await tx.collection(report(1)) == row
+        assert await tx.collection(report(2)) is None
+        assert await tx.unfinished_collections(4.0) == []
+        assert await tx.unfinished_collections(5.0) == [row]
+        assert await tx.live_collection(TASK)
+        assert await tx.same_requests(TASK, b"request") == [row]
+        assert await tx.same_requests(TASK, b"other") == []
+        await tx.postpone_collection(report(1), 2, 9.0)
+        assert await tx.collection(report(1)) == replace(row, attempts=2, next_attempt=9.0)
+        ready = replace(row, state=CollectionState.READY, response=b"response", batch_id=bytes(32))
+        await tx.put_collection(ready)
+        assert await tx.collection(report(1)) == ready
+        assert not await tx.live_collection(TASK)
+        assert await tx.unfinished_collections(5.0) == []
+
+
+async def test_processes_that_claim_at_once_share_the_jobs_out(pair: tuple[LeaderStore, LeaderStore]) -> None:
+    numbers = range(1, 31)
+    async with pair[0].transaction() as tx:
+        await tx.add_jobs([job(number) for number in numbers])
+    got = await asyncio.gather(*(claim(store, *numbers, holder=holder) for holder, store in enumerate(pair, start=1)))
+    ids = [row.job_id for rows in got for row in rows]
+    assert len(ids) == len(set(ids))
+    rest = await claim(pair[0], *numbers, holder=3)
+    assert sorted(ids + [row.job_id for row in rest]) == [report(number) for number in numbers]
+
+
+async def test_a_job_that_another_process_is_taking_is_passed_over(pair: tuple[LeaderStore, LeaderStore]) -> None:
+    async with pair[0].transaction() as tx:
+        await tx.add_jobs([job(1), job(2)])
+    async with pair[0].transaction(shared=True) as tx:
+        assert [row.job_id for row in await tx.claim_jobs([report(1)], NOW, HOLDER, NOW + 60)] == [report(1)]
+        assert [row.job_id for row in await claim(pair[1], 1, 2, holder=OTHER)] == [report(2)]
+
+
+async def test_uploads_of_several_processes_get_numbers_of_their_own(pair: tuple[LeaderStore, LeaderStore]) -> None:
+    async def add(store: LeaderStore, first: int) -> None:
+        for number in range(first, first + 5):
+            async with store.transaction(shared=True) as tx:
+                await tx.add_reports([upload(number), upload(number + 100)], NOW)
+
+    await asyncio.gather(add(pair[0], 1), add(pair[1], 50))
+    async with pair[0].read() as tx:
+        seqs = await tx.pending(TASK, NOW, 100)
+        assert len(set(seqs)) == 20
+        assert len(await tx.stored(seqs)) == 20
+
+
+@pytest.fixture
+async def sliced(pair: tuple[LeaderStore, LeaderStore]) -> LeaderStore:
+    """A store with three uploads in a slice that is closed, and one in the next."""
+    async with pair[0].transaction(shared=True) as tx:
+        await tx.add_reports([upload(number) for number in (1, 2, 3)], NOW)
+    async with pair[0].transaction() as tx:
+        await tx.close_slice()
+    async with pair[0].transaction(shared=True) as tx:
+        await tx.add_reports([upload(4)], NOW)
+    return pair[0]
+
+
+async def slices(store: LeaderStore) -> set[int]:
+    async with store.read() as tx:
+        return await tx._slices()
+
+
+async def test_a_slice_goes_as_a_whole_once_its_reports_are_dealt_with(sliced: LeaderStore) -> None:
+    async with sliced.transaction() as tx:
+        seqs = await tx.pending(TASK, NOW, 10)
+        assert seqs[3] // SLICE == seqs[0] // SLICE + 1
+        before = await tx._slices()
+        assert (await tx.scrub([], rewrite=False)).dropped == 0
+        await tx.take_pending(seqs)
+        assert (await tx.scrub(seqs, rewrite=False)).dropped == 0
+        assert (await tx.scrub([], rewrite=False)).dropped == 0
+        await tx.delete_reports(seqs)
+        assert (await tx.scrub(seqs[:1], rewrite=False)).dropped == 0
+        assert (await tx.scrub([], rewrite=False)).dropped == 1
+    assert await slices(sliced) == before - {seqs[0] // SLICE}
+    async with sliced.transaction(shared=True) as tx:
+        await tx.add_reports([upload(5)], NOW)
+        assert len(await tx.pending(TASK, NOW, 10)) == 1
+
+
+async def test_what_is_left_of_a_slice_moves_to_a_new_file(sliced: LeaderStore) -> None:
+    filenode = "select pg_relation_filenode('reports_slice_0'::regclass)"
+    async with sliced.transaction() as tx:
+        seqs = await tx.pending(TASK, NOW, 10)
+        await tx.delete_reports(seqs[:2])
+        before = (await tx.connection.exec_driver_sql(filenode)).scalar_one()
+        done = await tx.scrub([], rewrite=True)
+        assert (done.dropped, done.rewritten) == (0, 1)
+        assert (await tx.connection.exec_driver_sql(filenode)).scalar_one() != before
+        assert [row.seq for row in await tx.stored(seqs)] == seqs[2:]
+
+
+async def test_room_is_made_ahead_of_the_uploads(pair: tuple[LeaderStore, LeaderStore]) -> None:
+    store = pair[1]
+    async with store.transaction() as tx:
+        assert not await tx.lacks_room()
+        await tx.close_slice()
+        assert not await tx.lacks_room()
+        known = await tx._slices()
+        beginning = max(known) * SLICE
+        await tx.connection.exec_driver_sql(f"select setval('report_seqs', {beginning}, false)")
+        assert await tx.lacks_room()
+        await tx.make_room()
+        assert not await tx.lacks_room()
+        assert max(await tx._slices()) == max(known) + 1

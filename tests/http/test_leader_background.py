@@ -1,0 +1,181 @@
+"""The Leader as it runs: drivers in the background, uploads from the same process, Collectors that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.helper.app import create_app as create_helper
+from services.helper.config import HelperConfig
+from services.leader.app import STORE, UPLOAD, create_app
+from services.leader.config import LeaderConfig
+from services.leader.store import LeaderStore
+from tacit import media_types
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.aggregator.parties import PARTIES
+from tacit.errors import Fatal
+from tacit.messages import Interval, Role, UploadRequest
+from tacit.ports import HttpResponse
+from tacit.service.app import Deps
+from tacit.task import BatchClose
+from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of
+from tacit.testing.network import InProcessTransport
+from tacit.testing.reports import TaskKit, make_task_kit
+
+UPLOAD_TYPE = media_types.dap("upload-req")
+KIT = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)
+
+
+def kit_now(helper_url: str = "http://127.0.0.1:8082", seed: int = 0) -> TaskKit:
+    """A task whose interval is under way by this machine's clock."""
+    begin = int(SystemClock().now()) // 60 - 10
+    interval = Interval(begin, 10_000)
+    return make_task_kit(
+        min_batch_size=3, batch_close=BatchClose.AT_B, interval=interval, helper_url=helper_url, seed=seed
+    )
+
+
+class DeafHelper:
+    """The way to the Helpers, on which requests to one of them are never answered."""
+
+    def __init__(self, inner: InProcessTransport, deaf: str) -> None:
+        self.inner = inner
+        self.deaf = deaf
+        self.heard = asyncio.Event()
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        if url.startswith(self.deaf):
+            self.heard.set()
+            await asyncio.Event().wait()
+        return await self.inner.request(method, url, headers=headers, body=body)
+
+
+@asynccontextmanager
+async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "none:") -> AsyncIterator[AggregatorPair]:
+    """A pair whose Leader works in the background; it also serves the tasks of ``others``."""
+
+    def leader(settings: Mapping[str, Any], deps: Deps) -> Any:
+        background = Deps(SystemClock(), OsEntropy(), pair.network)
+        return create_app(
+            LeaderConfig.model_validate({**settings, "log": {**settings["log"], "poll_seconds": 3600}}), background
+        )
+
+    def helper(settings: Mapping[str, Any], deps: Deps) -> Any:
+        return create_helper(
+            HelperConfig.model_validate(settings), Deps(SystemClock(), OsEntropy(), deps.transport, background=False)
+        )
+
+    pair = AggregatorPair(kit, folder, leader, helper, storage="file", limits={"min_job_size": 1, "job_size": 2})
+    pair.network = DeafHelper(pair.inner, deaf)
+    async with pair:
+        for other in others:
+            pair.apps[Role.LEADER][PARTIES].add(party_of(other, Role.LEADER))
+        yield pair
+
+
+def body_of(kit: TaskKit, count: int, seed: int = 1) -> bytes:
+    reports = kit.reports(seed)
+    return UploadRequest(tuple(reports.valid(1) for _ in range(count))).encode()
+
+
+async def poll(pair: AggregatorPair, created: HttpResponse, wait: str) -> HttpResponse:
+    path = created.headers["location"]
+    return await pair.inner.request(
+        "GET",
+        pair.task.configuration.leader_aggregator_endpoint + path,
+        headers={"Authorization": f"Bearer {COLLECTOR_TOKEN}", "Prefer": wait},
+    )
+
+
+async def test_collector_that_waits_gets_the_batch_as_soon_as_it_is_full(tmp_path: Path) -> None:
+    kit = kit_now()
+    async with running(tmp_path, kit) as pair:
+        created = await pair.create_collection()
+        waiting = asyncio.create_task(poll(pair, created, "respond-async, wait=30"))
+        await asyncio.sleep(0)
+        answer = await pair.apps[Role.LEADER][UPLOAD](kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))
+        assert answer.status == 200
+        found = await waiting
+        assert found.headers["preference-applied"] == "wait=30"
+        assert pair.opened(found).values == (0, 3, 0, 0)
+
+
+@pytest.mark.parametrize("wish", ["wait=0", "wait=x", "handling=lenient", "wait"])
+async def test_collector_without_a_wish_is_answered_at_once(tmp_path: Path, wish: str) -> None:
+    async with running(tmp_path, kit_now()) as pair:
+        answer = await poll(pair, await pair.create_collection(), wish)
+        assert (answer.status, answer.body) == (200, b"")
+        assert "preference-applied" not in answer.headers
+
+
+async def test_helper_that_never_answers_holds_up_its_own_tasks_only(tmp_path: Path) -> None:
+    deaf = "http://127.0.0.1:8099"
+    kit, stuck = kit_now(), kit_now(deaf, seed=5)
+    async with running(tmp_path, kit, stuck, deaf=deaf) as pair:
+        app = pair.apps[Role.LEADER]
+        for one, count in ((stuck, 12), (kit, 3)):
+            answer = await app[UPLOAD](one.task.task_id_text, UPLOAD_TYPE, body_of(one, count))
+            assert (answer.status, answer.body) == (200, b"")
+        found = await poll(pair, await pair.create_collection(), "wait=30")
+        assert pair.opened(found).values == (0, 3, 0, 0)
+        async with app[STORE].read() as tx:
+            assert await tx.leased_jobs(stuck.task.task_id, SystemClock().now()) > 0
+
+
+async def test_jobs_in_hand_are_given_back_at_the_end(tmp_path: Path) -> None:
+    kit = kit_now("http://127.0.0.1:8099")
+    async with running(tmp_path, kit, deaf="http://127.0.0.1:8099") as pair:
+        app = pair.apps[Role.LEADER]
+        await app[UPLOAD](kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))
+        await pair.network.heard.wait()
+        await pair.inner.unmount(kit.task.configuration.leader_aggregator_endpoint)
+        store = LeaderStore(LeaderConfig.model_validate(pair.settings[Role.LEADER]).database_url("leader"))
+        await store.open()
+        async with store.read() as tx:
+            counts = await tx.job_counts(kit.task.task_id)
+            assert len(await tx.due_jobs(SystemClock().now(), 9)) == sum(counts.values())
+        await store.close()
+
+
+async def test_upload_from_the_same_process_is_answered_as_over_http(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = AggregatorPair(
+        KIT,
+        tmp_path,
+        lambda settings, deps: create_app(LeaderConfig.model_validate({**settings, "max_in_flight": 2 << 20}), deps),
+        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
+    )
+    async with pair:
+        upload = pair.apps[Role.LEADER][UPLOAD]
+        task_id, body = KIT.task.task_id_text, body_of(KIT, 2)
+        assert (await upload(task_id, UPLOAD_TYPE, body)).status == 200
+        refused = {
+            415: await upload(task_id, "text/plain", body),
+            413: await upload(task_id, UPLOAD_TYPE, bytes((1 << 20) + 1)),
+            503: await upload(task_id, UPLOAD_TYPE, bytes((2 << 20) + 1)),
+            404: await upload("unknown", UPLOAD_TYPE, body),
+            400: await upload(task_id, UPLOAD_TYPE, body[:-1]),
+        }
+        for status, answer in refused.items():
+            assert answer.status == status
+            assert answer.headers["content-type"] == media_types.PROBLEM_JSON
+            assert json.loads(answer.body)["status"] == status
+        assert json.loads(refused[400].body)["taskid"] == task_id
+        assert (await upload(task_id, None, body)).status == 415
+        failing = UploadRequest((KIT.reports(9).valid(1),)).encode()
+
+        def broken(**_options: object) -> Any:
+            raise Fatal("no database")
+
+        monkeypatch.setattr(pair.apps[Role.LEADER][STORE], "transaction", broken)
+        answer = await upload(task_id, UPLOAD_TYPE, failing)
+        assert (answer.status, json.loads(answer.body)["type"]) == (500, "urn:tacit:problem:internal")
