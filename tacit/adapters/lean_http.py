@@ -38,6 +38,7 @@ AGE_SECONDS = 300.0
 
 _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _FIXED = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"})
+_KNOWN_LENGTH = 512
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _METHOD = re.compile(r"[A-Z]+")
 _TARGET = re.compile(r"/[!-~]*")
@@ -108,7 +109,8 @@ class LeanTransport:
         """One exchange; see ``tacit.ports.Transport``. Raises ``UsageError`` for a URL that P7 forbids, and
         ``ValueError`` for a method or header that HTTP does not allow or that is the transport's own.
         """
-        place = _place_of(url, self._insecure_http)
+        find = _known_place_of if len(url) <= _KNOWN_LENGTH else _place_of
+        place = find(url, self._insecure_http)
         extra = self._origin_headers.get(place.origin)
         head = _head(method, place, {**(headers or {}), **extra} if extra else headers, len(body))
         deadline = asyncio.get_running_loop().time() + self._timeout
@@ -275,7 +277,6 @@ class _Pool:
             self._open -= 1
 
 
-@lru_cache(maxsize=4096)
 def _place_of(url: str, insecure_http: bool) -> _Place:
     origin = require_secure_url(url, insecure_http=insecure_http)
     parts, written = urlsplit(url), urlsplit(origin)
@@ -288,6 +289,9 @@ def _place_of(url: str, insecure_http: bool) -> _Place:
     if port != (443 if encrypted else 80):
         host = f"{host}:{port}"
     return _Place(origin, name, port, encrypted, host, target)
+
+
+_known_place_of = lru_cache(maxsize=4096)(_place_of)
 
 
 def _head(method: str, place: _Place, headers: Mapping[str, str] | None, length: int) -> bytes:
