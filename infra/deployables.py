@@ -13,12 +13,14 @@ from typing import Any
 
 from aiohttp import web
 
+from infra.loops import loop_name
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport
 from tacit.service.app import Deps
 from tacit.service.config import ServiceConfig, load_config
-from tacit.service.run import serve
+from tacit.service.log import get_logger
+from tacit.service.run import Ready, print_ready, serve
 
 _MODULES = {
     "recipe_server": ("recipe_server", "RecipeServerConfig"),
@@ -66,4 +68,9 @@ async def run_service(name: str, config_path: Path) -> None:
     async with service.make_transport(config) as transport:
         deps = Deps(SystemClock(), OsEntropy(), transport)
         app = service.create_app(config, deps)
-        await serve(app, config.listen, insecure_http=config.insecure_http)
+
+        def ready(what: Ready) -> None:
+            print_ready(what)
+            get_logger(name).info("serving", event_loop=loop_name())
+
+        await serve(app, config.listen, ready=ready, insecure_http=config.insecure_http)

@@ -14,7 +14,6 @@ from tacit.adapters.lean_http import LeanTransport
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.config import read_secret
-from tacit.service.counters import counting
 
 
 def create_app(config: RelayConfig, deps: Deps) -> web.Application:
@@ -23,9 +22,8 @@ def create_app(config: RelayConfig, deps: Deps) -> web.Application:
         raise UsageError("retry_after_least must not be above retry_after_most")
     bearer = None if config.gateway_bearer is None else read_secret(config.gateway_bearer)
     relay = Relay(config, deps, None if bearer is None else bearer.decode("ascii").strip())
-    app = make_app("relay", deps, max_body=config.max_request, middlewares=[counting(relay.counters)])
-    app[RELAY] = relay
-    add_routes(app)
+    app = make_app("relay", deps, max_body=config.max_request, answered=relay.counters.answered)
+    add_routes(app, relay)
     app.cleanup_ctx.append(_flush_counters)
     add_driver(app, relay.counters, config.bucket_seconds / 4)
     return app

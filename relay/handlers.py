@@ -11,23 +11,23 @@ from tacit.service.app import read_body, refuse_expect, require_media_type
 RELAY = web.AppKey("relay", Relay)
 
 
-def add_routes(app: web.Application) -> None:
+def add_routes(app: web.Application, relay: Relay) -> None:
     """Mount the relay resource; other methods get 405, ``Expect`` gets 417."""
+
+    async def post_message(request: web.Request) -> web.Response:
+        """Forward one encapsulated request and answer with what the gateway said."""
+        if request.query_string:
+            raise web.HTTPNotFound
+        require_media_type(request, OHTTP_REQ)
+        limit = relay.config.max_request
+        length = limit if request.content_length is None else min(request.content_length, limit)
+        with relay.budget.reserve(length + relay.config.max_response):
+            message = await read_body(request, limit, OHTTP_REQ)
+            answer = await relay.forward(message, request.remote or "")
+        headers = {"Content-Type": answer.content_type}
+        if answer.retry_after is not None:
+            headers["Retry-After"] = answer.retry_after
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+    app[RELAY] = relay
     app.router.add_post("/", post_message, expect_handler=refuse_expect)
-
-
-async def post_message(request: web.Request) -> web.Response:
-    """Forward one encapsulated request and answer with what the gateway said."""
-    relay = request.app[RELAY]
-    if request.query_string:
-        raise web.HTTPNotFound
-    require_media_type(request, OHTTP_REQ)
-    limit = relay.config.max_request
-    length = limit if request.content_length is None else min(request.content_length, limit)
-    with relay.budget.reserve(length + relay.config.max_response):
-        message = await read_body(request, limit, OHTTP_REQ)
-        answer = await relay.forward(message, request.remote or "")
-    headers = {"Content-Type": answer.content_type}
-    if answer.retry_after is not None:
-        headers["Retry-After"] = answer.retry_after
-    return web.Response(status=answer.status, body=answer.body, headers=headers)

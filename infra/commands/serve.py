@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from infra.deployables import SERVICES, run_service
+from infra.loops import fastest_loop
 
 
 def serve(
@@ -28,7 +29,8 @@ def serve(
     """
     if name not in SERVICES:
         raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join(SERVICES)}")
-    asyncio.run(_serve(name, config, stop_with_stdin=stop_with_stdin))
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(_serve(name, config, stop_with_stdin=stop_with_stdin))
 
 
 async def _serve(name: str, config: Path, *, stop_with_stdin: bool) -> None:

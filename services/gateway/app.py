@@ -20,7 +20,6 @@ from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app
 from tacit.service.auth import token_digest
 from tacit.service.config import read_secret
-from tacit.service.counters import counting
 from tacit.service.keys import open_signing_key
 
 _PUBLISH_SECONDS = 5.0
@@ -37,7 +36,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     signing_key = open_signing_key(config.signing_key_path, deps.entropy)
     store = ReplayStore(config.database_url("gateway"))
     gateway = Gateway(config, deps, ring, store)
-    app = make_app("gateway", deps, max_body=config.max_request, middlewares=[counting(gateway.counters)])
+    app = make_app("gateway", deps, max_body=config.max_request, answered=gateway.counters.answered)
     app[GATEWAY] = gateway
     app[STORE] = store
     app[RELAY_DIGEST] = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))

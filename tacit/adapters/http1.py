@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import httptools
 
@@ -102,8 +103,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the connection is open."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the type checker: sockets give no other
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods and not the base class
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes of a response, or of something that nobody asked for."""

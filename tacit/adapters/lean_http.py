@@ -38,6 +38,7 @@ AGE_SECONDS = 300.0
 
 _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _FIXED = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _METHOD = re.compile(r"[A-Z]+")
 _TARGET = re.compile(r"/[!-~]*")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*")
@@ -291,14 +292,20 @@ def _place_of(url: str, insecure_http: bool) -> _Place:
 
 def _head(method: str, place: _Place, headers: Mapping[str, str] | None, length: int) -> bytes:
     """Request line and header section of a request."""
+    fields = _fields(tuple(headers.items())) if headers else ""
     if not _METHOD.fullmatch(method):
         raise ValueError("not an HTTP method")
-    lines = [f"{method} {place.target} HTTP/1.1", f"Host: {place.host}"]
-    for name, value in (headers or {}).items():
+    size = f"Content-Length: {length}\r\n" if length or method in _WITH_BODY else ""
+    return f"{method} {place.target} HTTP/1.1\r\nHost: {place.host}\r\n{fields}{size}\r\n".encode("latin-1")
+
+
+@lru_cache(maxsize=256)
+def _fields(headers: tuple[tuple[str, str], ...]) -> str:
+    """Header lines; a service sends few different ones."""
+    lines = []
+    for name, value in headers:
         line = f"{name}: {value}"
         if not _FIELD.fullmatch(line) or name.lower() in _FIXED:
             raise ValueError("not a header that may be sent")
-        lines.append(line)
-    if length or method in ("POST", "PUT", "PATCH"):
-        lines.append(f"Content-Length: {length}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        lines.append(line + "\r\n")
+    return "".join(lines)

@@ -26,6 +26,7 @@ from tacit.service.log import get_logger
 BODY_TIMEOUT_SECONDS = 30.0
 DRIVER_STOP_SECONDS = 20.0
 REFUSAL_PREFIX = "urn:tacit:refusal:"
+HEALTH_PATH = "/healthz"
 INTERNAL = "urn:tacit:problem:internal"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -53,18 +54,24 @@ DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
 
 
 def make_app(
-    name: str, deps: Deps, *, max_body: int = 1 << 20, middlewares: Sequence[Middleware] = ()
+    name: str,
+    deps: Deps,
+    *,
+    max_body: int = 1 << 20,
+    middlewares: Sequence[Middleware] = (),
+    answered: Callable[[int], None] | None = None,
 ) -> web.Application:
     """An application called ``name`` that refuses bodies over ``max_body`` bytes (413).
 
-    ``middlewares`` run inside the problem middleware, so they may raise what handlers may raise.
+    ``middlewares`` run inside the problem middleware, so they may raise what handlers may raise. ``answered`` is
+    called with the status of every answer, health checks left out.
     """
-    app = web.Application(client_max_size=max_body, middlewares=[_problems, *middlewares])
+    app = web.Application(client_max_size=max_body, middlewares=[_problems(answered), *middlewares])
     app[SERVICE_NAME] = name
     app[DEPS] = deps
     app[DRIVERS] = []
     app.on_response_prepare.append(_response_headers)
-    app.router.add_get("/healthz", _healthz)
+    app.router.add_get(HEALTH_PATH, _healthz)
     return app
 
 
@@ -106,11 +113,17 @@ async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
     require_media_type(request, media_type)
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
+    stream = request.content
+    if stream.is_eof() and stream.exception() is None:  # it came with the head, as most do: nothing to wait for
+        whole = stream.read_nowait()
+        if len(whole) > limit:
+            raise _too_large(limit)
+        return whole
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            async for part in request.content.iter_any():
+            async for part in stream.iter_any():
                 size += len(part)
                 if size > limit:
                     raise _too_large(limit)
@@ -124,7 +137,9 @@ async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
 
 def require_media_type(request: web.Request, media_type: str) -> None:
     """Raise ``Abort`` (415) unless the request has exactly the Content-Type ``media_type`` and no coding."""
-    found = request.headers.getall("Content-Type", [])
+    found = request.headers.getall("Content-Type", ())
+    if len(found) == 1 and found[0] == media_type and "Content-Encoding" not in request.headers:
+        return
     canonical = [_canonical_media_type(value) for value in found]
     if canonical != [_canonical_media_type(media_type)] or "Content-Encoding" in request.headers:
         raise _status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
@@ -157,16 +172,24 @@ def problem_response(abort: Abort) -> web.Response:
     )
 
 
-@web.middleware
-async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < HTTPStatus.BAD_REQUEST:
-            raise
-        return problem_response(_status_abort(error.status, "", _kept_headers(error)))
-    except Exception as error:  # the one place where an error becomes an answer
-        return problem_response(_abort_of(request, error))
+def _problems(answered: Callable[[int], None] | None) -> Middleware:
+    """The middleware in which errors become answers, and answers are counted."""
+
+    @web.middleware
+    async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            response = await handler(request)
+        except web.HTTPException as error:
+            if error.status < HTTPStatus.BAD_REQUEST:
+                raise
+            response = problem_response(_status_abort(error.status, "", _kept_headers(error)))
+        except Exception as error:  # the one place where an error becomes an answer
+            response = problem_response(_abort_of(request, error))
+        if answered is not None and request.path != HEALTH_PATH:
+            answered(response.status)
+        return response
+
+    return problems
 
 
 def _abort_of(request: web.Request, error: Exception) -> Abort:
@@ -225,9 +248,11 @@ def _canonical_media_type(value: str) -> str:
 
 
 async def _response_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.setdefault("Cache-Control", "no-store")
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    response.headers.popall("Server", None)
+    headers = response.headers
+    if "Cache-Control" not in headers:
+        headers["Cache-Control"] = "no-store"
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers.popall("Server", None)
 
 
 async def _healthz(request: web.Request) -> web.Response:

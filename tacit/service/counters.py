@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aiohttp import web
-from aiohttp.typedefs import Middleware
-
-from tacit.errors import Abort, CryptoError, DecodeError, Refusal
-from tacit.ports import Clock, TransportError
-from tacit.service.app import Handler
+from tacit.ports import Clock
 from tacit.service.log import get_logger
 
 BUCKET_SECONDS = 300
+
+_STATUS_NAMES = {status: f"status_{status}" for status in range(100, 1000)}
 
 
 class TrafficCounters:
@@ -32,7 +29,15 @@ class TrafficCounters:
 
     def add(self, name: str, amount: int = 1) -> None:
         """Add ``amount`` to ``name`` in the present bucket. Names are fixed words, never a request's."""
-        self._buckets.setdefault(self._present(), Counter())[name] += amount
+        start = self._present()
+        bucket = self._buckets.get(start)
+        if bucket is None:
+            bucket = self._buckets[start] = Counter()
+        bucket[name] += amount
+
+    def answered(self, status: int) -> None:
+        """Count one answer by its status (``status_200``, ...)."""
+        self.add(_STATUS_NAMES[status])
 
     def totals(self) -> dict[str, int]:
         """Sums over the buckets not yet logged."""
@@ -58,34 +63,3 @@ class TrafficCounters:
 
     def _present(self) -> int:
         return int(self._clock.now()) // self._bucket_seconds * self._bucket_seconds
-
-
-def counting(counters: TrafficCounters) -> Middleware:
-    """A middleware that counts answers by status (``status_200``, ...), health checks left out."""
-
-    @web.middleware
-    async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
-        status = 500
-        try:
-            response = await handler(request)
-            status = response.status
-        except Exception as error:
-            status = _status_of(error)
-            raise
-        finally:
-            if request.path != "/healthz":
-                counters.add(f"status_{status}")
-        return response
-
-    return count
-
-
-def _status_of(error: Exception) -> int:
-    """The status that the problem middleware (``tacit.service.app``) answers ``error`` with."""
-    if isinstance(error, Abort | web.HTTPException):
-        return error.status
-    if isinstance(error, Refusal):
-        return 422
-    if isinstance(error, DecodeError | CryptoError):
-        return 400
-    return 502 if isinstance(error, TransportError) else 500

@@ -6,9 +6,6 @@ that a burst costs the sender a retry and never the service its memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from tacit.errors import Abort
 from tacit.ports import Entropy
 
@@ -26,16 +23,32 @@ class ByteBudget:
         self._entropy = entropy
         self._retry_after = retry_after
 
-    @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Hold ``size`` bytes while the block runs. Raises ``Abort`` (503) when they do not fit."""
+    def reserve(self, size: int) -> Reservation:
+        """Hold ``size`` bytes; the result gives them back at the end of its ``with`` block.
+
+        Raises ``Abort`` (503) when they do not fit.
+        """
         if self.in_flight + size > self.max_bytes:
             raise busy(self._entropy, self._retry_after)
         self.in_flight += size
-        try:
-            yield
-        finally:
-            self.in_flight -= size
+        return Reservation(self, size)
+
+
+class Reservation:
+    """Bytes held of a budget, until the block that it opens ends."""
+
+    __slots__ = ("_budget", "_size")
+
+    def __init__(self, budget: ByteBudget, size: int) -> None:
+        self._budget = budget
+        self._size = size
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *_error: object) -> None:
+        self._budget.in_flight -= self._size
+        self._size = 0
 
 
 def busy(entropy: Entropy, retry_after: tuple[int, int] = (1, 10)) -> Abort:

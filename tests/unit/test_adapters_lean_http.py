@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+import uvloop
 from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -367,6 +368,9 @@ async def test_connections_that_idled_too_long_or_are_old_are_replaced(monkeypat
         assert next(iter(http._pools.values()))._open == 0
 
 
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+on_both_loops = pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+
 _WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8)
 
 
@@ -408,25 +412,31 @@ async def _in_pieces(wire: bytes, cuts: Sequence[int]) -> HttpResponse:
         await server.wait_closed()
 
 
-@settings(max_examples=40, deadline=None)
+@on_both_loops
+@settings(max_examples=20, deadline=None)
 @given(_responses(), st.lists(st.integers(0, 2000), max_size=6))
 def test_every_legal_response_is_read_the_same_however_it_arrives(
-    response: tuple[bytes, int, bytes], cuts: list[int]
+    loop_factory: LoopFactory, response: tuple[bytes, int, bytes], cuts: list[int]
 ) -> None:
     wire, status, body = response
-    answer = asyncio.run(_in_pieces(wire, cuts))
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        answer = runner.run(_in_pieces(wire, cuts))
     assert (answer.status, answer.body) == (status, body)
 
 
-@settings(max_examples=60, deadline=None)
+@on_both_loops
+@settings(max_examples=30, deadline=None)
 @given(_responses(), st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=3)), max_size=4), st.integers(0, 2000))
 def test_damaged_responses_are_answers_or_transport_errors_and_never_hang(
-    response: tuple[bytes, int, bytes], damage: list[tuple[int, bytes]], end: int
+    loop_factory: LoopFactory,
+    response: tuple[bytes, int, bytes],
+    damage: list[tuple[int, bytes]],
+    end: int,
 ) -> None:
     wire = bytearray(response[0])
     for place, patch in damage:
         at = place % len(wire)
         wire[at : at + len(patch)] = patch
-    with contextlib.suppress(TransportError):
-        answer = asyncio.run(_in_pieces(bytes(wire[: end or None]), []))
+    with contextlib.suppress(TransportError), asyncio.Runner(loop_factory=loop_factory) as runner:
+        answer = runner.run(_in_pieces(bytes(wire[: end or None]), []))
         assert len(answer.body) <= 1000
