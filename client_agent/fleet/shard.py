@@ -126,16 +126,15 @@ class Shard:
         if plan.prepared is not None:
             await self._send(self._from_file(plan.prepared))
             return
+        self._source = self._token_source()
+        if plan.prepare is not None:
+            await self._prepare(plan.prepare)
+            return
         with self._stage("decide"):
             answers = [answer for chunk in self._decided() for answer in chunk]
-            self._result.sampled = len(answers) + self._result.beyond
         with self._stage("tokens"):
             held = await self._tokens(answers)
-        if plan.prepare is not None:
-            with self._stage("build"):
-                await self._prepare(plan.prepare, answers, held)
-        else:
-            await self._send(self._made(answers, held))
+        await self._send(self._made(answers, held))
 
     def _decided(self) -> Iterator[list[Randomised]]:
         """Datum, coin, randomised answer and journal line of every device."""
@@ -147,20 +146,20 @@ class Shard:
             scheduled = np.array([answer.device for answer in answers], dtype=np.uint32)
             self._journal.decided(chunk.first, chunk.count, scheduled, self._world.clock.now())
             self._result.beyond += len(beyond)
+            self._result.sampled += len(answers) + len(beyond)
             yield answers
 
     async def _tokens(self, answers: Sequence[Randomised]) -> dict[int, HeldToken]:
-        source = self._token_source()
         held: dict[int, HeldToken] = {}
         for begin in range(0, len(answers), TOKEN_BATCH):
             devices = [answer.device for answer in answers[begin : begin + TOKEN_BATCH]]
-            for device, token in zip(devices, await source.fetch(devices), strict=True):
+            for device, token in zip(devices, await self._source.fetch(devices), strict=True):
                 if token is None:
                     self._result.without_token += 1
                     self._note(device, State.FAILED, 0)
                 else:
                     held[device] = token
-            self._progress.tokens = len(held)
+            self._progress.tokens += len(devices)
         return held
 
     def _token_source(self) -> TokenSource:
@@ -218,18 +217,30 @@ class Shard:
             self._result.sampled += 1
             yield self._due(begin, offsets[place]), contribution
 
-    async def _prepare(self, path: Path, answers: Sequence[Randomised], held: dict[int, HeldToken]) -> None:
-        """Write the contributions to a part of the prepared file instead of sending them."""
-        ready = [answer for answer in answers if answer.device in held]
-        faults = self._plan.faults.draw(len(ready), self._generator)
+    async def _prepare(self, path: Path) -> None:
+        """Write the contributions to a part of the prepared file instead of sending them, a chunk of devices at a
+        time."""
+        chunks = self._decided()
         with PreparedWriter(path) as writer:
-            for at in range(0, len(ready), BATCH):
-                pairs = zip(ready[at : at + BATCH], faults[at : at + BATCH], strict=True)
-                moment = self._time(self._plan.send_at)
-                drafts = [Draft(answer, held.pop(answer.device), Fault(fault), moment) for answer, fault in pairs]
-                writer.write(await asyncio.to_thread(self._builder.build, drafts))
-                self._progress.due = writer.contributions
+            while True:
+                with self._stage("decide"):
+                    answers = next(chunks, None)
+                if answers is None:
+                    break
+                with self._stage("tokens"):
+                    held = await self._tokens(answers)
+                with self._stage("build"):
+                    await self._write(writer, [answer for answer in answers if answer.device in held], held)
         self._result.prepared = writer.contributions
+
+    async def _write(self, writer: PreparedWriter, ready: Sequence[Randomised], held: dict[int, HeldToken]) -> None:
+        faults = self._plan.faults.draw(len(ready), self._generator)
+        moment = self._time(self._plan.send_at)
+        for at in range(0, len(ready), BATCH):
+            pairs = zip(ready[at : at + BATCH], faults[at : at + BATCH], strict=True)
+            drafts = [Draft(answer, held.pop(answer.device), Fault(fault), moment) for answer, fault in pairs]
+            writer.write(await asyncio.to_thread(self._builder.build, drafts))
+            self._progress.due = writer.contributions
 
     async def _send(self, source: AsyncIterator[Due]) -> None:
         plan, world = self._plan, self._world
@@ -287,5 +298,6 @@ class _Stage:
 
     def __exit__(self, *_error: object) -> None:
         wall, cpu = self._began
-        self._result.timings[self._name] = time.monotonic() - wall
-        self._result.cpu[self._name] = time.process_time() - cpu
+        timings, cpus = self._result.timings, self._result.cpu
+        timings[self._name] = timings.get(self._name, 0.0) + time.monotonic() - wall
+        cpus[self._name] = cpus.get(self._name, 0.0) + time.process_time() - cpu

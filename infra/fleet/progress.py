@@ -16,6 +16,7 @@ from client_agent.fleet.metrics import Snapshot, merged
 
 WINDOW_SECONDS = 3.0
 CAUSES_SHOWN = 6
+COLUMNS = 4
 STAGES = {
     "": "starting the workers",
     "decide": "coins, randomised answers, journal",
@@ -44,8 +45,10 @@ class FleetView:
         self._seen.append((moment, now_at.acknowledged))
         since, before = self._seen[0]
         rate = (now_at.acknowledged - before) / (moment - since) if moment > since else 0.0
-        table = Table.grid(padding=(0, 3))
-        table.add_row(*(_figure(name, value) for name, value in _figures(now_at, rate)))
+        table = Table.grid(padding=(0, 4))
+        figures = [_figure(name, value) for name, value in _figures(now_at, rate)]
+        for at in range(0, len(figures), COLUMNS):
+            table.add_row(*figures[at : at + COLUMNS])
         parts: list[RenderableType] = [Text(STAGES.get(now_at.stage, now_at.stage), style="bold")]
         if now_at.due:
             parts.append(ProgressBar(total=now_at.due, completed=now_at.acknowledged, width=72))
@@ -69,7 +72,7 @@ def _figures(at: Snapshot, rate: float) -> list[tuple[str, str]]:
 
 
 def _figure(name: str, value: str) -> Text:
-    return Text.assemble((f"{name}\n", "dim"), (value, "bold"))
+    return Text.assemble((f"{name} ", "dim"), (value, "bold"), no_wrap=True)
 
 
 @contextlib.contextmanager

@@ -92,17 +92,23 @@ class FleetResult:
             "ended": _by_name(self.outcome.states),
             "problems": dict(progress.causes.most_common()),
             "seconds": self.seconds,
-            "stages": self.timings,
+            "stages": {stage: seconds for stage, seconds in self.timings.items() if seconds >= LEAST_SHOWN},
             "throughput": progress.throughput,
             "latency_ms": {name: 1000 * progress.percentile(share) for name, share in PERCENTILES.items()},
             "tokens": {"count": progress.tokens, "wall_ms_per_token": wall, "simulator_cpu_ms_per_token": cpu},
             "cpu_us_per_contribution": {
                 **{name: 1e6 * seconds / count for name, seconds in sorted(self.services.items())},
-                **{f"simulator: {stage}": 1e6 * seconds / count for stage, seconds in self.cpu.items() if seconds},
+                **{
+                    f"simulator: {stage}": 1e6 * seconds / count
+                    for stage, seconds in self.cpu.items()
+                    if seconds >= LEAST_SHOWN
+                },
             },
         }
 
 
+LEAST_SHOWN = 0.01
+"""Seconds below which a stage is left out."""
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 
