@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from infra.bench.contributions import prepare
+from infra.bench.contributions import Contribution, prepare
 from infra.bench.implementations import OPENSSL
 from infra.bench.live import BUCKETS, LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
@@ -25,6 +25,7 @@ PARTIES = ("relay", "gateway", "leader", "helper", "database", "redis", "mosquit
 TOTAL, BESIDE = "all servers", "others"
 NO_JOBS = {"min_job_size": 1 << 30, "max_job_delay": 86400.0}
 BATCH_SIZE = 1_000_000
+WARM_UP = 200
 SUBJECT = Subject("histogram", {"length": BUCKETS})
 PERCENTILES = (50, 99)
 
@@ -69,14 +70,20 @@ def spent(before: dict[str, float], after: dict[str, float], units: int) -> dict
     return {party: seconds for party, seconds in parties.items() if seconds > 0}
 
 
+async def warm_up(stack: LiveStack, made: Iterator[Contribution]) -> int:
+    """Send some contributions that no row counts: what a service does once is then done. Returns how many."""
+    await send_all(stack.layout.urls["relay"], [next(made).message for _ in range(WARM_UP)])
+    return WARM_UP
+
+
 async def _measure(
     stack: LiveStack, plan: dict[float, int], repetitions: int
 ) -> dict[float, list[tuple[dict[str, float], Load]]]:
     order = await stack.publish(BATCH_SIZE, "at_B")  # whose jobs, unlike an interval's, wait for ``NO_JOBS``
     found: dict[float, list[Any]] = {}
-    total = sum(plan.values()) * repetitions
+    total = WARM_UP + sum(plan.values()) * repetitions
     made = iter(await asyncio.to_thread(prepare, order, total, time.time()))
-    sent = 0
+    sent = await warm_up(stack, made)
     for rate, count in plan.items():
         for _ in range(repetitions):
             messages = [next(made).message for _ in range(count)]

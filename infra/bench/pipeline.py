@@ -17,7 +17,7 @@ from functools import partial
 
 from infra.bench.contributions import Order, prepare
 from infra.bench.implementations import MULTIBUFFER, OPENSSL, has_batch_crypto
-from infra.bench.ingest import BATCH_SIZE, SUBJECT, cost_rows, latency_rows, spent
+from infra.bench.ingest import BATCH_SIZE, SUBJECT, WARM_UP, cost_rows, latency_rows, spent, warm_up
 from infra.bench.live import LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
 from infra.bench.rows import Row, Timing
@@ -75,8 +75,10 @@ def _rows(path: str, plan: dict[float, int], found: Findings) -> Iterator[Row]:
 async def _measure(stack: LiveStack, plan: dict[float, int], repetitions: int, at_b: int) -> Findings:
     found = Findings()
     order = await stack.publish(BATCH_SIZE)
-    made = iter(await asyncio.to_thread(prepare, order, sum(plan.values()) * repetitions, time.time()))
-    sent = 0
+    total = WARM_UP + sum(plan.values()) * repetitions
+    made = iter(await asyncio.to_thread(prepare, order, total, time.time()))
+    sent = await warm_up(stack, made)
+    await stack.until_aggregated(order.recipe, sent, PATIENCE)
     for rate, count in plan.items():
         for _ in range(repetitions):
             messages = [next(made).message for _ in range(count)]
