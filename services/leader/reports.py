@@ -55,8 +55,8 @@ class ReportsTx(CommonTx):
         """SHA-256 of the reports among ``report_ids`` that are stored or were dealt with, and whether any batch of the
         task was released."""
         if is_postgres(self.connection):
-            rows = await fetch(self.connection, _DIGESTS, task_id, report_ids)
-            return {row[1]: row[2] for row in rows if not row[0]}, any(row[0] for row in rows)
+            known = await fetch(self.connection, _DIGESTS, task_id, report_ids)
+            return {row[1]: row[2] for row in known if not row[0]}, any(row[0] for row in known)
         found: dict[bytes, bytes | None] = {}
         for piece in pieces(self.connection, report_ids):
             rows = await self.connection.execute(
@@ -65,7 +65,8 @@ class ReportsTx(CommonTx):
                 )
             )
             found.update((row[0], row[1]) for row in rows)
-        found.update((report_id, known.digest) for report_id, known in (await self.known(task_id, report_ids)).items())
+        decided = await self.known(task_id, report_ids)
+        found.update((report_id, outcome.digest) for report_id, outcome in decided.items())
         return found, bool(await self.release_count(task_id))
 
     async def add_reports(self, uploads: Sequence[Upload], now: float) -> None:

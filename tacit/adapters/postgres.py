@@ -136,7 +136,7 @@ class PostgresDatabase(Database):
     async def _own(self) -> None:
         """Take the database again if the connection that holds its lock has gone, as far as this side knows."""
         self._check(not self._lost)
-        if self._owner is not None:
+        if self._owner is not None and not self._owner.invalidated:
             raw = await self._owner.get_raw_connection()
             if not is_closed(raw.driver_connection):
                 return

@@ -114,7 +114,7 @@ class SharedPostgresDatabase(Database):
 
     async def _attached(self) -> AsyncConnection:
         """The connection that holds this process's session locks; a new one, with new locks, if it has gone."""
-        if self._session is not None:
+        if self._session is not None and not self._session.invalidated:
             raw = await self._session.get_raw_connection()
             if not is_closed(raw.driver_connection):
                 return self._session

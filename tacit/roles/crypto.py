@@ -38,7 +38,10 @@ class _OneByOne:
     def open_all(
         self, key_pair: hpke.KeyPair, suite: hpke.Suite, info: bytes, sealed: Sequence[Sealed]
     ) -> Sequence[bytes | CryptoError]:
-        opener = hpke.Opener(suite, key_pair, info)
+        try:
+            opener = hpke.Opener(suite, key_pair, info)
+        except CryptoError as error:
+            return [error] * len(sealed)
         return [_opened(opener, *share) for share in sealed]
 
     def verify_tokens(self, verifier: TokenVerifier, tokens: Sequence[bytes]) -> Sequence[bool]:

@@ -44,10 +44,10 @@ def kit_now(helper_url: str = "http://127.0.0.1:8082", seed: int = 0) -> TaskKit
 class DeafHelper:
     """The way to the Helpers, on which requests to one of them are never answered."""
 
-    def __init__(self, inner: InProcessTransport, deaf: str) -> None:
+    def __init__(self, inner: InProcessTransport, deaf: str, heard: asyncio.Event) -> None:
         self.inner = inner
         self.deaf = deaf
-        self.heard = asyncio.Event()
+        self.heard = heard
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
@@ -59,11 +59,13 @@ class DeafHelper:
 
 
 @asynccontextmanager
-async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "none:") -> AsyncIterator[AggregatorPair]:
+async def running(
+    folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "none:", heard: asyncio.Event | None = None
+) -> AsyncIterator[AggregatorPair]:
     """A pair whose Leader works in the background; it also serves the tasks of ``others``."""
 
     def leader(settings: Mapping[str, Any], deps: Deps) -> Any:
-        background = Deps(SystemClock(), OsEntropy(), pair.network)
+        background = Deps(SystemClock(), OsEntropy(), network)
         return create_app(
             LeaderConfig.model_validate({**settings, "log": {**settings["log"], "poll_seconds": 3600}}), background
         )
@@ -74,7 +76,7 @@ async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "non
         )
 
     pair = AggregatorPair(kit, folder, leader, helper, storage="file", limits={"min_job_size": 1, "job_size": 2})
-    pair.network = DeafHelper(pair.inner, deaf)
+    network = DeafHelper(pair.inner, deaf, heard or asyncio.Event())
     async with pair:
         for other in others:
             pair.apps[Role.LEADER][PARTIES].add(party_of(other, Role.LEADER))
@@ -132,10 +134,11 @@ async def test_helper_that_never_answers_holds_up_its_own_tasks_only(tmp_path: P
 
 async def test_jobs_in_hand_are_given_back_at_the_end(tmp_path: Path) -> None:
     kit = kit_now("http://127.0.0.1:8099")
-    async with running(tmp_path, kit, deaf="http://127.0.0.1:8099") as pair:
+    heard = asyncio.Event()
+    async with running(tmp_path, kit, deaf="http://127.0.0.1:8099", heard=heard) as pair:
         app = pair.apps[Role.LEADER]
         await app[UPLOAD](kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))
-        await pair.network.heard.wait()
+        await heard.wait()
         await pair.inner.unmount(kit.task.configuration.leader_aggregator_endpoint)
         store = LeaderStore(LeaderConfig.model_validate(pair.settings[Role.LEADER]).database_url("leader"))
         await store.open()

@@ -205,7 +205,7 @@ class Run:
     def _counted(self, recipe: Recipe) -> dict[bytes, bytes]:
         """Report id -> bucket of every report that the leader counted; the helper must agree."""
         own = task_id(recipe).hex()
-        query = "select report_id, bucket from outcomes where code = 0 and hex(task_id) = '%s'" % own.upper()
+        query = f"select report_id, bucket from outcomes where code = 0 and hex(task_id) = '{own.upper()}'"  # noqa: S608
         done = " and job_id in (select job_id from aggregation_jobs where state = 'done')"
         found: dict[bytes, bytes] = {}
         for name, which in (("helper", query), ("leader", query + done)):

@@ -21,6 +21,7 @@ from infra.bench.targets import TARGETS, target_of
 from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.messages import Role, UploadRequest
+from tacit.messages.slices import slice_uploads
 from tacit.roles import helper, leader
 from tacit.testing.aggregators import party_of
 from tacit.testing.entropy import SeededEntropy
@@ -35,7 +36,8 @@ def test_reports_made_in_bulk_are_accepted_by_both_aggregators() -> None:
     made = make_reports(KIT.task, private_key(KIT.issuer_key.to_der()), [0, 3, 3], KIT.task.interval.start)
     now = float(KIT.task.start_seconds)
     for report in made:
-        leader.check_upload(KIT.task, report, now)
+        (upload,) = slice_uploads(UploadRequest((report,)).encode())
+        leader.check_upload(KIT.task, upload, now)
         prepared = leader.prepare_report(party_of(KIT, Role.LEADER), report, now)
         assert isinstance(prepared, leader.Prepared)
         verified = helper.prepare_report(party_of(KIT, Role.HELPER), prepared.verify_init, now)

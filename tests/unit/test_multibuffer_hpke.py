@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -71,7 +71,7 @@ def alone(message: Sealed, suite: Suite = hpke.DEFAULT_SUITE) -> bytes | str:
         return str(error)
 
 
-def as_text(verdicts: list[bytes | CryptoError]) -> list[bytes | str]:
+def as_text(verdicts: Sequence[bytes | CryptoError]) -> list[bytes | str]:
     return [verdict if isinstance(verdict, bytes) else str(verdict) for verdict in verdicts]
 
 
