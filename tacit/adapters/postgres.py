@@ -47,6 +47,7 @@ SERVER_SETTINGS = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
     "jit": "off",
+    "plan_cache_mode": "force_custom_plan",  # a plan for few keys and rows must not meet a thousand of each
     "tcp_keepalives_idle": "30",  # a machine that vanished must not keep its lock for hours
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",

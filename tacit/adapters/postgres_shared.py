@@ -107,14 +107,18 @@ class SharedPostgresDatabase(Database):
         does not answer."""
         with typed():
             async with self._session_lock:
-                session = await self._attached()
-                if not self.leading:
-                    self.leading = bool((await session.execute(_LEAD)).scalar_one())
+                try:
+                    session = await self._attached()
+                    if not self.leading:
+                        self.leading = bool((await session.execute(_LEAD)).scalar_one())
+                except BaseException:
+                    await self._detach()
+                    raise
                 return self.leading
 
     async def _attached(self) -> AsyncConnection:
         """The connection that holds this process's session locks; a new one, with new locks, if it has gone."""
-        if self._session is not None:
+        if self._session is not None and not self._session.invalidated:
             raw = await self._session.get_raw_connection()
             if not is_closed(raw.driver_connection):
                 return self._session

@@ -25,7 +25,7 @@ from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.task import BatchClose
 from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of
-from tacit.testing.network import InProcessTransport
+from tacit.testing.network import FaultyTransport
 from tacit.testing.reports import TaskKit, make_task_kit
 
 UPLOAD_TYPE = media_types.dap("upload-req")
@@ -41,11 +41,11 @@ def kit_now(helper_url: str = "http://127.0.0.1:8082", seed: int = 0) -> TaskKit
     )
 
 
-class DeafHelper:
+class DeafHelper(FaultyTransport):
     """The way to the Helpers, on which requests to one of them are never answered."""
 
-    def __init__(self, inner: InProcessTransport, deaf: str) -> None:
-        self.inner = inner
+    def __init__(self, pair: AggregatorPair, deaf: str) -> None:
+        super().__init__(pair.inner, clock=pair.clock)
         self.deaf = deaf
         self.heard = asyncio.Event()
 
@@ -55,7 +55,7 @@ class DeafHelper:
         if url.startswith(self.deaf):
             self.heard.set()
             await asyncio.Event().wait()
-        return await self.inner.request(method, url, headers=headers, body=body)
+        return await super().request(method, url, headers=headers, body=body)
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "non
         )
 
     pair = AggregatorPair(kit, folder, leader, helper, storage="file", limits={"min_job_size": 1, "job_size": 2})
-    pair.network = DeafHelper(pair.inner, deaf)
+    pair.network = DeafHelper(pair, deaf)
     async with pair:
         for other in others:
             pair.apps[Role.LEADER][PARTIES].add(party_of(other, Role.LEADER))
@@ -135,6 +135,7 @@ async def test_jobs_in_hand_are_given_back_at_the_end(tmp_path: Path) -> None:
     async with running(tmp_path, kit, deaf="http://127.0.0.1:8099") as pair:
         app = pair.apps[Role.LEADER]
         await app[UPLOAD](kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))
+        assert isinstance(pair.network, DeafHelper)
         await pair.network.heard.wait()
         await pair.inner.unmount(kit.task.configuration.leader_aggregator_endpoint)
         store = LeaderStore(LeaderConfig.model_validate(pair.settings[Role.LEADER]).database_url("leader"))
