@@ -211,6 +211,8 @@ def typed() -> Iterator[None]:
         if _sqlstate(error.orig)[:2] in _REFUSALS:
             raise Fatal(f"the database refuses: {reason(error.orig)}") from error
         raise
+    except sa.exc.PendingRollbackError as error:  # what was rolled back went with its connection
+        raise Fatal("the database does not answer: the connection broke within a transaction") from error
     except sa.exc.TimeoutError as error:
         raise Fatal("every connection to the database is busy") from error
     except (OSError, TimeoutError) as error:
