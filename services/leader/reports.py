@@ -25,9 +25,20 @@ SLICE = 1 << 16
 AHEAD = 2
 """Partitions that are made before they are needed."""
 
+COPIED = 64
+"""Reports from which on COPY is cheaper than one statement for all that there is to write."""
+
 _NAME = "reports_slice_"
 _SEQS = "SELECT nextval('report_seqs') FROM generate_series(1, $1::int)"
-_STORED = "SELECT seq, report_id, digest, body FROM reports WHERE seq = ANY($1::text::bigint[])"
+_STORE = """
+    WITH made AS (
+        INSERT INTO reports (seq, task_id, report_id, digest, body)
+        SELECT nextval('report_seqs'), * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[])
+        RETURNING seq, task_id
+    )
+    INSERT INTO pending (seq, task_id, since) SELECT seq, task_id, $5 FROM made
+"""
+_STORED = "SELECT seq, report_id, digest, body FROM reports WHERE seq = ANY($1::bigint[])"
 _DIGESTS = """
     SELECT false, report_id, digest FROM reports WHERE task_id = $1 AND report_id = ANY($2::bytea[])
     UNION ALL SELECT false, report_id, digest FROM outcomes WHERE task_id = $1 AND report_id = ANY($2::bytea[])
@@ -55,8 +66,8 @@ class ReportsTx(CommonTx):
         """SHA-256 of the reports among ``report_ids`` that are stored or were dealt with, and whether any batch of the
         task was released."""
         if is_postgres(self.connection):
-            known = await fetch(self.connection, _DIGESTS, task_id, report_ids)
-            return {row[1]: row[2] for row in known if not row[0]}, any(row[0] for row in known)
+            both = await fetch(self.connection, _DIGESTS, task_id, report_ids)
+            return {row[1]: row[2] for row in both if not row[0]}, any(row[0] for row in both)
         found: dict[bytes, bytes | None] = {}
         for piece in pieces(self.connection, report_ids):
             rows = await self.connection.execute(
@@ -65,13 +76,16 @@ class ReportsTx(CommonTx):
                 )
             )
             found.update((row[0], row[1]) for row in rows)
-        decided = await self.known(task_id, report_ids)
-        found.update((report_id, outcome.digest) for report_id, outcome in decided.items())
+        found.update((report_id, known.digest) for report_id, known in (await self.known(task_id, report_ids)).items())
         return found, bool(await self.release_count(task_id))
 
     async def add_reports(self, uploads: Sequence[Upload], now: float) -> None:
         """Store new reports, pending since ``now``. Raises ``IntegrityError`` where a partition is missing."""
         if not uploads:
+            return
+        if len(uploads) < COPIED and is_postgres(self.connection):
+            columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
+            await fetch(self.connection, _STORE, *columns, now)
             return
         seqs = await self._new_seqs(len(uploads))
         rows = [
@@ -98,8 +112,8 @@ class ReportsTx(CommonTx):
 
     async def _delete(self, table: sa.Table, seqs: Sequence[int]) -> None:
         if is_postgres(self.connection):
-            statement = f"DELETE FROM {table.name} WHERE seq = ANY($1::text::bigint[])"  # noqa: S608 - own name
-            await fetch(self.connection, statement, _array(seqs))
+            statement = f"DELETE FROM {table.name} WHERE seq = ANY($1::bigint[])"  # noqa: S608 - own name
+            await fetch(self.connection, statement, seqs)
             return
         for piece in pieces(self.connection, seqs):
             await self.connection.execute(sa.delete(table).where(among(self.connection, table.c.seq, piece)))
@@ -129,7 +143,7 @@ class ReportsTx(CommonTx):
         """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
         found: dict[int, StoredReport] = {}
         if is_postgres(self.connection):
-            found = {row[0]: StoredReport(*row) for row in await fetch(self.connection, _STORED, _array(seqs))}
+            found = {row[0]: StoredReport(*row) for row in await fetch(self.connection, _STORED, seqs)}
         else:
             for piece in pieces(self.connection, seqs):
                 rows = await self.connection.execute(
@@ -224,8 +238,3 @@ class ReportsTx(CommonTx):
 def _waiting(column: sa.Column[Any], task_id: bytes, now: float, limit: int) -> sa.Select[Any]:
     waits = (PENDING.c.task_id == task_id) & (PENDING.c.since <= now)
     return sa.select(column).where(waits).order_by(PENDING.c.seq).limit(limit)
-
-
-def _array(seqs: Sequence[int]) -> str:
-    """An array in PostgreSQL's notation: the driver takes a microsecond per element to make its own."""
-    return f"{{{','.join(map(str, seqs))}}}"

@@ -48,8 +48,8 @@ class Uploads:
         except Exception as error:  # as the application's own middleware does: an error becomes an answer
             error_id = self._deps.entropy(8).hex()
             self._log.error("internal_error", error=error, error_id=error_id)
-            extensions: dict[str, object] = {"error_id": error_id}
-            answer = problem_response(Abort(INTERNAL, status=500, title="Internal error.", extensions=extensions))
+            internal = Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
+            answer = problem_response(internal)
         content = answer.body if isinstance(answer.body, bytes) else b""
         return HttpResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, content)
 

@@ -80,8 +80,7 @@ class JobWork:
 
     async def _form(self, party: Party, job: JobRow) -> JobRow | None:
         """Transaction 1; the job as it is sent, or ``None`` if no report of it is to be sent."""
-        async with self._store.read() as tx:
-            stored = await tx.stored(job.members)
+        stored = await self._stored(job)
         reports = {report.report_id: report for report in reversed(stored)}
         notes: Notes = []
         state, rejections = await self._prepare(party, list(reports.values())[::-1], notes)
@@ -102,6 +101,15 @@ class JobWork:
         return JobRow(
             job.job_id, job.task_id, job.batch_id, JobState.SENT, tuple(members), holder=job.holder, request=request
         )
+
+    async def _stored(self, job: JobRow) -> list[StoredReport]:
+        """The bytes of every report of a job; raises ``Fatal`` where some are missing, so that none is taken for dealt
+        with. Read under the writers' lock: a snapshot from before a slice was rewritten would show the slice empty."""
+        async with self._store.transaction(shared=True) as tx:
+            stored = await tx.stored(job.members)
+        if len(stored) != len(job.members):
+            raise Fatal("bytes of a job's reports are missing")
+        return stored
 
     async def _record(
         self,
@@ -207,8 +215,7 @@ class JobWork:
         known = self._states.get(job.job_id)
         if known is not None:
             return known
-        async with self._store.read() as tx:
-            stored = await tx.stored(job.members)
+        stored = await self._stored(job)
         try:
             state, _ = await self._prepare(party, stored, [], again=True)
         except PreparationError as error:

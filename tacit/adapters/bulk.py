@@ -8,6 +8,7 @@ bounded: executemany, and lists of parameters in pieces.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -53,12 +54,25 @@ async def driver_of(connection: AsyncConnection) -> Any:
 
 async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> list[Any]:
     """The rows of a statement in PostgreSQL's own words, with $1 for the first of ``values``: for statements that are
-    run so often, or give so many rows, that what SQLAlchemy adds would show."""
+    run so often, or give so many rows, that what SQLAlchemy adds would show. Raises ``IntegrityError`` for a violated
+    constraint."""
     driver = await driver_of(connection)
     if not driver.is_in_transaction():  # SQLAlchemy begins with the first statement of its own
         await connection.execute(_FIRST)
-    found: list[Any] = await driver.fetch(statement, *values)
+    with _constraints(statement):
+        found: list[Any] = await driver.fetch(statement, *values)
     return found
+
+
+@contextmanager
+def _constraints(statement: str) -> Iterator[None]:
+    """What the driver says of a violated constraint, as SQLAlchemy says it; no values."""
+    try:
+        yield
+    except Exception as error:
+        if str(getattr(error, "sqlstate", None) or "").startswith(_VIOLATION):
+            raise sa.exc.IntegrityError(statement, None, error) from error
+        raise
 
 
 async def copy_rows(
@@ -73,12 +87,8 @@ async def copy_rows(
         await connection.execute(sa.insert(table), [dict(zip(columns, row, strict=True)) for row in rows])
         return
     driver = await driver_of(connection)
-    try:
+    with _constraints(f"COPY {table.name}"):
         await driver.copy_records_to_table(table.name, records=rows, columns=columns)
-    except Exception as error:
-        if str(getattr(error, "sqlstate", None) or "").startswith(_VIOLATION):
-            raise sa.exc.IntegrityError(f"COPY {table.name}", None, error) from error
-        raise
 
 
 async def insert_new(

@@ -47,6 +47,7 @@ SERVER_SETTINGS = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
     "jit": "off",
+    "plan_cache_mode": "force_custom_plan",  # a plan for few keys and rows must not meet a thousand of each
     "tcp_keepalives_idle": "30",  # a machine that vanished must not keep its lock for hours
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
@@ -210,6 +211,8 @@ def typed() -> Iterator[None]:
         if _sqlstate(error.orig)[:2] in _REFUSALS:
             raise Fatal(f"the database refuses: {reason(error.orig)}") from error
         raise
+    except sa.exc.PendingRollbackError as error:  # what was rolled back went with its connection
+        raise Fatal("the database does not answer: the connection broke within a transaction") from error
     except sa.exc.TimeoutError as error:
         raise Fatal("every connection to the database is busy") from error
     except (OSError, TimeoutError) as error:

@@ -107,9 +107,13 @@ class SharedPostgresDatabase(Database):
         does not answer."""
         with typed():
             async with self._session_lock:
-                session = await self._attached()
-                if not self.leading:
-                    self.leading = bool((await session.execute(_LEAD)).scalar_one())
+                try:
+                    session = await self._attached()
+                    if not self.leading:
+                        self.leading = bool((await session.execute(_LEAD)).scalar_one())
+                except BaseException:
+                    await self._detach()
+                    raise
                 return self.leading
 
     async def _attached(self) -> AsyncConnection:

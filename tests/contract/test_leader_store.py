@@ -378,6 +378,24 @@ async def test_what_is_left_of_a_slice_moves_to_a_new_file(sliced: LeaderStore) 
         assert [row.seq for row in await tx.stored(seqs)] == seqs[2:]
 
 
+async def test_whoever_reads_bodies_in_a_shared_transaction_waits_for_a_slice_that_is_rewritten(
+    pair: tuple[LeaderStore, LeaderStore], sliced: LeaderStore
+) -> None:
+    """A snapshot from before the rewrite would show the slice empty: neither its old rows nor its new ones."""
+
+    async def read() -> list[bytes]:
+        async with pair[1].transaction(shared=True) as tx:
+            return [row.body for row in await tx.stored(seqs)]
+
+    async with sliced.transaction() as tx:
+        seqs = await tx.pending(TASK, NOW, 10)
+        assert (await tx.scrub([], rewrite=True)).rewritten == 1
+        reader = asyncio.create_task(read())
+        await asyncio.sleep(0.05)
+        assert not reader.done()
+    assert await reader == [b"body %d" % number for number in (1, 2, 3, 4)]
+
+
 async def test_room_is_made_ahead_of_the_uploads(pair: tuple[LeaderStore, LeaderStore]) -> None:
     store = pair[1]
     async with store.transaction() as tx:

@@ -13,6 +13,8 @@ from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
+from services.leader.records import StoredReport
+from services.leader.store import LeaderTx
 from tacit import media_types
 from tacit.errors import DAP_ERROR_PREFIX, UsageError
 from tacit.messages import AggregationJobResp, Role, VerifyResp
@@ -248,6 +250,31 @@ async def test_error_of_our_own_costs_one_report_and_not_the_task(
         counts = await pair.status(Role.LEADER)
         assert counts["aggregated"] == 3
         assert counts["rejected_by_cause"] == {"helper-report-dropped": 1, "internal": 1}
+
+
+@pytest.mark.parametrize("missing", [1, 3])
+async def test_reports_whose_bytes_cannot_be_read_now_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int
+) -> None:
+    pair, _ = pair_of(tmp_path)
+    real, calls = LeaderTx.stored, []
+
+    async def stored(tx: LeaderTx, seqs: Sequence[int]) -> list[StoredReport]:
+        calls.append(len(seqs))
+        found = await real(tx, seqs)
+        return found[missing:] if len(calls) == 1 else found
+
+    monkeypatch.setattr(LeaderTx, "stored", stored)
+    reports = KIT.reports(12)
+    async with pair:
+        await pair.upload([reports.valid(1) for _ in range(3)])
+        await pair.work()
+        for _ in range(3):
+            await pair.clock.advance(120)
+            await pair.work()
+        counts = await pair.status(Role.LEADER)
+        assert (counts["aggregated"], counts["pending"], counts["rejected"]) == (3, 0, 0)
+        assert calls[0] == 3
 
 
 async def test_leader_adds_nothing_to_a_batch_that_was_released(tmp_path: Path) -> None:

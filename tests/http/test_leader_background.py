@@ -25,7 +25,7 @@ from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.task import BatchClose
 from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of
-from tacit.testing.network import InProcessTransport
+from tacit.testing.network import FaultyTransport
 from tacit.testing.reports import TaskKit, make_task_kit
 
 UPLOAD_TYPE = media_types.dap("upload-req")
@@ -41,13 +41,13 @@ def kit_now(helper_url: str = "http://127.0.0.1:8082", seed: int = 0) -> TaskKit
     )
 
 
-class DeafHelper:
+class DeafHelper(FaultyTransport):
     """The way to the Helpers, on which requests to one of them are never answered."""
 
-    def __init__(self, inner: InProcessTransport, deaf: str, heard: asyncio.Event) -> None:
-        self.inner = inner
+    def __init__(self, pair: AggregatorPair, deaf: str) -> None:
+        super().__init__(pair.inner, clock=pair.clock)
         self.deaf = deaf
-        self.heard = heard
+        self.heard = asyncio.Event()
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
@@ -55,17 +55,15 @@ class DeafHelper:
         if url.startswith(self.deaf):
             self.heard.set()
             await asyncio.Event().wait()
-        return await self.inner.request(method, url, headers=headers, body=body)
+        return await super().request(method, url, headers=headers, body=body)
 
 
 @asynccontextmanager
-async def running(
-    folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "none:", heard: asyncio.Event | None = None
-) -> AsyncIterator[AggregatorPair]:
+async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "none:") -> AsyncIterator[AggregatorPair]:
     """A pair whose Leader works in the background; it also serves the tasks of ``others``."""
 
     def leader(settings: Mapping[str, Any], deps: Deps) -> Any:
-        background = Deps(SystemClock(), OsEntropy(), network)
+        background = Deps(SystemClock(), OsEntropy(), pair.network)
         return create_app(
             LeaderConfig.model_validate({**settings, "log": {**settings["log"], "poll_seconds": 3600}}), background
         )
@@ -76,7 +74,7 @@ async def running(
         )
 
     pair = AggregatorPair(kit, folder, leader, helper, storage="file", limits={"min_job_size": 1, "job_size": 2})
-    network = DeafHelper(pair.inner, deaf, heard or asyncio.Event())
+    pair.network = DeafHelper(pair, deaf)
     async with pair:
         for other in others:
             pair.apps[Role.LEADER][PARTIES].add(party_of(other, Role.LEADER))
@@ -134,11 +132,11 @@ async def test_helper_that_never_answers_holds_up_its_own_tasks_only(tmp_path: P
 
 async def test_jobs_in_hand_are_given_back_at_the_end(tmp_path: Path) -> None:
     kit = kit_now("http://127.0.0.1:8099")
-    heard = asyncio.Event()
-    async with running(tmp_path, kit, deaf="http://127.0.0.1:8099", heard=heard) as pair:
+    async with running(tmp_path, kit, deaf="http://127.0.0.1:8099") as pair:
         app = pair.apps[Role.LEADER]
         await app[UPLOAD](kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))
-        await heard.wait()
+        assert isinstance(pair.network, DeafHelper)
+        await pair.network.heard.wait()
         await pair.inner.unmount(kit.task.configuration.leader_aggregator_endpoint)
         store = LeaderStore(LeaderConfig.model_validate(pair.settings[Role.LEADER]).database_url("leader"))
         await store.open()
