@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -101,10 +102,15 @@ def _gather(connections: Sequence[Connection], look: Look, until: float) -> list
 def _work(plan: ShardPlan, connection: Connection) -> None:
     """A worker process: tells its progress, then its result or its error."""
     with connection, contextlib.suppress(BrokenPipeError):
-        try:
-            connection.send(_run(run_shard(plan, connection.send)))
-        except (TacitError, TransportError, ExceptionGroup) as error:
-            connection.send(Failure(str(_first(error))))
+        connection.send(_result(plan, connection.send))
+
+
+def _result(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult | Failure:
+    """What a worker comes to."""
+    try:
+        return _run(run_shard(plan, tell))
+    except (TacitError, TransportError, ExceptionGroup) as error:
+        return Failure(str(_first(error)))
 
 
 def _first(error: Exception) -> Exception:
@@ -116,21 +122,31 @@ def _first(error: Exception) -> Exception:
     return error
 
 
-def run_on_ray(plans: Sequence[ShardPlan], address: str) -> list[ShardResult]:
-    """Every plan as a task of the Ray cluster at ``address``. Raises ``UsageError`` where Ray is not installed."""
+def run_on_ray(plans: Sequence[ShardPlan], address: str, limit_seconds: float) -> list[ShardResult]:
+    """Every plan as a task of the Ray cluster at ``address`` (``local``: one made for this run). Raises ``UsageError``
+    where Ray is not installed, ``Fatal`` where it fails, a task does, or the time is over."""
     try:
         import ray
     except ImportError as error:
         raise UsageError("--ray needs Ray on every machine: pip install 'tacit[ray]'") from error
-    ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
-    task = ray.remote(ray_task)
-    results: list[ShardResult] = ray.get([task.remote(plan) for plan in plans])
-    return results
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(address=address, log_to_driver=False)
+    try:
+        task = ray.remote(ray_task)
+        said: list[ShardResult | Failure] = ray.get([task.remote(plan) for plan in plans], timeout=limit_seconds)
+    except ray.exceptions.RayError as error:
+        raise Fatal(f"Ray did not run the shards to their end ({type(error).__name__})") from error
+    finally:
+        ray.shutdown()
+    for one in said:
+        if isinstance(one, Failure):
+            raise Fatal(one.text)
+    return [one for one in said if isinstance(one, ShardResult)]
 
 
-def ray_task(plan: ShardPlan) -> ShardResult:
-    """What runs on a Ray worker: the same shard, without live progress."""
-    return _run(run_shard(plan, lambda _progress: None))
+def ray_task(plan: ShardPlan) -> ShardResult | Failure:
+    """What runs on a Ray worker: the same shard, without live progress. Journals stay on the worker's machine."""
+    return _result(plan, lambda _progress: None)
 
 
 def _run(shard: Coroutine[Any, Any, ShardResult]) -> ShardResult:

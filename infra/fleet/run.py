@@ -155,7 +155,7 @@ class FleetRun:
 
     def _shards(self, plans: Sequence[ShardPlan], look: Look) -> list[ShardResult]:
         if self._load.ray:
-            return run_on_ray(plans, self._load.ray)
+            return run_on_ray(plans, self._load.ray, self._load.limit)
         return run_in_processes(plans, look, self._load.limit)
 
     def _plans(self) -> Iterator[ShardPlan]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -206,33 +206,52 @@ def test_workers_are_stopped_when_their_time_is_over(tmp_path: Path) -> None:
 def test_ray_is_asked_for_by_name_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"tacit\[ray\]"):
-        run_on_ray([plan_of(tmp_path)], "ray://head:10001")
+        run_on_ray([plan_of(tmp_path)], "ray://head:10001", 60.0)
 
 
-def test_every_shard_is_one_ray_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two calls of Ray that are used, in this process: a task's ``remote``, and ``get``."""
-    ray = ModuleType("ray")
-    asked: list[Any] = []
+class RayTask:
+    """``ray.remote`` of a function, in this process."""
 
-    class Task:
-        def __init__(self, function: Callable[[ShardPlan], ShardResult]) -> None:
-            self._function = function
+    def __init__(self, function: Callable[[ShardPlan], Any]) -> None:
+        self._function = function
 
-        def remote(self, plan: ShardPlan) -> tuple[Callable[[ShardPlan], ShardResult], ShardPlan]:
-            return self._function, plan
+    def remote(self, plan: ShardPlan) -> Any:
+        return self._function(plan)
 
+
+@pytest.fixture
+def ray_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The calls of Ray that are used; returns what ``init`` was told, and ``shutdown``."""
+    ray, calls = ModuleType("ray"), list[Any]()
+    members = {
+        "init": lambda **options: calls.append(options),
+        "remote": RayTask,
+        "get": lambda results, timeout: results,
+        "shutdown": lambda: calls.append("shutdown"),
+        "exceptions": SimpleNamespace(RayError=LookupError),
+    }
+    for name, member in members.items():
+        setattr(ray, name, member)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    return calls
+
+
+def test_every_shard_is_one_ray_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_calls: list[Any]) -> None:
     async def ran(plan: ShardPlan, _tell: Callable[[Snapshot], None]) -> ShardResult:
         await asyncio.sleep(0)
         return ShardResult(devices=plan.devices)
 
-    ray.init = lambda **options: asked.append(options)  # type: ignore[attr-defined]
-    ray.remote = Task  # type: ignore[attr-defined]
-    ray.get = lambda references: [function(plan) for function, plan in references]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(pool, "run_shard", ran)
     plan = plan_of(tmp_path)
-    assert [result.devices for result in run_on_ray([plan, replace(plan, devices=7)], "auto")] == [100, 7]
-    assert asked[0]["address"] == "auto"
+    assert [result.devices for result in run_on_ray([plan, replace(plan, devices=7)], "auto", 60.0)] == [100, 7]
+    assert ray_calls[0]["address"] == "auto"
+    assert ray_calls[-1] == "shutdown"
+
+
+def test_what_a_ray_task_refuses_is_told_and_ray_is_left(tmp_path: Path, ray_calls: list[Any]) -> None:
+    with pytest.raises(Fatal, match="slot key does not load"):
+        run_on_ray([plan_of(tmp_path)], "local", 60.0)
+    assert ray_calls[-1] == "shutdown"
 
 
 def test_another_machine_is_loaded_on_purpose_only() -> None:
