@@ -29,11 +29,12 @@ SAMPLED_REMARK = "tokens were fetched by sampled devices only; real devices fetc
 CPU_REMARK = "CPU of the services covers the run and the release"
 
 
-def remarks(load: Load) -> list[str]:
-    """What is not as in a deployment."""
+def remarks(result: FleetResult, load: Load) -> list[str]:
+    """What is not as in a deployment, and what was measured."""
+    found = [CPU_REMARK] if result.services else []
     if load.prepared is not None:
-        return [f"contributions were made before, by tacit fleet prepare ({load.prepared.name})", CPU_REMARK]
-    return [DIRECT_REMARK if load.direct else SAMPLED_REMARK, CPU_REMARK]
+        return [f"contributions were made before, by tacit fleet prepare ({load.prepared.name})", *found]
+    return [DIRECT_REMARK if load.direct else SAMPLED_REMARK, *found]
 
 
 def show(
@@ -45,7 +46,7 @@ def show(
         console.print(Panel(_rows(rows), title=f"[bold]{title}", title_align="left", width=92))
     if verdict is not None:
         console.print(Panel(_verdict_table(verdict), title=_verdict_title(verdict), title_align="left", width=92))
-    for remark in remarks(load):
+    for remark in remarks(result, load):
         console.print(Text(remark, style="dim"), soft_wrap=True)
     for path in written:
         console.print(Text(path), soft_wrap=True)
@@ -130,7 +131,7 @@ def write_report(result: FleetResult, verdict: Verdict | None, load: Load, targe
         },
         **result.document(),
         "oracle": None if verdict is None else verdict.document(),
-        "remarks": remarks(load),
+        "remarks": remarks(result, load),
     }
     pictures = {
         "latency.png": latency_picture(result.progress),
@@ -172,7 +173,9 @@ def latency_picture(progress: Snapshot) -> bytes:
             span = range(places[0], places[-1] + 1)
             edges = [1000 * edge_of(place - 1) for place in (*span, span[-1] + 1)]
             axes.stairs([progress.latencies[place] for place in span], edges, fill=True, color=HUE)
-            axes.set_xscale("log")
+            axes.set_xscale("log", subs=(2, 5))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter("{x:g}")
             for name, share, side in (("p50", 0.5, "right"), ("p99", 0.99, "left")):
                 at = 1000 * progress.percentile(share)
                 axes.axvline(at, color=INK, linewidth=0.9, linestyle="--")
@@ -240,7 +243,7 @@ def page(document: dict[str, Any], load: Load, verdict: Verdict | None, pictures
         parts.append(f'<section><img alt="{_text(picture)}" src="data:image/png;base64,{encoded}"></section>')
     if verdict is not None:
         parts.append(_verdict_section(verdict))
-    parts += [f'<p class="soft">{_text(remark)}.</p>' for remark in remarks(load)]
+    parts += [f'<p class="soft">{_text(remark)}.</p>' for remark in document["remarks"]]
     head = f'<meta charset="utf-8"><title>Fleet: {_text(name)}</title><style>{STYLE}</style>'
     head += '<meta name="viewport" content="width=device-width">'
     return f'<!doctype html><html lang="en"><head>{head}</head><body><main>{"".join(parts)}</main></body></html>\n'

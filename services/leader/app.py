@@ -55,15 +55,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     follower = LogFollower(
         store, parties, credentials.identity, config.log, config.policy, deps, config.retention, coordinates=works
     )
-
-    async def storage(_app: web.Application) -> AsyncIterator[None]:
-        await store.open()
-        await follower.load()
-        yield
-        await leader.close()
-        await store.close()
-
-    app.cleanup_ctx.append(storage)
+    _add_storage(app, store, follower, leader)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
     collections = Collections(store, parties, deps, config.limits, credentials.peer.token)
     handlers = _handlers(config, deps, credentials, leader, collections, app)
@@ -82,6 +74,19 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
         work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle)
         app[COORDINATOR], app[WORKERS], app[COLLECTIONS] = coordinator, workers, collections
     return app
+
+
+def _add_storage(app: web.Application, store: LeaderStore, follower: LogFollower, leader: Leader) -> None:
+    """Have the database open while the app runs."""
+
+    async def storage(_app: web.Application) -> AsyncIterator[None]:
+        await store.open()
+        await follower.load()
+        yield
+        await leader.close()
+        await store.close()
+
+    app.cleanup_ctx.append(storage)
 
 
 def _handlers(
