@@ -32,9 +32,10 @@ STYLES = {
 }
 
 
-def answers() -> Console:
-    """Where answers go: stdout."""
-    return Console(highlight=False)
+def answers(least: int = 0) -> Console:
+    """Where answers go: stdout. Into a file or pipe lines are at least ``least`` cells wide, not cut at 80."""
+    console = Console(highlight=False)
+    return console if console.is_terminal or console.width >= least else Console(highlight=False, width=least)
 
 
 def notes() -> Console:

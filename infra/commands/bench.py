@@ -20,6 +20,8 @@ from infra.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
 from tacit.vdaf.native import level
 
+WIDTH = 120
+"""Cells that the tables need."""
 app = typer.Typer(help="Measure what each stage costs, beside the floor of this machine.", no_args_is_help=True)
 
 Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
@@ -152,13 +154,14 @@ def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
 
 def _show(rows: list[Row]) -> None:
     facts = machine()
-    answers().print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}")
+    console = answers(WIDTH)
+    console.print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}")
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(_table_of(row), []).append(row)
     for name, some in tables.items():
-        answers().print()
-        answers().print(_table(name, some))
+        console.print()
+        console.print(_table(name, some))
 
 
 def _table_of(row: Row) -> str:
