@@ -12,11 +12,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import UsageError
 
+LOG_NAME = "server.log"
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 PAUSE_SECONDS = 0.02
@@ -78,6 +80,43 @@ class Child:
     def _close_input(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+
+@dataclass
+class PrivateServer:
+    """A server program on a port of this machine, its files in ``folder``; ``start`` and ``stop`` may alternate."""
+
+    folder: Path
+    port: int
+    _child: Child | None = None
+
+    def command(self) -> list[str]:
+        """Program and arguments. Raises ``UsageError`` where the program is missing."""
+        raise NotImplementedError
+
+    def answers(self) -> bool:
+        """Whether it serves by now."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start, and return once it serves. Raises ``UsageError`` with what its log says."""
+        self._child = Child(self.command(), self.folder / LOG_NAME)
+        if not self._child.until(self.answers):
+            self._child = None
+            name = type(self).__name__.removesuffix("Server")
+            raise UsageError(f"{name} did not start: {last_words(self.folder / LOG_NAME)}")
+
+    def stop(self) -> None:
+        """Shut down; everything written is on disk."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+
+    def crash(self) -> None:
+        """SIGKILL: what is not on disk is lost."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
 
 
 def last_words(log: Path) -> str:

@@ -14,15 +14,12 @@ import pwd
 import shutil
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from infra.child import Child, last_words, require_program
-from tacit.errors import UsageError
+from infra.child import PrivateServer, require_program
 from tacit.ports import Entropy
 from tacit.service.config import write_secret
 
-LOG_NAME = "server.log"
 ANSWER_SECONDS = 1.0
 TOPICS = "tacit/v1/#"
 LARGEST_PACKET = 1024
@@ -32,13 +29,8 @@ _CONNECT = bytes.fromhex("100e00044d515454050200050000017a")
 """An MQTT 5 CONNECT that starts clean, with the client id "z"."""
 
 
-@dataclass
-class MosquittoServer:
-    """A broker whose files are in ``folder``; ``start`` and ``stop`` may alternate."""
-
-    folder: Path
-    port: int
-    _child: Child | None = None
+class MosquittoServer(PrivateServer):
+    """A broker of this stack."""
 
     @classmethod
     def create(cls, folder: Path, port: int, publishers: Mapping[str, str], entropy: Entropy) -> MosquittoServer:
@@ -55,27 +47,12 @@ class MosquittoServer:
         write_secret(folder / "mosquitto.conf", _settings(folder, port).encode())
         return cls(folder, port)
 
-    def start(self) -> None:
-        """Start, and return once it takes connections. Raises ``UsageError`` with what its log says."""
-        command = [require_mosquitto(), "-c", str(self.folder / "mosquitto.conf")]
-        self._child = Child(command, self.folder / LOG_NAME)
-        if not self._child.until(self._answers):
-            self._child = None
-            raise UsageError(f"Mosquitto did not start: {last_words(self.folder / LOG_NAME)}")
+    def command(self) -> list[str]:
+        """See ``PrivateServer``."""
+        return [require_mosquitto(), "-c", str(self.folder / "mosquitto.conf")]
 
-    def stop(self) -> None:
-        """Shut down."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.stop()
-
-    def crash(self) -> None:
-        """SIGKILL."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it takes connections."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as link:
             link.sendall(_CONNECT)
             return link.recv(1) == b"\x20"

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infra.child import Child
+from infra.child import LOG_NAME, Child
 from tacit.errors import UsageError
 from tacit.service.config import read_secret, write_secret
 
 SUPERUSER = "tacit_admin"
 SYSTEM_USER = "postgres"
-LOG_NAME = "server.log"
 LEFT_OVER_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
 SETTINGS = {

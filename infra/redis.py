@@ -13,11 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.child import Child, last_words, require_program
-from tacit.errors import UsageError
+from infra.child import PrivateServer, require_program
 from tacit.service.config import write_secret
 
-LOG_NAME = "server.log"
 ANSWER_SECONDS = 1.0
 SETTINGS = {
     "bind": "127.0.0.1",
@@ -47,13 +45,8 @@ class RedisUser:
         return f"user {self.name} on #{digest} ~{self.prefix}* resetchannels -@all {COMMANDS}"
 
 
-@dataclass
-class RedisServer:
-    """A server whose files are in ``folder``; ``start`` and ``stop`` may alternate."""
-
-    folder: Path
-    port: int
-    _child: Child | None = None
+class RedisServer(PrivateServer):
+    """A server of this stack."""
 
     @classmethod
     def create(cls, folder: Path, port: int, users: Mapping[str, RedisUser]) -> RedisServer:
@@ -71,26 +64,11 @@ class RedisServer:
         """URL for one user."""
         return f"redis://{user.name}:{user.password}@127.0.0.1:{self.port}/0"
 
-    def start(self) -> None:
-        """Start, and return once it answers. Raises ``UsageError`` with what its log says."""
-        self._child = Child([require_redis(), str(self.folder / "redis.conf")], self.folder / LOG_NAME)
-        if not self._child.until(self._answers):
-            self._child = None
-            raise UsageError(f"Redis did not start: {last_words(self.folder / LOG_NAME)}")
+    def command(self) -> list[str]:
+        """See ``PrivateServer``."""
+        return [require_redis(), str(self.folder / "redis.conf")]
 
-    def stop(self) -> None:
-        """Shut down; everything written is on disk."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.stop()
-
-    def crash(self) -> None:
-        """SIGKILL: what was written in the last second may be lost."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         """Whether it has loaded its data: until then it says -LOADING, afterwards that a password is needed."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as connection:
