@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from infra.api import call, hash_of, logged_recipe, read_recipe, recipes_of, verified_log
+from infra.commands.design import design
 from infra.layout import Layout
 from infra.places import (
     HASH_ARGUMENT,
@@ -39,7 +40,8 @@ from tacit.service.keys import read_signing_key
 from tacit.tlog.canonical import parse_json, validated
 from tacit.tlog.leaves import LeafType, sign_leaf
 
-app = typer.Typer(help="Write, check, publish and read recipes.", no_args_is_help=True)
+app = typer.Typer(help="Design, write, check, publish and read recipes.", no_args_is_help=True)
+app.command("design")(design)
 
 RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe as JSON.", show_default=False)]
 
