@@ -220,8 +220,8 @@ def own_fault(service: str, deps: Deps, error: Exception) -> Abort:
         log.error("store_unavailable", error=error, error_id=error_id)
         detail = "it may not have been stored; send the same again later"
         headers = {"Retry-After": come_back(deps.entropy)}
-        title, extensions = "The service cannot store anything for now.", {"error_id": error_id}
-        return Abort(UNAVAILABLE, detail, status=503, title=title, headers=headers, extensions=extensions)
+        title = "The service cannot store anything for now."
+        return Abort(UNAVAILABLE, detail, status=503, title=title, headers=headers, extensions={"error_id": error_id})
     log.error("internal_error", error=error, error_id=error_id, where=_where(error))
     return Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
 
