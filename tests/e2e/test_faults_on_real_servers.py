@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -111,6 +112,17 @@ class World:
         os.kill(self.pids.get(title) or self.document[title]["pid"], number)
 
 
+def laid_out(folder: Path) -> Layout:
+    """A new stack whose leader forms small jobs and tries again soon."""
+    now = time.time()
+    epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > 7200)
+    options = StackOptions(epoch_seconds=epoch, slots_per_epoch=SLOTS, poll_seconds=0.5, idle_seconds=0.2)
+    layout = create_layout(folder, options, OsEntropy(), now)
+    body = json.loads(layout.configs["leader"].read_text())
+    amend_config(layout.configs["leader"], limits={**body["limits"], **LIMITS})
+    return layout
+
+
 @pytest.fixture(scope="module")
 def stack(
     postgres: PostgresServer, make_redis: Callable[[], RedisServer], make_mosquitto: Callable[[], MosquittoServer]
@@ -126,12 +138,7 @@ def stack(
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
         for name, url in urls.items():
             write_secret(folder / name, url.encode())
-        now = time.time()
-        epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > 7200)
-        options = StackOptions(epoch_seconds=epoch, slots_per_epoch=SLOTS, poll_seconds=0.5, idle_seconds=0.2)
-        layout = create_layout(folder / "stack", options, OsEntropy(), now)
-        body = json.loads(layout.configs["leader"].read_text())
-        amend_config(layout.configs["leader"], limits={**body["limits"], **LIMITS})
+        layout = laid_out(folder / "stack")
         command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0"]
         command += ["--state-dir", str(layout.state_dir), "--leader-workers", "2", "--helper-workers", "2"]
         command += ["--with", "postgres,redis,mosquitto"]
@@ -200,17 +207,17 @@ class Devices:
             self.acknowledged += 1
 
 
-async def statuses(stack: World) -> StackStatus:
+async def statuses(layout: Layout) -> StackStatus:
     """What ``tacit status`` shows."""
     async with AiohttpTransport(timeout=5) as transport:
-        return await stack_status(stack.layout, transport)
+        return await stack_status(layout, transport)
 
 
-async def told(stack: World, *words: str) -> None:
+async def told(layout: Layout, *words: str) -> None:
     """``tacit status`` names each of ``words`` among the problems."""
 
     async def shown() -> bool:
-        lines = "\n".join((await statuses(stack)).problems)
+        lines = "\n".join((await statuses(layout)).problems)
         return all(word in lines for word in words)
 
     await until(f"tacit status tells of {', '.join(words)}", shown)
@@ -218,7 +225,7 @@ async def told(stack: World, *words: str) -> None:
 
 async def redis_is_emptied_and_away(stack: World) -> None:
     stack.redis.crash()
-    await told(stack, "redis")
+    await told(stack.layout, "redis")
     shutil.rmtree(stack.redis.folder / "data")
     (stack.redis.folder / "data").mkdir(mode=0o700)
     await asyncio.to_thread(stack.redis.start)
@@ -226,19 +233,19 @@ async def redis_is_emptied_and_away(stack: World) -> None:
 
 async def database_is_restarted(stack: World) -> None:
     await asyncio.to_thread(stack.postgres.crash)
-    await told(stack, "postgres")
+    await told(stack.layout, "postgres")
     await asyncio.to_thread(stack.postgres.start)
 
 
 async def broker_is_gone(stack: World) -> None:
     stack.broker.crash()
-    await told(stack, "mosquitto")
+    await told(stack.layout, "mosquitto")
 
 
 async def workers_are_killed(stack: World) -> None:
     for title in ("leader", *FURTHER):
         stack.kill(title)
-        await told(stack, f"{title} is down")
+        await told(stack.layout, f"{title} is down")
         await asyncio.to_thread(stack.start_again, title)
 
 
@@ -251,7 +258,7 @@ async def helpers_are_killed(stack: World) -> None:
 async def helper_stands_still(stack: World) -> None:
     for title in ("helper", "helper worker-2"):
         stack.signal(title, signal.SIGSTOP)
-    await told(stack, "helper is down")
+    await told(stack.layout, "helper is down")
     for title in ("helper", "helper worker-2"):
         stack.signal(title, signal.SIGCONT)
 
@@ -260,7 +267,7 @@ async def way_in_is_killed(stack: World) -> None:
     """The other ends of everybody's idle connections vanish."""
     for title in ("gateway", "relay"):
         stack.kill(title)
-        await told(stack, f"{title} is down")
+        await told(stack.layout, f"{title} is down")
         await asyncio.to_thread(stack.start_again, title)
 
 
@@ -280,7 +287,7 @@ async def way_in_is_killed(stack: World) -> None:
 async def test_every_report_counts_once_whatever_fails_meanwhile(
     stack: World, live: LiveStack, fault: Fault, stops_uploads: bool
 ) -> None:
-    devices = await carried_through(stack, live, fault)
+    devices = await carried_through(live, functools.partial(fault, stack))
     assert devices.retried or not stops_uploads
 
 
@@ -293,15 +300,15 @@ async def test_every_report_counts_once_when_a_worker_is_killed_with_a_job_in_an
     with ReadyProcess(command, stack.folder / f"doomed-{stage}.log") as process:
         await asyncio.to_thread(process.ready)
 
-        async def it_dies_and_others_come(_stack: World) -> None:
+        async def it_dies_and_others_come() -> None:
             assert await asyncio.to_thread(process.wait) == -signal.SIGKILL
             for title in FURTHER:
                 await asyncio.to_thread(stack.start_again, title)
 
-        await carried_through(stack, live, it_dies_and_others_come)
+        await carried_through(live, it_dies_and_others_come)
 
 
-async def carried_through(stack: World, live: LiveStack, fault: Fault) -> Devices:
+async def carried_through(live: LiveStack, fault: Callable[[], Awaitable[None]]) -> Devices:
     """Send everything, with ``fault`` after a third of it; the batch is released and is what was sent."""
     order = await live.publish(REPORTS, "at_B")
     devices = Devices(live, order)
@@ -313,7 +320,7 @@ async def carried_through(stack: World, live: LiveStack, fault: Fault) -> Device
 
     try:
         await until("a third of the reports is stored", a_third)
-        await fault(stack)
+        await fault()
         await sending
     finally:
         sending.cancel()
