@@ -217,9 +217,10 @@ def typed() -> Iterator[None]:
     except (OSError, TimeoutError) as error:
         raise Unavailable(f"the database cannot be reached: {reason(error)}") from error
     except Exception as error:
-        if type(error).__module__.startswith("asyncpg"):
-            raise Unavailable(f"the database refuses: {reason(error)}") from error
-        raise
+        if not type(error).__module__.startswith("asyncpg"):
+            raise
+        passing = _sqlstate(error)[:2] in {"", *_REFUSALS}
+        raise (Unavailable if passing else Fatal)(f"the database refuses: {reason(error)}") from error
 
 
 @contextmanager
