@@ -68,6 +68,7 @@ class StackStatus:
     def problems(self) -> list[str]:
         """One line per thing that a person should look at."""
         lines = [f"{one.name} is down: {one.detail}" for one in self.processes if not one.up]
+        lines += [f"{one.name}: {one.detail}" for one in self.processes if one.up and one.detail]
         lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
         for task in self.tasks:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
@@ -102,7 +103,9 @@ async def _process(transport: Transport, label: str, url: str, pid: int | None) 
         found = await call(transport, "GET", f"{url}/healthz")
     except (TransportError, Abort, DecodeError) as error:
         return ProcessStatus(label, url, up=False, pid=alive, detail=_short(error))
-    return ProcessStatus(label, url, up=True, version=str(found.get("version", "")), pid=alive)
+    return ProcessStatus(
+        label, url, up=True, version=str(found.get("version", "")), pid=alive, detail=str(found.get("trouble", ""))
+    )
 
 
 async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:

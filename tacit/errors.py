@@ -2,7 +2,8 @@
 
 Three fates, kept apart (who is at fault decides what the caller does):
 
-* ``Fatal``: our own fault or our own machine's; HTTP 500, details stay in the log.
+* ``Fatal``: our own fault or our own machine's; HTTP 500, details stay in the log. Where the same request may succeed
+  later (a store that is away or full: ``Unavailable``), HTTP 503.
 * ``Abort``: the peer's request as a whole is refused; rendered as an RFC 9457 problem document.
 * ``ReportRejected``: one report dies with a DAP ``ReportError`` code, its job goes on.
 
@@ -22,6 +23,10 @@ class TacitError(Exception):
 
 class Fatal(TacitError):
     """We cannot go on: a broken invariant, a store that does not answer, a key that is missing."""
+
+
+class Unavailable(Fatal):
+    """A store does not answer or has no room for now; whoever asked may ask for the same again later."""
 
 
 class DecodeError(TacitError, ValueError):

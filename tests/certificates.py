@@ -1,4 +1,4 @@
-"""Certificates for servers on loopback, made on the spot."""
+"""Certificates for servers, made on the spot."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Authority:
         builder = self._builder(self._name, self._key.public_key()).add_extension(constraints, critical=True)
         self._write(builder, self.certificate)
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key files for ``name`` on 127.0.0.1."""
+    def issue(self, name: str, ip: str = "127.0.0.1") -> tuple[Path, Path]:
+        """Certificate and key files for ``name`` on ``ip``."""
         key = ec.generate_private_key(ec.SECP256R1())
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(ip))])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate, key_file = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         self._write(self._builder(subject, key.public_key()).add_extension(address, critical=False), certificate)

@@ -17,16 +17,15 @@ from services.gateway.opening import OpenAll, Opening
 from services.gateway.store import ReplayWindow, SeenRequest
 from services.gateway.targets import AllowList, Target, request_date
 from tacit import bhttp, ohttp
-from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.frames import Answer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import INTERNAL, Deps, problem_response
+from tacit.service.app import Deps, own_fault, problem_response
 from tacit.service.counters import TrafficCounters
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.limits import ByteBudget
-from tacit.service.log import get_logger
 
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"
@@ -130,10 +129,16 @@ class Gateway:
         target = self._targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         headers = _passed(request)
-        if not await self._window.submit(SeenRequest(enc, date)):
+        if not await self._is_new(SeenRequest(enc, date)):
             raise Abort(REPLAYED, status=409, title="The request was sent before.")
         self._deps.saw("gateway", request_bytes=size, target=target.name)
         return await self._fetch(request, target, headers)
+
+    async def _is_new(self, request: SeenRequest) -> bool:
+        try:
+            return await self._window.submit(request)
+        except TransportError as error:
+            raise Unavailable("the replay window does not answer") from error
 
     async def _fetch(self, request: bhttp.Request, target: Target, headers: dict[str, str]) -> HttpResponse:
         try:
@@ -147,9 +152,7 @@ class Gateway:
             raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
 
     def _internal(self, error: Exception) -> Abort:
-        error_id = self._deps.entropy(8).hex()
-        get_logger("gateway").error("internal_error", error=error, error_id=error_id)
-        return Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
+        return own_fault("gateway", self._deps, error)
 
 
 def _passed(request: bhttp.Request) -> dict[str, str]:
@@ -167,10 +170,10 @@ def _as_bhttp(response: HttpResponse) -> bhttp.Response:
 
 def _problem(abort: Abort) -> bhttp.Response:
     response = problem_response(abort)
-    fields = (("content-type", response.headers["Content-Type"]),)
-    date = abort.headers.get("Date")
+    kept = tuple((name.lower(), abort.headers[name]) for name in ("Date", "Retry-After") if name in abort.headers)
+    fields = (("content-type", response.headers["Content-Type"]), *kept)
     body = response.body if isinstance(response.body, bytes) else b""
-    return bhttp.Response(abort.status, fields if date is None else (*fields, ("date", date)), body)
+    return bhttp.Response(abort.status, fields, body)
 
 
 def _wrong_key(error: Exception) -> Abort:

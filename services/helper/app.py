@@ -17,7 +17,7 @@ from tacit.aggregator.log_follower import FOLLOWER, LogFollower
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, make_app
 from tacit.service.auth import token_digest
 from tacit.service.limits import ByteBudget
 
@@ -55,6 +55,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     look = add_driver(app, follower, config.log.poll_seconds)
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
+    app[TROUBLES].append(lambda: store.trouble)
     return app
 
 

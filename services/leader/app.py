@@ -27,7 +27,7 @@ from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.ports import JobQueue
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, make_app
 from tacit.service.backends import make_queue
 from tacit.service.limits import ByteBudget
 
@@ -57,6 +57,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     )
     _add_storage(app, store, follower, leader)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
+    app[TROUBLES].append(lambda: store.trouble)
     collections = Collections(store, parties, deps, config.limits, credentials.peer.token)
     handlers = _handlers(config, deps, credentials, leader, collections, app)
     app.router.add_routes(handlers.routes(config.prefix))

@@ -13,9 +13,8 @@ from tacit.aggregator.parties import Parties
 from tacit.errors import Abort
 from tacit.messages.slices import slice_uploads
 from tacit.ports import HttpResponse
-from tacit.service.app import INTERNAL, Deps, problem_response
+from tacit.service.app import Deps, own_fault, problem_response
 from tacit.service.limits import ByteBudget
-from tacit.service.log import get_logger
 
 UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
 """Task id as in the URL, Content-Type, body -> the answer, problem documents included."""
@@ -33,7 +32,6 @@ class Uploads:
         self._parties = parties
         self._deps = deps
         self._max_body = max_body
-        self._log = get_logger("leader")
         self.budget = budget
 
     async def call(self, task_id: str, content_type: str | None, body: bytes) -> HttpResponse:
@@ -46,10 +44,7 @@ class Uploads:
             abort.task_id = abort.task_id or task_id
             answer = problem_response(abort)
         except Exception as error:  # as the application's own middleware does: an error becomes an answer
-            error_id = self._deps.entropy(8).hex()
-            self._log.error("internal_error", error=error, error_id=error_id)
-            internal = Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
-            answer = problem_response(internal)
+            answer = problem_response(own_fault("leader", self._deps, error))
         content = answer.body if isinstance(answer.body, bytes) else b""
         return HttpResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, content)
 

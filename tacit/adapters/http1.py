@@ -50,6 +50,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[HttpResponse] | None = None
         self._reusable = True
+        self._used = False
         self._without_body = False
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
@@ -57,13 +58,15 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether another exchange may start: open, nothing unexpected received, nothing left to send."""
+        """Whether another exchange may start: open, nothing unexpected received, nothing of the last one left to send.
+        (Before the first, an event loop may still hold the end of a TLS handshake.)
+        """
         transport = self._transport
         return (
             self._reusable
             and transport is not None
             and not transport.is_closing()
-            and transport.get_write_buffer_size() == 0
+            and (not self._used or transport.get_write_buffer_size() == 0)
         )
 
     async def exchange(self, head: bytes, body: bytes, deadline: float, *, without_body: bool) -> HttpResponse:
@@ -79,6 +82,7 @@ class ClientConnection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[HttpResponse] = loop.create_future()
         self._waiter = waiter
+        self._used = True
         self._without_body = without_body
         self._start_response()
         if len(body) <= _JOINED_WRITE:

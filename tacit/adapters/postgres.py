@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from tacit.adapters.migrate import MARKER_TABLE, upgrade_async
 from tacit.adapters.sql import Database
-from tacit.errors import Fatal, TacitError, UsageError
+from tacit.errors import Fatal, TacitError, Unavailable, UsageError
 
 CONNECTIONS = 5
 CONNECT_SECONDS = 10
@@ -53,8 +53,9 @@ SERVER_SETTINGS = {
     "tcp_keepalives_count": "3",
 }
 
-_REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57"})
-"""Classes of SQLSTATE that are about the server, our right to be there or other writers, not about a statement."""
+_REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
+"""Classes of SQLSTATE that are about the server or its disk, our right to be there or other writers, not about a
+statement."""
 
 MARKER = f"""
 CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
@@ -200,27 +201,29 @@ async def discard(connection: AsyncConnection) -> None:
 
 @contextmanager
 def typed() -> Iterator[None]:
-    """Errors of the connection become ``Fatal``; those of a statement (a violated constraint) stay what they are."""
+    """Errors of the connection or the server become ``Unavailable``; those of a statement (a violated constraint) stay
+    what they are."""
     try:
         yield
     except TacitError:
         raise
     except sa.exc.DBAPIError as error:
         if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
-            raise Fatal(f"the database does not answer: {reason(error.orig)}") from error
+            raise Unavailable(f"the database does not answer: {reason(error.orig)}") from error
         if _sqlstate(error.orig)[:2] in _REFUSALS:
-            raise Fatal(f"the database refuses: {reason(error.orig)}") from error
+            raise Unavailable(f"the database refuses: {reason(error.orig)}") from error
         raise
     except sa.exc.PendingRollbackError as error:  # what was rolled back went with its connection
         raise Fatal("the database does not answer: the connection broke within a transaction") from error
     except sa.exc.TimeoutError as error:
-        raise Fatal("every connection to the database is busy") from error
+        raise Unavailable("every connection to the database is busy") from error
     except (OSError, TimeoutError) as error:
-        raise Fatal(f"the database cannot be reached: {reason(error)}") from error
+        raise Unavailable(f"the database cannot be reached: {reason(error)}") from error
     except Exception as error:
-        if type(error).__module__.startswith("asyncpg"):
-            raise Fatal(f"the database refuses: {reason(error)}") from error
-        raise
+        if not type(error).__module__.startswith("asyncpg"):
+            raise
+        passing = _sqlstate(error)[:2] in {"", *_REFUSALS}
+        raise (Unavailable if passing else Fatal)(f"the database refuses: {reason(error)}") from error
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool, StaticPool
 
 from tacit.adapters.migrate import upgrade_async
-from tacit.errors import Fatal, UsageError
+from tacit.errors import Fatal, Unavailable, UsageError
 
 PAGE_SIZE = 8192
 BUSY_TIMEOUT_MS = 10_000
 READERS = 4
 _WRITE = "tacit_write"
+_PASSING = {
+    sqlite3.SQLITE_BUSY: "the database is busy",
+    sqlite3.SQLITE_LOCKED: "the database is busy",
+    sqlite3.SQLITE_NOMEM: "there is no memory for the database",
+    sqlite3.SQLITE_READONLY: "the database cannot be written",
+    sqlite3.SQLITE_IOERR: "the database cannot be written",
+    sqlite3.SQLITE_FULL: "there is no room for the database",
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened",
+}
+"""Primary result codes of SQLite that are about its surroundings, not about a statement or the file's content."""
 
 
 class Database:
@@ -90,22 +101,26 @@ class Database:
         """A write transaction (BEGIN IMMEDIATE): committed when the block ends, rolled back when it raises.
 
         Writers of this process queue here; writers of other processes wait on the file up to
-        ``BUSY_TIMEOUT_MS``. ``shared`` allows a database to run it beside other shared ones; a file cannot.
+        ``BUSY_TIMEOUT_MS``. ``shared`` allows a database to run it beside other shared ones; a file cannot. Raises
+        ``Unavailable`` where there is no room, or another process does not let go of the file.
         """
-        async with self._alone(), self._engine.connect() as connection:
-            await connection.execution_options(**{_WRITE: True})
-            async with connection.begin():
-                yield connection
+        async with self._alone():
+            with _typed():
+                async with self._engine.connect() as connection:
+                    await connection.execution_options(**{_WRITE: True})
+                    async with connection.begin():
+                        yield connection
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A read transaction: one consistent snapshot, beside any writer (in memory: after it)."""
-        if self._in_memory:
-            async with self._alone(), self._engine.connect() as connection:
-                yield connection
-        else:
-            async with self._engine.connect() as connection:
-                yield connection
+        with _typed():
+            if self._in_memory:
+                async with self._alone(), self._engine.connect() as connection:
+                    yield connection
+            else:
+                async with self._engine.connect() as connection:
+                    yield connection
 
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file and empty it, so that deleted bytes are gone from both.
@@ -138,6 +153,20 @@ class Database:
                 yield
             finally:
                 self._holder = None
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    """Errors of the file's surroundings become ``Unavailable``; all others stay what they are."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if code not in _PASSING:
+            raise
+        raise Unavailable(_PASSING[code]) from error
+    except sa.exc.TimeoutError as error:
+        raise Unavailable("every connection to the database is busy") from error
 
 
 def _parsed(url: str) -> URL:

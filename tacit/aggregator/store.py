@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.sql import Database
 from tacit.aggregator.outcomes import OutcomesTx
-from tacit.errors import Fatal
+from tacit.errors import Fatal, Unavailable
 from tacit.messages import BatchMode
 from tacit.task import Task
 
@@ -147,6 +147,8 @@ class SqlStore(Generic[Tx]):
         self._migrations = migrations
         self._make_tx = make_tx
         self._database: Database | None = None
+        self.trouble = ""
+        """What the last write met with, where the database was away or full."""
 
     async def open(self) -> None:
         """Open and migrate; see ``Database.open``. What a crash left in the write-ahead log goes into the file."""
@@ -176,8 +178,13 @@ class SqlStore(Generic[Tx]):
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx]:
         """Commit everything in the block, or nothing; alone, or beside other processes' shared transactions."""
         database = self._opened()
-        async with database.transaction(shared=shared) as connection:
-            yield self._bound(connection, database)
+        try:
+            async with database.transaction(shared=shared) as connection:
+                yield self._bound(connection, database)
+        except Unavailable as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:

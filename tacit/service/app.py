@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +19,10 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__, media_types
-from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.driver import Driver, run_driver
+from tacit.service.limits import come_back
 from tacit.service.log import get_logger
 
 BODY_TIMEOUT_SECONDS = 30.0
@@ -28,6 +30,8 @@ DRIVER_STOP_SECONDS = 20.0
 REFUSAL_PREFIX = "urn:tacit:refusal:"
 HEALTH_PATH = "/healthz"
 INTERNAL = "urn:tacit:problem:internal"
+UNAVAILABLE = "urn:tacit:problem:unavailable"
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -51,6 +55,8 @@ class Deps:
 SERVICE_NAME = web.AppKey("service_name", str)
 DEPS = web.AppKey("deps", Deps)
 DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
+TROUBLES: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
+"""Each says in a few public words what keeps the service from its work, or nothing; the health check tells."""
 
 
 def make_app(
@@ -70,6 +76,7 @@ def make_app(
     app[SERVICE_NAME] = name
     app[DEPS] = deps
     app[DRIVERS] = []
+    app[TROUBLES] = []
     app.on_response_prepare.append(_response_headers)
     app.router.add_get(HEALTH_PATH, _healthz)
     return app
@@ -201,8 +208,21 @@ def _abort_of(request: web.Request, error: Exception) -> Abort:
         return _status_abort(HTTPStatus.BAD_REQUEST, str(error))
     if isinstance(error, TransportError):
         return _status_abort(HTTPStatus.BAD_GATEWAY, "a peer did not answer")
-    error_id = request.app[DEPS].entropy(8).hex()
-    get_logger(request.app[SERVICE_NAME]).error("internal_error", error=error, error_id=error_id, where=_where(error))
+    return own_fault(request.app[SERVICE_NAME], request.app[DEPS], error)
+
+
+def own_fault(service: str, deps: Deps, error: Exception) -> Abort:
+    """What a peer is told of an error that is not its own, and the log in full: to come back later (503) where a store
+    is away or a disk is full, otherwise that there is an internal error (500)."""
+    error_id = deps.entropy(8).hex()
+    log = get_logger(service)
+    if isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno in _DISK_ERRORS):
+        log.error("store_unavailable", error=error, error_id=error_id)
+        detail = "it may not have been stored; send the same again later"
+        headers = {"Retry-After": come_back(deps.entropy)}
+        title = "The service cannot store anything for now."
+        return Abort(UNAVAILABLE, detail, status=503, title=title, headers=headers, extensions={"error_id": error_id})
+    log.error("internal_error", error=error, error_id=error_id, where=_where(error))
     return Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
 
 
@@ -256,4 +276,6 @@ async def _response_headers(_request: web.Request, response: web.StreamResponse)
 
 
 async def _healthz(request: web.Request) -> web.Response:
-    return web.json_response({"status": "ok", "service": request.app[SERVICE_NAME], "version": __version__})
+    page = {"status": "ok", "service": request.app[SERVICE_NAME], "version": __version__}
+    troubles = [words for trouble in request.app[TROUBLES] if (words := trouble())]
+    return web.json_response({**page, "status": "trouble", "trouble": "; ".join(troubles)} if troubles else page)

@@ -10,12 +10,14 @@ from tacit.errors import Abort
 from tacit.ports import Entropy
 
 BUSY = "urn:tacit:problem:busy"
+RETRY_AFTER = (1, 10)
+"""Seconds that a sender is asked to wait, at least and at most."""
 
 
 class ByteBudget:
     """Bytes in flight, at most ``max_bytes``; ``retry_after`` = (least, most) seconds a sender is told."""
 
-    def __init__(self, max_bytes: int, entropy: Entropy, retry_after: tuple[int, int] = (1, 10)) -> None:
+    def __init__(self, max_bytes: int, entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> None:
         if max_bytes <= 0 or not 0 < retry_after[0] <= retry_after[1]:
             raise ValueError("a byte budget needs positive bounds")
         self.max_bytes = max_bytes
@@ -51,14 +53,18 @@ class Reservation:
         self._size = 0
 
 
-def busy(entropy: Entropy, retry_after: tuple[int, int] = (1, 10)) -> Abort:
+def busy(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> Abort:
     """The 503 that asks the sender to come back after a random number of seconds."""
-    least, most = retry_after
-    seconds = least + int.from_bytes(entropy(4), "big") % (most - least + 1)
     return Abort(
         BUSY,
         "too much is in flight; retry later",
         status=503,
         title="The service is busy.",
-        headers={"Retry-After": str(seconds)},
+        headers={"Retry-After": come_back(entropy, retry_after)},
     )
+
+
+def come_back(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> str:
+    """The value of a ``Retry-After`` field: a random number of seconds from a range, so that not all come at once."""
+    least, most = retry_after
+    return str(least + int.from_bytes(entropy(4), "big") % (most - least + 1))

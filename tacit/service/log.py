@@ -8,6 +8,7 @@ nothing. Errors appear by type and, for Tacit's own, by message (which hold no s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -55,7 +56,8 @@ class _Stderr:
     """Writes to whatever ``sys.stderr`` is at that moment (it changes under test runners)."""
 
     def msg(self, message: str) -> None:
-        print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the log's sink
+        with contextlib.suppress(OSError):  # a log that cannot be written (a full disk) must stop nothing
+            print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the log's sink
 
     debug = info = warning = error = critical = exception = msg
 

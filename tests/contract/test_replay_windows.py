@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -103,8 +104,16 @@ async def test_nothing_passes_while_redis_is_away_and_what_passed_before_never_a
             await window.remember([request(b"b")])
         assert (refused.value.status, refused.value.type) == (503, WINDOW_AWAY)
     server.start()
-    assert await window.remember([request(b"a"), request(b"b")]) == [False, True]
+    assert await _once_it_answers(window, [request(b"a"), request(b"b")]) == [False, True]
     await window.close()
+
+
+async def _once_it_answers(window: ReplayWindow, requests: list[SeenRequest]) -> list[bool]:
+    """What the window says; a busy machine may need more than one try for a new connection."""
+    for _ in range(10):
+        with contextlib.suppress(Abort):
+            return await window.remember(requests)
+    raise AssertionError("the window never answered again")
 
 
 async def test_redis_without_room_refuses_rather_than_forgets(make_redis: Callable[[], RedisServer]) -> None:

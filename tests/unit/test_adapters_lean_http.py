@@ -183,6 +183,21 @@ async def test_tls_is_verified_and_certificates_are_shown(authority: _Authority)
                     await http.request("GET", f"{ready.url}/healthz")
 
 
+def test_tls_carries_exchanges_on_the_event_loop_of_the_services(authority: _Authority) -> None:  # noqa: F811
+    """uvloop tells of a connection before the last bytes of its handshake have left."""
+    certificate, key = authority.issue("server")
+    bodies = [b"", b"short", bytes(300_000)]
+
+    async def echoed() -> list[bytes]:
+        async with (
+            started(_app(), Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as ready,
+            LeanTransport(tls=ClientTls(authority.file)) as http,
+        ):
+            return [(await http.request("POST", f"{ready.url}/echo", body=body)).body for body in bodies]
+
+    assert uvloop.run(echoed()) == bodies
+
+
 async def test_plain_http_goes_to_loopback_only() -> None:
     async with LeanTransport() as http:
         for url in ("http://192.0.2.1/", "ftp://127.0.0.1/", "http://127.0.0.1/\u00e9"):

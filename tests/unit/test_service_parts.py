@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -194,6 +196,19 @@ def test_logs_are_json_lines_without_secrets(capsys: pytest.CaptureFixture[str])
 def test_foreign_errors_are_logged_by_type_only(capsys: pytest.CaptureFixture[str]) -> None:
     get_logger("leader").error("failed", error=ValueError("with a share in it"))
     assert json.loads(capsys.readouterr().err)["error"] == "ValueError"
+
+
+def test_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Path("/dev/full")
+    if not device.exists():
+        pytest.skip("this system has no /dev/full")
+    full = device.open("w")
+    monkeypatch.setattr("sys.stderr", full)
+    for _ in range(200):  # more than its buffer holds
+        get_logger("leader").error("store_unavailable")
+    monkeypatch.undo()
+    with contextlib.suppress(OSError):  # what is left in the buffer cannot be written either
+        full.close()
 
 
 def test_the_log_level_is_a_threshold(capsys: pytest.CaptureFixture[str]) -> None:

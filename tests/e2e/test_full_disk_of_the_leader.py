@@ -1,0 +1,54 @@
+"""The leader of a running stack, its database and its log on a disk that fills up while reports arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.bench.live import LiveStack
+from infra.layout import load_layout
+from infra.status import StackStatus
+from tacit.adapters.http import AiohttpTransport
+from tacit.testing.processes import ReadyProcess
+from tests.e2e.test_faults_on_real_servers import carried_through, laid_out, statuses, told
+from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
+
+MEGABYTES = 4
+
+
+@pytest.mark.slow
+async def test_devices_wait_until_a_full_leader_has_room_and_every_report_counts_once(
+    make_disk: Callable[[int], Disk],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    disk = make_disk(MEGABYTES)
+    layout = laid_out(tmp_path / "stack")
+    folder = layout.configs["leader"].parent
+    shutil.move(folder, disk.folder / "leader")
+    folder.symlink_to(disk.folder / "leader")
+    command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0"]
+    command += ["--state-dir", str(layout.state_dir)]
+    with ReadyProcess(command, tmp_path / "stderr") as process:
+        await asyncio.to_thread(process.ready)
+        layout = load_layout(layout.state_dir)
+
+        async def it_is_full_for_a_while() -> None:
+            disk.fill()
+            await told(layout, "leader: there is no room for the database")
+            disk.empty()
+
+        async with AiohttpTransport() as transport:
+            live = LiveStack(layout, [], transport)
+            await live.until_keys()
+            devices = await carried_through(live, it_is_full_for_a_while)
+        assert devices.retried
+        after: StackStatus = await statuses(layout)
+        assert after.problems == []
+        process.signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait) == 0
