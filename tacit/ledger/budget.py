@@ -1,0 +1,148 @@
+"""Whether a charge fits into its account, and what would: by composition, in every period that it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tacit.dp.heterogeneous import epsilon_heterogeneous
+from tacit.dp.parameters import MIN_DELTA
+from tacit.dp.solve import largest_where
+from tacit.ledger.account import Account, Charge, Cost
+from tacit.ledger.windows import windows
+
+Accountant = Callable[[Sequence[Cost], Cost | None, float], float]
+"""(costs, one more cost or none, total delta) -> an upper bound of the composition's epsilon; infinite where the costs'
+own deltas exceed the total. The one more stands apart so that the composition of the others can be kept."""
+
+PLACES = 4
+"""Decimals to which the largest epsilon that fits is found."""
+MAX_EPSILON = 64.0
+
+
+def conservative(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
+    """The accountant of devices and aggregators: light bounds, never below the true composition."""
+    everything = [*costs, more] if more is not None else costs
+    return epsilon_heterogeneous([cost.step for cost in everything], delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One charge in one account: epsilon of the fullest period that it touches, without it and with it. Infinite where
+    deltas alone exceed the account's."""
+
+    fits: bool
+    before: float
+    total: float
+    others: tuple[Cost, ...]
+    """What the fullest period holds beside the charge."""
+
+
+def costs_of(charges: Iterable[Charge]) -> tuple[Cost, ...]:
+    """The costs of those charges that count."""
+    return tuple(charge.cost for charge in charges if charge.counts)
+
+
+def fits(costs: Sequence[Cost], more: Cost | None, account: Account, accountant: Accountant) -> bool:
+    """Whether the costs of one period stay within the account. Plain addition, which is exact in decimals, is tried
+    first."""
+    everything = [*costs, more] if more is not None else costs
+    added = sum(cost.epsilon for cost in everything), sum(cost.delta for cost in everything)
+    if added[0] <= account.epsilon and added[1] <= account.delta:
+        return True
+    return accountant(costs, more, float(account.delta)) <= float(account.epsilon)
+
+
+def judge(charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> Verdict:
+    """Whether ``charge`` fits beside the others of its account (itself, if it is among them, is left out)."""
+    worst = Verdict(True, 0.0, 0.0, ())
+    for others in _others(charge, charges, account):
+        if not fits(others, charge.cost, account, accountant):
+            delta = float(account.delta)
+            total = accountant(others, charge.cost, delta)
+            return Verdict(False, accountant(others, None, delta), total, others)
+        if len(others) >= len(worst.others):
+            worst = Verdict(True, 0.0, 0.0, others)
+    delta = float(account.delta)
+    before, total = (accountant(worst.others, more, delta) for more in (None, charge.cost))
+    return Verdict(True, before, total, worst.others)
+
+
+def _others(charge: Charge, charges: Sequence[Charge], account: Account) -> list[tuple[Cost, ...]]:
+    same = [
+        one
+        for one in charges
+        if one.account == account.name and one.counts and one.recipe_hash != charge.recipe_hash
+    ]
+    return [costs_of(held) for held in windows(same, account.window_seconds, around=charge)]
+
+
+def largest_epsilon(
+    charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant
+) -> Decimal | None:
+    """The largest epsilon, to 4 decimals, that fits in the place of ``charge``'s own at its delta; None where not even
+    its delta fits."""
+    found = _others(charge, charges, account)
+
+    def holds(epsilon: float) -> bool:
+        cost = Cost(_rounded(epsilon), charge.cost.delta)
+        return all(fits(others, cost, account, accountant) for others in found)
+
+    largest = largest_where(holds, 0.0, min(float(account.epsilon), MAX_EPSILON), 10.0**-PLACES / 4)
+    return None if largest is None else _rounded(largest)
+
+
+def _rounded(epsilon: float) -> Decimal:
+    """Down to 4 decimals, so that what is named is what was tried."""
+    return Decimal(int(epsilon * 10**PLACES + 1e-6)).scaleb(-PLACES)
+
+
+def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> int:
+    """How many recipes of ``cost`` fit in the place of ``charge``, all in the same period."""
+    found = _others(charge, charges, account)
+
+    def holds(count: int) -> bool:
+        return count == 0 or all(
+            fits((*others, *(cost,) * (count - 1)), cost, account, accountant) for others in found
+        )
+
+    if cost.delta <= 0 and cost.epsilon <= 0:
+        raise ValueError("a recipe has an epsilon or a delta above 0")
+    low, high = 0, 1
+    while high <= MAX_COUNT and holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+MAX_COUNT = 1 << 14
+"""Beyond this many a plan does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """An account at a moment. ``spent`` is what the fullest period that holds the moment costs, ``peak`` that of the
+    fullest period of all; epsilons at the account's delta. ``delta_spent`` is the sum in the fullest one now."""
+
+    account: Account
+    spent: float
+    peak: float
+    delta_spent: Decimal
+    over: bool
+
+
+def balance(charges: Sequence[Charge], account: Account, now: float, accountant: Accountant) -> Balance:
+    """The account as ``charges`` leave it at ``now`` (POSIX seconds)."""
+    counted = [charge for charge in charges if charge.account == account.name and charge.counts]
+    delta = max(float(account.delta), MIN_DELTA)
+    present = Charge(account.name, b"", "", int(now), int(now) + 1, Cost(Decimal(0), Decimal(0)))
+    around = [costs_of(held) for held in windows(counted, account.window_seconds, around=present)]
+    everywhere = {costs_of(held) for held in windows(counted, account.window_seconds)}
+    spent = max((accountant(costs, None, delta) for costs in around), default=0.0)
+    peak = max((accountant(costs, None, delta) for costs in everywhere), default=0.0)
+    over = any(not fits(costs, None, account, accountant) for costs in everywhere)
+    most = max((sum((cost.delta for cost in costs), Decimal(0)) for costs in around), default=Decimal(0))
+    return Balance(account, spent, peak, most, over)
