@@ -1,25 +1,25 @@
 """The ledger's accountant of record: the privacy loss distribution of many different (epsilon_i, delta_i) steps.
 
-Of a recipe the ledger knows claim (a) alone, an (epsilon, delta) by replacement. The worst composition of such claims is
-that of randomised responses with losses +-epsilon_i (see ``tacit.dp.heterogeneous``), so its distribution is a sum of
-two-point distributions: it is kept on a grid, losses rounded up, and composed by shifting and adding, without a Fourier
-transform and its rounding noise. ``tacit.accounting.accountants`` gives the same by dp-accounting, and is the tests'
+Of a recipe the ledger knows claim (a) alone, an (epsilon, delta) by replacement. The worst composition of such claims
+is that of randomised responses with losses +-epsilon_i (see ``tacit.dp.heterogeneous``), so its distribution is a sum
+of two-point distributions: it is kept on a grid, losses rounded up, and composed by shifting and adding, without a
+Fourier transform and its rounding noise. ``tacit.accounting.accountants`` gives the same by dp-accounting, and is the tests'
 oracle; this one takes a thousand different claims in a second.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacit.dp.heterogeneous import Step, epsilon_heterogeneous, slack_of
 from tacit.dp.parameters import MIN_DELTA
-
-if TYPE_CHECKING:
-    from tacit.ledger.account import Cost
+from tacit.ledger.account import Cost
+from tacit.ledger.budget import Accountant, conservative
 
 GRID = 1e-4
 """Of losses; doubled until a distribution has at most ``CELLS`` cells, halved while it has few."""
@@ -29,6 +29,8 @@ FINEST = 8
 """Halvings of the grid at most."""
 DEVIATIONS = 9.5
 """The distribution is kept this many standard deviations to both sides of its mean."""
+AT_ONCE = 32
+"""Equal responses that are composed in one step."""
 NEGLIGIBLE = 1e-18
 """Probability that one composition may cut off; above, it goes to an infinite loss, below, to the smallest one kept."""
 
@@ -49,16 +51,14 @@ class Losses:
         for epsilon, count in counts.items():
             cells[math.ceil(epsilon / self.grid - 1e-9)] += count
         for steps, count in sorted(cells.items()):
-            self._respond(steps, count)
+            for done in range(0, count, AT_ONCE):
+                self._respond(steps, min(AT_ONCE, count - done))
         positions = (self.low + np.arange(len(self.mass))) * self.grid
         self._tail = np.concatenate([np.cumsum(self.mass[::-1])[::-1], [0.0]])
         self._discounted = np.concatenate([np.cumsum((self.mass * np.exp(-positions))[::-1])[::-1], [0.0]])
 
     def _respond(self, steps: int, count: int) -> None:
         """Compose with ``count`` responses whose loss is +-``steps`` cells."""
-        while count > MOST_TAPS:
-            self._respond(steps, MOST_TAPS)
-            count -= MOST_TAPS
         up = 1 / (1 + math.exp(-steps * self.grid))
         size = len(self.mass)
         composed = self._np.zeros(size + 2 * steps * count)
@@ -87,9 +87,6 @@ class Losses:
         return max(0.0, value) + self.infinite
 
 
-MOST_TAPS = 32
-
-
 def _grid(span: float) -> float:
     """A power of two times ``GRID``: grids are nested, so that a further step never lowers the rounded result."""
     grid = GRID
@@ -105,6 +102,11 @@ def _grid(span: float) -> float:
 @lru_cache(maxsize=16)
 def _losses(counts: frozenset[tuple[float, int]]) -> Losses:
     return Losses(Counter(dict(counts)))
+
+
+def accountant_of_record() -> Accountant:
+    """``compose``, or the light bounds where numpy is not installed (it comes with ``tacit[accounting]``)."""
+    return conservative if importlib.util.find_spec("numpy") is None else compose
 
 
 def compose(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:

@@ -78,8 +78,8 @@ class Charge:
 
 def charge_state(opted_in: Collection[str], void: Collection[str], end: int, now: float) -> ChargeState:
     """The state of a recipe whose opt-ins and void leaves are those of these roles, at ``now`` (POSIX seconds)."""
-    if ROLES <= set(void):
+    if set(void) >= ROLES:
         return ChargeState.VOID
-    if ROLES <= set(opted_in):
+    if set(opted_in) >= ROLES:
         return ChargeState.ACTIVE
     return ChargeState.LAPSED if now >= end else ChargeState.PENDING

@@ -71,9 +71,7 @@ def judge(charge: Charge, charges: Sequence[Charge], account: Account, accountan
 
 def _others(charge: Charge, charges: Sequence[Charge], account: Account) -> list[tuple[Cost, ...]]:
     same = [
-        one
-        for one in charges
-        if one.account == account.name and one.counts and one.recipe_hash != charge.recipe_hash
+        one for one in charges if one.account == account.name and one.counts and one.recipe_hash != charge.recipe_hash
     ]
     return [costs_of(held) for held in windows(same, account.window_seconds, around=charge)]
 
@@ -103,9 +101,7 @@ def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Acc
     found = _others(charge, charges, account)
 
     def holds(count: int) -> bool:
-        return count == 0 or all(
-            fits((*others, *(cost,) * (count - 1)), cost, account, accountant) for others in found
-        )
+        return count == 0 or all(fits((*others, *(cost,) * (count - 1)), cost, account, accountant) for others in found)
 
     if cost.delta <= 0 and cost.epsilon <= 0:
         raise ValueError("a recipe has an epsilon or a delta above 0")
