@@ -4,8 +4,8 @@ Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) un
 of the other leaves are here: ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``,
 ``directory-epoch-seconds``, ``directory-over``, ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``,
 ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``; ``void-recipe``, ``void-signer``, ``void-mismatch``,
-``void-opt-in``, ``void-early``, ``void-released``, ``void-exists``; ``gateway-unknown``, ``ohttp-key-invalid``, ``ohttp-config-over``; for all
-of them ``leaf-malformed`` and ``leaf-signature``.
+``void-opt-in``, ``void-early``, ``void-released``, ``void-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
+``ohttp-config-over``; for all of them ``leaf-malformed`` and ``leaf-signature``.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ class Admission:
 
 
 async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void, tx: Transaction) -> Recipe:
-    """The recipe that an aggregator's leaf speaks of. Raises Refusal unless it is signed by that aggregator's key in the
-    recipe and names the recipe's task."""
+    """The recipe that an aggregator's leaf speaks of. Raises Refusal unless it is signed by that aggregator's key in
+    the recipe and names the recipe's task."""
     index = await tx.recipe_index(unb64url(body.recipe_hash))
     if index is None:
         raise Refusal(f"{kind}-recipe", "the log does not hold the recipe")

@@ -3,8 +3,8 @@
 Of a recipe the ledger knows claim (a) alone, an (epsilon, delta) by replacement. The worst composition of such claims
 is that of randomised responses with losses +-epsilon_i (see ``tacit.dp.heterogeneous``), so its distribution is a sum
 of two-point distributions: it is kept on a grid, losses rounded up, and composed by shifting and adding, without a
-Fourier transform and its rounding noise. ``tacit.accounting.accountants`` gives the same by dp-accounting, and is the tests'
-oracle; this one takes a thousand different claims in a second.
+Fourier transform and its rounding noise. ``tacit.accounting.accountants`` gives the same by dp-accounting, and is the
+tests' oracle; this one takes a thousand different claims in a second.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ import pytest
 
 from services.leader.store import LeaderStore
 from tacit.aggregator.config import LogConfig
+from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
-from tacit.aggregator.log_follower import Identity, LogFollower
+from tacit.aggregator.log_follower import LogFollower
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.store import TaskRow, TaskState
