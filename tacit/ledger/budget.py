@@ -81,11 +81,18 @@ def largest_epsilon(
 ) -> Decimal | None:
     """The largest epsilon, to 4 decimals, that fits in the place of ``charge``'s own at its delta; None where not even
     its delta fits."""
-    found = _others(charge, charges, account)
+    return largest_beside(_others(charge, charges, account), charge.cost.delta, account, accountant)
+
+
+def largest_beside(
+    periods: Sequence[Sequence[Cost]], delta: Decimal, account: Account, accountant: Accountant
+) -> Decimal | None:
+    """The largest epsilon, to 4 decimals, that fits at ``delta`` into every period that holds such costs; None where
+    not even ``delta`` fits."""
 
     def holds(epsilon: float) -> bool:
-        cost = Cost(_rounded(epsilon), charge.cost.delta)
-        return all(fits(others, cost, account, accountant) for others in found)
+        cost = Cost(_rounded(epsilon), delta)
+        return all(fits(others, cost, account, accountant) for others in periods)
 
     largest = largest_where(holds, 0.0, min(float(account.epsilon), MAX_EPSILON), 10.0**-PLACES / 4)
     return None if largest is None else _rounded(largest)
