@@ -30,6 +30,8 @@ STYLES = {
     "pending": "yellow",
     "refused": "red",
     "failed": "red",
+    "void": "dim",
+    "lapsed": "dim",
     "expired": "red",
 }
 

@@ -121,7 +121,7 @@ def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Acc
     return low
 
 
-MAX_COUNT = 1 << 14
+MAX_COUNT = 1 << 12
 """Beyond this many a plan does not count."""
 
 
