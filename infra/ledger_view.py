@@ -12,6 +12,7 @@ from rich.text import Text
 
 from infra.ledger import Plan
 from infra.terminal import epsilon_text, plain_table, span, styled
+from tacit.recipe.checks.budget import counted, period_text
 
 BAR = 30
 MOST_RECIPES = 24
@@ -34,7 +35,7 @@ def show_ledger(document: dict[str, Any], console: Console) -> None:
 def _figures(account: dict[str, Any]) -> Table:
     facts = plain_table("", "")
     facts.show_header = False
-    period = _period(account["window_seconds"])
+    period = period_text(account["window_seconds"])
     spent = Text.assemble(budget_bar(account["spent"], account["epsilon"]), f"  ε {account['spent']}")
     spent.append(f" of {account['epsilon']}")
     for name, value in (
@@ -49,11 +50,6 @@ def _figures(account: dict[str, Any]) -> Table:
     if account["over"]:
         facts.add_row("", Text("over budget", style="bold red"))
     return facts
-
-
-def _period(seconds: int) -> str:
-    days, rest = divmod(seconds, 86400)
-    return f"{seconds} seconds" if rest else f"{days} days"
 
 
 def budget_bar(spent: str, budget: str, width: int = BAR) -> Text:
@@ -98,7 +94,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     largest = "nothing at this δ" if plan.largest is None else f"ε {plan.largest:f} at δ {cost.delta:f}"
     rows = (
         ("recipe", f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
-        ("beside it", f"{len(verdict.others)} recipes, ε {epsilon_text(verdict.before)}"),
+        ("beside it", f"{counted(len(verdict.others), 'recipe')}, ε {epsilon_text(verdict.before)}"),
         ("with it", with_it),
         ("conservative", f"ε {epsilon_text(plan.conservative_total)}, as aggregators and devices reckon"),
         ("largest that fits", largest),

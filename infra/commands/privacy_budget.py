@@ -44,9 +44,7 @@ def plan_command(
     epsilon: Annotated[str | None, typer.Option("--epsilon", help="Claim (a) of the recipe.")] = None,
     delta: Annotated[str, typer.Option("--delta", help="Its failure probability.")] = "0.000001",
     account: Annotated[str, typer.Option("--account", help="The account that it is charged to.")] = "default",
-    start: Annotated[
-        int | None, typer.Option("--start", help="When reports begin, POSIX seconds (now).")
-    ] = None,
+    start: Annotated[int | None, typer.Option("--start", help="When reports begin, POSIX seconds (now).")] = None,
     duration: Annotated[int, typer.Option("--duration", min=1, help="For how many seconds.")] = 86400,
     recipe: Annotated[Path | None, typer.Option("--recipe", help="A recipe's file, instead of all of these.")] = None,
     state_dir: StateDir = None,

@@ -36,7 +36,7 @@ def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:
     """A refusal's words: what is spent, what the recipe adds, and what would pass."""
-    spent = f"account {account.name}, {len(verdict.others)} recipes in {window_text(account)}"
+    spent = f"account {account.name}, {counted(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
     deltas = sum((cost.delta for cost in verdict.others), Decimal(0))
     if largest is None or math.isinf(verdict.total):
         left = max(Decimal(0), account.delta - deltas)
@@ -52,10 +52,15 @@ def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Dec
     )
 
 
-def window_text(account: Account) -> str:
-    """The account's period in words."""
-    days, rest = divmod(account.window_seconds, 86400)
-    return f"{account.window_seconds} seconds" if rest else f"{days} days"
+def period_text(seconds: int) -> str:
+    """An account's period in words."""
+    days, rest = divmod(seconds, 86400)
+    return counted(seconds, "second") if rest else counted(days, "day")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _places(value: float, *, up: bool) -> str:
