@@ -40,7 +40,7 @@ async def whole_log(transport: Transport, layout: Layout, policy: Policy) -> Liv
     entries: list[bytes] = []
     for first in range(0, checkpoint.size, TILE_WIDTH):
         tile = Tile(None, first // TILE_WIDTH, min(TILE_WIDTH, checkpoint.size - first))
-        entries += decode_bundle(await _get(transport, f"{url}/{tile.path}"))
+        entries += decode_bundle(await _get(transport, f"{url}/{tile.path()}"))
     tree = MemoryTree(entries)
     if tree.size != checkpoint.size or tree.root() != checkpoint.root:
         raise Refusal("log-inclusion", "the log's entries are not those of its checkpoint")

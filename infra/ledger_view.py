@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -22,20 +22,22 @@ def show_ledger(document: dict[str, Any], console: Console) -> None:
     """Print every account with its recipes."""
     for account in document["accounts"]:
         title = Text(f"account {account['account']}", style="bold")
-        parts = [_figures(account) if account["in_policy"] else Text("not in the policy: nothing may be charged to it")]
+        parts: list[RenderableType] = [
+            _figures(account) if account["in_policy"] else Text("not in the policy: nothing may be charged to it")
+        ]
         if account["recipes"]:
-            parts.append(_recipes(account["recipes"]))
+            parts += [Text(), _recipes(account["recipes"])]
         console.print(Panel(Group(*parts), title=title, title_align="left"))
     if not document["accounts"]:
         console.print("no account: the policy lists none, and the log holds no recipe")
     relation = document["relation"]
-    console.print(Text(f"claims (a): one aggregator or the analyst, {relation} neighbours; composed, not added", "dim"))
+    console.print(Text(f"claim (a), {relation} neighbours; recipes are composed, not added", "dim"))
 
 
 def _figures(account: dict[str, Any]) -> Table:
     facts = plain_table("", "")
     facts.show_header = False
-    period = period_text(account["window_seconds"])
+    period = period_text(account["window_seconds"]).removeprefix("1 ")
     spent = Text.assemble(budget_bar(account["spent"], account["epsilon"]), f"  ε {account['spent']}")
     spent.append(f" of {account['epsilon']}")
     for name, value in (
@@ -65,7 +67,9 @@ def budget_bar(spent: str, budget: str, width: int = BAR) -> Text:
 
 def _recipes(recipes: list[dict[str, Any]]) -> Table:
     table = plain_table("recipe", "state", "ε", "δ", "reports until (UTC)", "hash")
-    table.columns[4].no_wrap = True
+    table.columns[0].overflow = "ellipsis"
+    for column in table.columns:
+        column.no_wrap = True
     for one in recipes[-MOST_RECIPES:]:
         style = "" if one["charged"] else "dim strike"
         end = datetime.datetime.fromtimestamp(one["end"], datetime.UTC).strftime("%Y-%m-%d %H:%M")
@@ -98,7 +102,7 @@ def show_plan(plan: Plan, console: Console) -> None:
         ("with it", with_it),
         ("conservative", f"ε {epsilon_text(plan.conservative_total)}, as aggregators and devices reckon"),
         ("largest that fits", largest),
-        ("such recipes", f"{plan.count} fit, this one included"),
+        ("such recipes", f"{plan.count} fit, this one included" if plan.count else "none fits"),
     )
     for name, value in rows:
         facts.add_row(Text(name, style="dim"), value)
