@@ -14,7 +14,8 @@ from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Refusal
 from tacit.ledger.account import Account, Charge
-from tacit.ledger.budget import Verdict, balance, conservative, how_many, judge, largest_epsilon
+from tacit.ledger.balance import balance
+from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
 from tacit.ports import Transport, TransportError
 from tacit.recipe.charges import charges_of
 from tacit.recipe.live import LeafSigners, LiveLog

@@ -95,7 +95,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     facts.show_header = False
     total = epsilon_text(verdict.total)
     with_it = Text.assemble(budget_bar(total, str(account.epsilon)), f"  ε {total} of {account.epsilon:f}")
-    largest = "nothing at this δ" if plan.largest is None else f"ε {plan.largest:f} at δ {cost.delta:f}"
+    largest = "nothing at this δ" if not plan.largest else f"ε {plan.largest:f} at δ {cost.delta:f}"
     rows = (
         ("recipe", f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
         ("beside it", f"{counted(len(verdict.others), 'recipe')}, ε {epsilon_text(verdict.before)}"),

@@ -23,7 +23,7 @@ from tacit.ledger.budget import Accountant, conservative
 
 GRID = 1e-4
 """Of losses; doubled until a distribution has at most ``CELLS`` cells, halved while it has few."""
-CELLS = 1 << 19
+CELLS = 1 << 17
 FEW = 1 << 15
 FINEST = 8
 """Halvings of the grid at most."""

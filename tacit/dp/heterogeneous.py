@@ -29,6 +29,8 @@ Step = tuple[float, float]
 """(epsilon, delta) of one mechanism."""
 
 _ORDERS = tuple(0.01 * 1.08**power for power in range(210))
+_CONSTANTS = tuple(order * math.log(order) - (1 + order) * math.log1p(order) for order in _ORDERS)
+"""ln c(t)."""
 _STEPS_KEPT = 4096
 
 
@@ -65,16 +67,21 @@ def epsilon_heterogeneous(steps: Sequence[Step], total_delta: float) -> float:
 def _chernoff(counts: Counter[float], slack: float) -> float:
     total = [0.0] * len(_ORDERS)
     for epsilon, count in counts.items():
-        total = [sum_ + count * term for sum_, term in zip(total, _log_moments(epsilon), strict=True)]
+        total = [sum_ + count * term for sum_, term in zip(total, log_moments(epsilon), strict=True)]
+    return chernoff(total, slack)
+
+
+def chernoff(moments: Sequence[float], slack: float) -> float:
+    """The Chernoff bound of a composition whose responses' ``log_moments`` add up to ``moments``."""
+    rest = math.log(slack)
     bounds = (
-        (moment + order * math.log(order) - (1 + order) * math.log1p(order) - math.log(slack)) / order
-        for order, moment in zip(_ORDERS, total, strict=True)
+        (moment + constant - rest) / order for order, constant, moment in zip(_ORDERS, _CONSTANTS, moments, strict=True)
     )
     return max(0.0, min(bounds))
 
 
 @lru_cache(maxsize=_STEPS_KEPT)
-def _log_moments(epsilon: float) -> tuple[float, ...]:
+def log_moments(epsilon: float) -> tuple[float, ...]:
     """``ln E_P[e^(t L)]`` of one randomised response, for every order t."""
     scale = math.log1p(math.exp(-epsilon))
     return tuple(order * epsilon + math.log1p(math.exp(-(2 * order + 1) * epsilon)) - scale for order in _ORDERS)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from tacit.dp.heterogeneous import epsilon_heterogeneous
-from tacit.dp.parameters import MIN_DELTA
 from tacit.dp.solve import largest_where
 from tacit.ledger.account import Account, Charge, Cost
 from tacit.ledger.windows import windows
@@ -46,34 +45,49 @@ def costs_of(charges: Iterable[Charge]) -> tuple[Cost, ...]:
 
 def fits(costs: Sequence[Cost], more: Cost | None, account: Account, accountant: Accountant) -> bool:
     """Whether the costs of one period stay within the account. Plain addition, which is exact in decimals, is tried
-    first."""
+    first, then the light bounds."""
     everything = [*costs, more] if more is not None else costs
     added = sum(cost.epsilon for cost in everything), sum(cost.delta for cost in everything)
     if added[0] <= account.epsilon and added[1] <= account.delta:
         return True
-    return accountant(costs, more, float(account.delta)) <= float(account.epsilon)
+    limit, delta = float(account.epsilon), float(account.delta)
+    if conservative(costs, more, delta) <= limit:
+        return True
+    return accountant is not conservative and accountant(costs, more, delta) <= limit
 
 
 def judge(charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> Verdict:
     """Whether ``charge`` fits beside the others of its account (itself, if it is among them, is left out)."""
-    worst = Verdict(True, 0.0, 0.0, ())
-    for others in _others(charge, charges, account):
-        if not fits(others, charge.cost, account, accountant):
-            delta = float(account.delta)
-            total = accountant(others, charge.cost, delta)
-            return Verdict(False, accountant(others, None, delta), total, others)
-        if len(others) >= len(worst.others):
-            worst = Verdict(True, 0.0, 0.0, others)
-    delta = float(account.delta)
-    before, total = (accountant(worst.others, more, delta) for more in (None, charge.cost))
-    return Verdict(True, before, total, worst.others)
+    periods = _others(charge, charges, account)
+    over = None if _fits_beside_all(charge, charges, account) else _first_over(charge, periods, account, accountant)
+    others = max(periods, key=len) if over is None else over
+    before, total = (accountant(others, more, float(account.delta)) for more in (None, charge.cost))
+    return Verdict(over is None, before, total, others)
+
+
+def _fits_beside_all(charge: Charge, charges: Sequence[Charge], account: Account) -> bool:
+    """Whether the light bounds are content even with everything that any period with ``charge`` may hold."""
+    reach = (charge.start - account.window_seconds, charge.end + account.window_seconds)
+    held = costs_of(one for one in _same(charge, charges) if one.touches(*reach))
+    return fits(held, charge.cost, account, conservative)
+
+
+def _first_over(
+    charge: Charge, periods: Sequence[tuple[Cost, ...]], account: Account, accountant: Accountant
+) -> tuple[Cost, ...] | None:
+    return next((others for others in periods if not fits(others, charge.cost, account, accountant)), None)
+
+
+def _same(charge: Charge, charges: Sequence[Charge]) -> list[Charge]:
+    """What counts in the charge's account beside it."""
+    return [
+        one for one in charges if one.account == charge.account and one.counts and one.recipe_hash != charge.recipe_hash
+    ]
 
 
 def _others(charge: Charge, charges: Sequence[Charge], account: Account) -> list[tuple[Cost, ...]]:
-    same = [
-        one for one in charges if one.account == account.name and one.counts and one.recipe_hash != charge.recipe_hash
-    ]
-    return [costs_of(held) for held in windows(same, account.window_seconds, around=charge)]
+    """What each period that touches ``charge`` holds beside it; at least one."""
+    return [costs_of(held) for held in windows(_same(charge, charges), account.window_seconds, around=charge)]
 
 
 def largest_epsilon(
@@ -123,29 +137,3 @@ def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Acc
 
 MAX_COUNT = 1 << 12
 """Beyond this many a plan does not count."""
-
-
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """An account at a moment. ``spent`` is what the fullest period that holds the moment costs, ``peak`` that of the
-    fullest period of all; epsilons at the account's delta. ``delta_spent`` is the sum in the fullest one now."""
-
-    account: Account
-    spent: float
-    peak: float
-    delta_spent: Decimal
-    over: bool
-
-
-def balance(charges: Sequence[Charge], account: Account, now: float, accountant: Accountant) -> Balance:
-    """The account as ``charges`` leave it at ``now`` (POSIX seconds)."""
-    counted = [charge for charge in charges if charge.account == account.name and charge.counts]
-    delta = max(float(account.delta), MIN_DELTA)
-    present = Charge(account.name, b"", "", int(now), int(now) + 1, Cost(Decimal(0), Decimal(0)))
-    around = [costs_of(held) for held in windows(counted, account.window_seconds, around=present)]
-    everywhere = {costs_of(held) for held in windows(counted, account.window_seconds)}
-    spent = max((accountant(costs, None, delta) for costs in around), default=0.0)
-    peak = max((accountant(costs, None, delta) for costs in everywhere), default=0.0)
-    over = any(not fits(costs, None, account, accountant) for costs in everywhere)
-    most = max((sum((cost.delta for cost in costs), Decimal(0)) for costs in around), default=Decimal(0))
-    return Balance(account, spent, peak, most, over)

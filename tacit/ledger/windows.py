@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from tacit.ledger.account import Charge
 
 
-def windows(charges: Sequence[Charge], seconds: int, around: Charge | None = None) -> Iterator[tuple[Charge, ...]]:
-    """What each period of ``seconds`` holds of ``charges``, larger ones standing for those that they include; with
-    ``around`` (which need not be among ``charges``, and is left out) only periods that touch it."""
+def begins(charges: Sequence[Charge], seconds: int, around: Charge | None = None) -> Iterator[int]:
+    """Where the periods of ``seconds`` begin that hold all that any of them holds of ``charges``; with ``around``
+    (which need not be among ``charges``) only those that touch it."""
     ends = {charge.end for charge in charges}
     if around is not None:
         first = around.start - seconds
@@ -26,4 +26,10 @@ def windows(charges: Sequence[Charge], seconds: int, around: Charge | None = Non
         reach = bisect_left(starts, begin + seconds)
         if reach > reached:
             reached = reach
-            yield tuple(charge for charge in charges if charge is not around and charge.touches(begin, begin + seconds))
+            yield begin
+
+
+def windows(charges: Sequence[Charge], seconds: int, around: Charge | None = None) -> Iterator[tuple[Charge, ...]]:
+    """What the periods of ``begins`` hold, ``around`` left out."""
+    for begin in begins(charges, seconds, around):
+        yield tuple(charge for charge in charges if charge is not around and charge.touches(begin, begin + seconds))

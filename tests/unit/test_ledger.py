@@ -17,7 +17,8 @@ from tacit.accounting.events import Approximate, Composed, Relation
 from tacit.dp.composition import epsilon_composed
 from tacit.dp.heterogeneous import epsilon_heterogeneous, slack_of
 from tacit.ledger.account import Account, Charge, ChargeState, Cost, charge_state
-from tacit.ledger.budget import balance, conservative, fits, how_many, judge, largest_epsilon
+from tacit.ledger.balance import balance
+from tacit.ledger.budget import conservative, fits, how_many, judge, largest_epsilon
 from tacit.ledger.windows import windows
 
 DELTA = Decimal("0.000000001")
@@ -126,6 +127,11 @@ def test_a_thousand_different_recipes_are_accounted_for() -> None:
     tight, light = (balance(charges, account, 500, one) for one in (compose, conservative))
     assert 0 < tight.spent <= light.spent < float(sum(one.cost.epsilon for one in charges))
     assert tight.delta_spent == 1000 * DELTA
+    daily = [charge(number, 86_400 * number, 86_400 * (number + 1), f"0.{number + 1000:06d}") for number in range(1000)]
+    year = balance(daily, account, 500 * 86_400, compose)
+    assert 0 < year.spent < year.peak < tight.peak
+    verdict = judge(charge(1000, 500 * 86_400, 501 * 86_400, "0.1"), daily, account, compose)
+    assert (verdict.fits, len(verdict.others)) == (True, 366)
 
 
 SPANS = st.tuples(st.integers(0, 40), st.integers(1, 12))
@@ -187,6 +193,23 @@ def test_the_largest_epsilon_and_the_largest_number_that_fit_do_and_no_more(acco
     assert how_many(cost("3"), planned, held, ACCOUNT, accountant) == 0
     starved = Account("default", Decimal(2), 6 * DELTA, 1000)
     assert largest_epsilon(planned, held, starved, accountant) is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(SPANS, EPSILONS), max_size=10), st.integers(1, 30), st.integers(-5, 60))
+def test_the_fullest_period_is_found_among_all(
+    found: list[tuple[tuple[int, int], Decimal]], length: int, now: int
+) -> None:
+    charges = [charge(n, start, start + span, str(epsilon)) for n, ((start, span), epsilon) in enumerate(found)]
+    account = Account("default", Decimal(3), Decimal("0.00001"), length)
+    held = {begin: [one for one in charges if one.touches(begin, begin + length)] for begin in range(-60, 80)}
+    totals = {begin: compose([one.cost for one in held[begin]], None, 1e-5) for begin in held}
+    spent = max(total for begin, total in totals.items() if begin <= now < begin + length)
+    result = balance(charges, account, now, compose)
+    assert result.peak == pytest.approx(max(totals.values()), rel=1e-6)
+    assert result.spent == pytest.approx(spent, rel=1e-6)
+    added = (sum(one.cost.epsilon for one in period) for period in held.values())
+    assert result.over == (max(totals.values()) > 3 and max(added, default=0) > 3)
 
 
 def test_a_balance_looks_at_the_present_and_at_the_fullest_period() -> None:

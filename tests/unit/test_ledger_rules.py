@@ -76,6 +76,11 @@ def test_a_delta_that_is_spent_is_named() -> None:
     assert "at most delta 0.0000005 still fits" in refusal.detail
 
 
+def test_where_everything_is_spent_nothing_more_fits() -> None:
+    (refusal,) = check(GOOD, policy("1"), context((earlier("1.2"),)))
+    assert refusal.detail.endswith("; nothing more fits")
+
+
 def test_composition_admits_what_addition_would_not() -> None:
     many = tuple(earlier("0.1", Decimal("0.000000001"), number) for number in range(1, 200))
     assert sum(one.cost.epsilon for one in many) > 19

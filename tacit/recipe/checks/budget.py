@@ -38,14 +38,14 @@ def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Dec
     """A refusal's words: what is spent, what the recipe adds, and what would pass."""
     spent = f"account {account.name}, {counted(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
     deltas = sum((cost.delta for cost in verdict.others), Decimal(0))
-    if largest is None or math.isinf(verdict.total):
+    if math.isinf(verdict.total):
         left = max(Decimal(0), account.delta - deltas)
         return (
             f"{spent}: delta {deltas:f} of {account.delta:f} is spent, this recipe adds {charge.cost.delta:f}; "
             f"at most delta {left:f} still fits"
         )
     before, total = _places(verdict.before, up=False), _places(verdict.total, up=True)
-    fitting = f"at most epsilon {largest:f} still fits" if largest > 0 else "nothing more fits"
+    fitting = f"at most epsilon {largest:f} still fits" if largest else "nothing more fits"
     return (
         f"{spent}: epsilon {before} of {account.epsilon:f} at delta {account.delta:f} is spent, "
         f"with this recipe's {charge.cost.epsilon:f} it would be {total}; {fitting}"
