@@ -28,14 +28,14 @@ def conservative(costs: Sequence[Cost], more: Cost | None, delta: float) -> floa
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One charge in one account: epsilon of the fullest period that it touches, without it and with it. Infinite where
-    deltas alone exceed the account's."""
+    """One charge in one account: epsilon of the period that decides (the fullest one that it touches, or the first
+    that would be over), without it and with it. Infinite where deltas alone exceed the account's."""
 
     fits: bool
     before: float
     total: float
     others: tuple[Cost, ...]
-    """What the fullest period holds beside the charge."""
+    """What that period holds beside the charge."""
 
 
 def costs_of(charges: Iterable[Charge]) -> tuple[Cost, ...]:

@@ -139,6 +139,18 @@ async def test_the_devices_ledger_is_never_overdrawn(world: World) -> None:
     assert (await other.entries())[1].state is State.NOT_SAMPLED
 
 
+async def test_the_devices_ledger_composes_and_does_not_add(world: World) -> None:
+    world.log.add(*leaves_of(ALWAYS))
+    agent, store = await world.device(budget={"epsilon": "6", "days": 30})
+    for number in range(60):
+        spent = Entry(bytes([number]) * 32, "earlier", State.SENT, NOW - 60.0, "", "0.1", charged_delta="0.000000001")
+        await store.decide(spent)
+    await agent.step()
+    entry = (await store.entries())[60]
+    assert 6.0 + float(entry.charged_epsilon) > 6.5, "by addition it would be over"
+    assert (entry.state, entry.charged_delta) == (State.SCHEDULED, ALWAYS.privacy.delta)
+
+
 async def test_the_second_recipe_of_a_slot_is_refused_also_when_the_log_hides_the_first(world: World) -> None:
     world.log.add(*leaves_of(NEVER_SAMPLED))
     agent, store = await world.device()
