@@ -25,8 +25,8 @@ from tacit.tlog.leaves import LeafType, SignedLeaf, Void
 from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, identity
 
 GRACE = 3600.0
-ROLES = {Role.LEADER: LeaderStore, Role.HELPER: HelperStore}
 Store = LeaderStore | HelperStore
+ROLES: dict[Role, type[LeaderStore] | type[HelperStore]] = {Role.LEADER: LeaderStore, Role.HELPER: HelperStore}
 
 
 def policy(epsilon: str) -> Policy:
