@@ -339,7 +339,14 @@ class Agent:
     def _entry(self, live: LiveRecipe, state: State, detail: str, charged: str = "") -> Entry:
         recipe = live.recipe
         return Entry(
-            recipe.hash, recipe.name, state, self._deps.clock.now(), detail, charged, slot=derive.slot_of(recipe)
+            recipe.hash,
+            recipe.name,
+            state,
+            self._deps.clock.now(),
+            detail,
+            charged,
+            slot=derive.slot_of(recipe),
+            charged_delta=recipe.privacy.delta if charged else "",
         )
 
 

@@ -7,11 +7,13 @@ the log.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from client_agent.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteSourceConfig
+from tacit.ledger.account import Account
 from tacit.recipe.model import DecimalText
 from tacit.service.config import ConfigPath, Frozen
 
@@ -53,10 +55,24 @@ class Timing(Frozen):
 
 
 class Budget(Frozen):
-    """The device's own ledger (P21): no more than ``epsilon`` in claims is charged within ``days``."""
+    """The device's own ledger (P21): the claims that are charged within ``days`` compose to at most ``epsilon`` at
+    ``delta``, by replacement."""
 
     epsilon: DecimalText = "10"
+    delta: DecimalText = "0.00001"
     days: int = Field(default=365, ge=1)
+
+    @field_validator("delta")
+    @classmethod
+    def _delta(cls, text: str) -> str:
+        if not Decimal("1e-15") <= Decimal(text) < 1:
+            raise ValueError("delta must be at least 1e-15 and below 1")
+        return text
+
+    @property
+    def account(self) -> Account:
+        """As an account of its own."""
+        return Account("device", Decimal(self.epsilon), Decimal(self.delta), self.seconds)
 
     @property
     def seconds(self) -> int:

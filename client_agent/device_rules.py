@@ -12,6 +12,10 @@ from decimal import Decimal
 from client_agent.config import AgentConfig, Budget
 from client_agent.journal import Entry, State
 from tacit.errors import Refusal
+from tacit.ledger.account import ChargeState, Cost
+from tacit.ledger.budget import Verdict, conservative, fits, largest_beside
+from tacit.recipe.charges import charge_of
+from tacit.recipe.checks.budget import over_budget
 from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
 from tacit.recipe.model import Recipe
@@ -28,10 +32,19 @@ def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequen
     return [refusal for refusal in found if refusal is not None]
 
 
-def charged(entries: Sequence[Entry], since: float) -> Decimal:
-    """The claims that were charged after ``since`` (POSIX seconds): epsilons add up."""
-    spent = (Decimal(entry.charged_epsilon) for entry in entries if entry.charged_epsilon and entry.decided_at > since)
-    return sum(spent, Decimal(0))
+def charged(entries: Sequence[Entry], since: float) -> tuple[Cost, ...]:
+    """The claims that were charged after ``since`` (POSIX seconds)."""
+    return tuple(
+        Cost(Decimal(entry.charged_epsilon), Decimal(entry.charged_delta or "0"))
+        for entry in entries
+        if entry.charged_epsilon and entry.decided_at > since
+    )
+
+
+def spent(entries: Sequence[Entry], budget: Budget, now: float) -> float:
+    """What the device's ledger holds at ``now``: the epsilon to which the charged claims compose, at the budget's
+    delta; infinite where their deltas alone exceed it."""
+    return conservative(charged(entries, now - budget.seconds), None, float(budget.delta))
 
 
 def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
@@ -59,9 +72,13 @@ def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
 
 
 def _budget(recipe: Recipe, budget: Budget, now: float, entries: Sequence[Entry]) -> Refusal | None:
-    """The claim fits into what is left of the device's ledger (P21)."""
-    spent = charged(entries, now - budget.seconds)
-    cost = Decimal(recipe.privacy.epsilon.aggregator)
-    if spent + cost <= Decimal(budget.epsilon):
+    """The claim, composed with everything that was charged within the budget's days, stays within it (P21)."""
+    account, before = budget.account, charged(entries, now - budget.seconds)
+    charge = charge_of(recipe, ChargeState.PENDING)
+    if fits(before, charge.cost, account, conservative):
         return None
-    return Refusal("budget-spent", f"{spent} of epsilon {budget.epsilon} are spent, this recipe costs {cost}")
+    delta = float(account.delta)
+    total, with_it = (conservative(before, more, delta) for more in (None, charge.cost))
+    verdict = Verdict(False, total, with_it, before)
+    largest = largest_beside([before], charge.cost.delta, account, conservative)
+    return Refusal("budget-spent", over_budget(charge, verdict, account, largest))

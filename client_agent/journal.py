@@ -70,6 +70,7 @@ class Entry:
     attempts: int = 0
     url: str = ""
     report: bytes = field(default=b"", repr=False)
+    charged_delta: str = ""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ ENTRIES = sa.Table(
     sa.Column("decided_at", sa.Float, nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
     sa.Column("charged_epsilon", sa.Text, nullable=False),
+    sa.Column("charged_delta", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Column("issuer", sa.Text),
     sa.Column("epoch", sa.Integer),
     sa.Column("slot", sa.Integer),

@@ -39,6 +39,8 @@ OPERATORS = {
     "helper": "helper.example",
     "collector": "analyst.example",
 }
+ACCOUNT = "default"
+"""The one privacy account of a local stack: that of ``tacit recipe new``."""
 KEY_LIFETIME = 30 * 86400
 INDEX = "stack.json"
 BEARER_PREFIX = b"tacit-"
@@ -50,7 +52,8 @@ _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for numb
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B."""
+    """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; the three of
+    ``account`` are what the one privacy account allows in any period of so many seconds."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -58,6 +61,9 @@ class StackOptions:
     poll_seconds: float = 1.0
     idle_seconds: float = 0.5
     job_size: int = 256
+    account_epsilon: str = "10"
+    account_delta: str = "0.00001"
+    account_seconds: int = 365 * 86400
 
 
 @dataclass(frozen=True)
@@ -223,6 +229,13 @@ class _Builder:
             "analysts": {OPERATORS["recipe_server"]: b64url(self._keys["analyst"].public)},
             "issuers": {OPERATORS["issuer"]: b64url(self._keys["issuer"].public)},
             "gateways": {OPERATORS["gateway"]: b64url(self._keys["gateway"].public)},
+            "accounts": {
+                ACCOUNT: {
+                    "epsilon": self._options.account_epsilon,
+                    "delta": self._options.account_delta,
+                    "window_seconds": self._options.account_seconds,
+                }
+            },
             "aggregators": {
                 OPERATORS[name]: {"url": self._urls[name], "signing_key": b64url(self._keys[name].public)}
                 for name in ("leader", "helper")

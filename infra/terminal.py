@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.dp.claim import decimal_up
+
 ADVERSARIES = {
     "aggregator": "one aggregator, or the analyst",
     "aggregator_with_relay": "... together with the relay",
@@ -28,6 +30,8 @@ STYLES = {
     "pending": "yellow",
     "refused": "red",
     "failed": "red",
+    "void": "dim",
+    "lapsed": "dim",
     "expired": "red",
 }
 
@@ -51,6 +55,11 @@ def print_json(document: Any) -> None:
 def when(seconds: float) -> str:
     """A POSIX time as a person reads it, in UTC."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def epsilon_text(value: float) -> str:
+    """An epsilon that was computed, rounded up to 4 decimals."""
+    return "inf" if math.isinf(value) else decimal_up(value, 4)
 
 
 def span(start: float, end: float) -> str:

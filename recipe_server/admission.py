@@ -3,12 +3,14 @@
 Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) under the operator's policy. The rules
 of the other leaves are here: ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``,
 ``directory-epoch-seconds``, ``directory-over``, ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``,
-``opt-in-exists``, ``opt-in-mismatch``; ``gateway-unknown``, ``ohttp-key-invalid``, ``ohttp-config-over``; for all
-of them ``leaf-malformed`` and ``leaf-signature``.
+``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``; ``void-recipe``, ``void-signer``, ``void-mismatch``,
+``void-opt-in``, ``void-early``, ``void-released``, ``void-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
+``ohttp-config-over``; for all of them ``leaf-malformed`` and ``leaf-signature``.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,13 +18,15 @@ from typing import TypeVar
 from recipe_server.store import Transaction
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
+from tacit.ledger.account import Charge
+from tacit.ledger.budget import Accountant, conservative
 from tacit.ohttp import KeyConfig
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf
+from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)
@@ -39,13 +43,16 @@ class Admission:
 
     policy: Policy
     accept_late_directories: bool
+    accountant: Accountant = conservative
 
     async def admit(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         """How to register ``leaf`` if it may enter the log at ``now``. Raises Refusal."""
         if leaf.type is LeafType.RECIPE:
             return await self._recipe(leaf, tx, now)
         if leaf.type is LeafType.OPT_IN:
-            return await self._opt_in(leaf, tx)
+            return await self._opt_in(leaf, tx, now)
+        if leaf.type is LeafType.VOID:
+            return await self._void(leaf, tx, now)
         if leaf.type is LeafType.ISSUER_DIRECTORY:
             return await self._directory(leaf, tx, now)
         return await self._ohttp_config(leaf, now)
@@ -60,8 +67,10 @@ class Admission:
             leaf=leaf,
             slot_owner=await tx.slot_owner(token.issuer, token.epoch, token.slot),
             directory=await _directory_of(tx, token.issuer, token.epoch),
+            charges=await self._charges(recipe, tx, now),
+            accountant=self.accountant,
         )
-        rules.require(recipe, self.policy, context)
+        await asyncio.to_thread(rules.require, recipe, self.policy, context)
         if await tx.recipe_index(recipe.hash) is not None:
             raise Refusal("recipe-exists", "the log holds this recipe already, in another leaf")
 
@@ -70,24 +79,41 @@ class Admission:
 
         return register
 
-    async def _opt_in(self, leaf: SignedLeaf, tx: Transaction) -> Register:
+    async def _charges(self, recipe: Recipe, tx: Transaction, now: float) -> tuple[Charge, ...] | None:
+        """What stands in the recipe's account within reach of its interval, as this transaction sees the log."""
+        account = self.policy.account(recipe.privacy.account)
+        if account is None:
+            return None
+        return await tx.charges(account.name, now, ending_after=recipe.interval.start - account.window_seconds)
+
+    async def _opt_in(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         opt_in = _body(leaf, OptIn)
-        recipe_hash = unb64url(opt_in.recipe_hash)
-        index = await tx.recipe_index(recipe_hash)
-        if index is None:
-            raise Refusal("opt-in-recipe", "the log does not hold the recipe")
-        recipe = Recipe.from_body(SignedLeaf.decode((await tx.leaves([index]))[index]).body)
-        party = recipe.parties.leader if opt_in.role == "leader" else recipe.parties.helper
-        if leaf.signer != party.operator:
-            raise Refusal("opt-in-signer", f"signed by {leaf.signer}, the {opt_in.role} is {party.operator}")
-        _check_signature(leaf, unb64url(party.signing_key))
-        if opt_in.task_id != b64url(task_id(recipe)):
-            raise Refusal("opt-in-mismatch", "the opt-in names another task than the recipe gives")
+        recipe = await _aggregators_recipe("opt-in", leaf, opt_in, tx)
+        recipe_hash = recipe.hash
+        if now >= recipe.interval.end:
+            raise Refusal("opt-in-late", f"the recipe's interval ended at {recipe.interval.end}")
         if await tx.opt_in_index(recipe_hash, opt_in.role) is not None:
             raise Refusal("opt-in-exists", f"the log holds another opt-in of the {opt_in.role}")
 
         async def register(tx: Transaction, index: int) -> None:
             await tx.add_opt_in(recipe_hash, opt_in, index)
+
+        return register
+
+    async def _void(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+        void = _body(leaf, Void)
+        recipe = await _aggregators_recipe("void", leaf, void, tx)
+        if await tx.opt_in_index(recipe.hash, void.role) is None:
+            raise Refusal("void-opt-in", f"the log holds no opt-in of the {void.role}")
+        if now < recipe.interval.end:
+            raise Refusal("void-early", f"the recipe's interval ends at {recipe.interval.end}")
+        if await tx.results(recipe.hash):
+            raise Refusal("void-released", "a result of the recipe is published")
+        if void.role in await tx.void_roles(recipe.hash):
+            raise Refusal("void-exists", f"the log holds another void leaf of the {void.role}")
+
+        async def register(tx: Transaction, index: int) -> None:
+            await tx.add_void(recipe.hash, void, index, int(now))
 
         return register
 
@@ -138,6 +164,22 @@ class Admission:
             await tx.add_ohttp_config(index, config.not_after)
 
         return register
+
+
+async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void, tx: Transaction) -> Recipe:
+    """The recipe that an aggregator's leaf speaks of. Raises Refusal unless it is signed by that aggregator's key in
+    the recipe and names the recipe's task."""
+    index = await tx.recipe_index(unb64url(body.recipe_hash))
+    if index is None:
+        raise Refusal(f"{kind}-recipe", "the log does not hold the recipe")
+    recipe = Recipe.from_body(SignedLeaf.decode((await tx.leaves([index]))[index]).body)
+    party = recipe.parties.leader if body.role == "leader" else recipe.parties.helper
+    if leaf.signer != party.operator:
+        raise Refusal(f"{kind}-signer", f"signed by {leaf.signer}, the {body.role} is {party.operator}")
+    _check_signature(leaf, unb64url(party.signing_key))
+    if body.task_id != b64url(task_id(recipe)):
+        raise Refusal(f"{kind}-mismatch", "the leaf names another task than the recipe gives")
+    return recipe
 
 
 async def _directory_of(tx: Transaction, issuer: str, epoch: int) -> IssuerDirectory | None:

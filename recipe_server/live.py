@@ -1,7 +1,8 @@
 """Which entries are live: what a device or an aggregator needs of the log now, and until when that answer holds.
 
 Live are recipes that have not ended (or ended less than a grace ago) with their opt-ins, the directories of the
-current and the next epoch and of the live recipes' epochs, and OHTTP configurations that are not over.
+current and the next epoch and of the live recipes' epochs, void leaves for the same grace after their publication, and
+OHTTP configurations that are not over.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: in
         changes.add((current + 1) * directory.epoch_seconds)
         if directory.epoch in {current, current + 1} or (directory.issuer, directory.epoch) in wanted:
             indices.add(directory.index)
+    for index, published_at in await tx.voids(published_after=moment - ended_seconds):
+        indices.add(index)
+        changes.add(published_at + ended_seconds)
     for index, not_after in await tx.ohttp_configs(ending_after=moment):
         indices.add(index)
         changes.add(not_after)

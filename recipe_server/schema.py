@@ -53,6 +53,26 @@ OPT_INS = sa.Table(
     sa.Column("role", sa.String(16), primary_key=True),
     _number("position", unique=True),
 )
+CHARGES = sa.Table(
+    "charges",
+    METADATA,
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
+    sa.Column("account", sa.String(253), nullable=False),
+    sa.Column("name", sa.String(63), nullable=False),
+    sa.Column("epsilon", sa.String(32), nullable=False),
+    sa.Column("delta", sa.String(32), nullable=False),
+    _number("starts_at"),
+    _number("ends_at"),
+    sa.Index("charges_by_account", "account", "ends_at"),
+)
+VOIDS = sa.Table(
+    "voids",
+    METADATA,
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
+    sa.Column("role", sa.String(16), primary_key=True),
+    _number("position", unique=True),
+    _number("published_at"),
+)
 DIRECTORIES = sa.Table(
     "directories",
     METADATA,

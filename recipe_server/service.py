@@ -17,8 +17,10 @@ from recipe_server.config import RecipeServerConfig
 from recipe_server.live import LiveEntries, live_entries
 from recipe_server.results import Result
 from recipe_server.store import LoggedRecipe, PublishedResult, RecipeStore, Transaction
+from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
+from tacit.ledger.account import ROLES
 from tacit.ports import Announcer, Clock
 from tacit.recipe.derive import task_id
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
@@ -63,7 +65,9 @@ class RecipeService:
         self._clock = clock
         self._announcer = announcer
         self._key = read_signing_key(config.log_key)
-        self._admission = Admission(operator_policy(config.policy), config.accept_late_directories)
+        self._admission = Admission(
+            operator_policy(config.policy), config.accept_late_directories, accountant_of_record()
+        )
         self._opened: RecipeStore | None = None
         self._live: LiveEntries | None = None
         self._proofs: OrderedDict[tuple[int, int], tuple[bytes, ...]] = OrderedDict()
@@ -229,11 +233,13 @@ class RecipeService:
 
     async def publish_result(self, data: bytes) -> bool:
         """Store a released result; False: it was stored before. Raises DecodeError, or Refusal
-        ``result-recipe`` (not in the log) or ``result-exists`` (another result of that batch)."""
+        ``result-recipe`` (not in the log), ``result-void`` or ``result-exists`` (another result of that batch)."""
         result = Result.decode(data)
         async with self._store.write() as tx:
             if await tx.recipe_index(result.recipe_hash) is None:
                 raise Refusal("result-recipe", "the log does not hold the recipe")
+            if await tx.void_roles(result.recipe_hash) >= ROLES:
+                raise Refusal("result-void", "leader and helper have said that nothing of the recipe is released")
             for other in await tx.results(result.recipe_hash):
                 if other.batch_id == result.batch_id:
                     if other.body == data:

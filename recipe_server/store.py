@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from recipe_server.schema import (
+    CHARGES,
     CHECKPOINT,
     DIRECTORIES,
     ENTRIES,
@@ -22,10 +24,13 @@ from recipe_server.schema import (
     OPT_INS,
     RECIPES,
     RESULTS,
+    VOIDS,
 )
 from tacit.adapters.sql import Database
+from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
+from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
+from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf, Void
 from tacit.tlog.log import Node, nodes_for_append, reads_of
 from tacit.tlog.merkle import NodeReader
 
@@ -136,6 +141,18 @@ class Transaction:
                 ends_at=recipe.interval.end,
             )
         )
+        charge = charge_of(recipe, ChargeState.PENDING)
+        await self._connection.execute(
+            sa.insert(CHARGES).values(
+                recipe_hash=recipe.hash,
+                account=charge.account,
+                name=charge.name,
+                epsilon=recipe.privacy.epsilon.aggregator,
+                delta=recipe.privacy.delta,
+                starts_at=charge.start,
+                ends_at=charge.end,
+            )
+        )
 
     async def slot_owner(self, issuer: str, epoch: int, slot: int) -> bytes | None:
         """Hash of the recipe that has the slot."""
@@ -172,6 +189,43 @@ class Transaction:
         """Index of the opt-in of ``role``."""
         at = (OPT_INS.c.recipe_hash == recipe_hash, OPT_INS.c.role == role)
         return await self._scalar(sa.select(OPT_INS.c.position).where(*at))
+
+    async def add_void(self, recipe_hash: bytes, void: Void, index: int, now: int) -> None:
+        """The aggregator's void leaf is in the log."""
+        values = {"recipe_hash": recipe_hash, "role": void.role, "position": index, "published_at": now}
+        await self._connection.execute(sa.insert(VOIDS).values(**values))
+
+    async def void_roles(self, recipe_hash: bytes) -> frozenset[str]:
+        """Who has said that nothing of the recipe will ever be released."""
+        statement = sa.select(VOIDS.c.role).where(VOIDS.c.recipe_hash == recipe_hash)
+        return frozenset((await self._connection.execute(statement)).scalars())
+
+    async def voids(self, published_after: int) -> list[tuple[int, int]]:
+        """(index, published_at) of the void leaves that were published later than ``published_after``."""
+        statement = sa.select(VOIDS.c.position, VOIDS.c.published_at).where(VOIDS.c.published_at > published_after)
+        rows = await self._connection.execute(statement.order_by(VOIDS.c.position))
+        return [(row.position, row.published_at) for row in rows]
+
+    async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
+        """The charges to an account at ``now`` (POSIX seconds) of recipes that end later than ``ending_after``."""
+        wanted = (CHARGES.c.account == account, CHARGES.c.ends_at > ending_after)
+        rows = (await self._connection.execute(sa.select(CHARGES).where(*wanted))).all()
+        roles: dict[str, dict[bytes, set[str]]] = {}
+        for table in (OPT_INS, VOIDS):
+            joined = sa.select(table.c.recipe_hash, table.c.role).join(
+                CHARGES, CHARGES.c.recipe_hash == table.c.recipe_hash
+            )
+            found = roles.setdefault(table.name, {})
+            for row in await self._connection.execute(joined.where(*wanted)):
+                found.setdefault(row.recipe_hash, set()).add(row.role)
+
+        def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
+            opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
+            state = charge_state(opted_in, void, row.ends_at, now)
+            cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
+            return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state)
+
+        return tuple(map(charge, rows))
 
     async def add_directory(self, directory: IssuerDirectory, index: int) -> None:
         """The issuer's directory of an epoch is in the log."""

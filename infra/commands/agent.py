@@ -14,11 +14,11 @@ from rich.text import Text
 
 from client_agent.agent import journal_table
 from client_agent.config import AgentConfig
-from client_agent.device_rules import charged
+from client_agent.device_rules import spent
 from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
-from infra.terminal import answers, plain_table, print_json, styled, when
+from infra.terminal import answers, epsilon_text, plain_table, print_json, styled, when
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import load_config
@@ -122,7 +122,8 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
         "budget": {
             "epsilon": config.budget.epsilon,
             "days": config.budget.days,
-            "charged": str(charged(entries, SystemClock().now() - config.budget.seconds)),
+            "delta": config.budget.delta,
+            "charged": epsilon_text(spent(entries, config.budget, SystemClock().now())),
         },
         "recipes": journal_table(entries),
     }
@@ -143,7 +144,7 @@ def _show(document: dict[str, Any], entries: list[Entry]) -> None:
         )
     budget, slots = document["budget"], document["slots"]
     caption = Text(
-        f"ε {budget['charged']} of {budget['epsilon']} charged in {budget['days']} days · "
+        f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in {budget['days']} days · "
         f"tokens held for {slots['held']} of {slots['known']} slots · log of {document['log']['entries']} entries",
         style="dim",
     )

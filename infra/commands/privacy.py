@@ -1,4 +1,4 @@
-"""``tacit privacy``: what epsilon a mechanism gives, or what it needs for one."""
+"""``tacit privacy``: what epsilon a mechanism gives, or what it needs for one; what accounts have spent."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from infra.commands.privacy_budget import ledger, plan_command
 from infra.places import AsJson
 from infra.terminal import answers, plain_table, print_json
 from tacit.accounting.accountants import require_library
 from tacit.accounting.examples import EXAMPLES, rows
 from tacit.accounting.mechanisms import MECHANISMS, explain
 
-app = typer.Typer(help="Account for privacy: mechanisms, worked examples.", no_args_is_help=True)
+app = typer.Typer(help="Account for privacy: mechanisms, worked examples, budgets.", no_args_is_help=True)
 
 _PAPER = {
     "ex3_sigma": "5.1",
@@ -29,7 +30,11 @@ _PAPER = {
 
 @app.callback()
 def _nothing_in_common() -> None:
-    """Account for privacy: mechanisms, worked examples."""
+    """Account for privacy: mechanisms, worked examples, budgets."""
+
+
+app.command("ledger")(ledger)
+app.command("plan")(plan_command)
 
 
 @app.command("examples")

@@ -33,7 +33,16 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     parties = Parties()
     budget = ByteBudget(config.max_in_flight, deps.entropy)
     helper = Helper(store, deps, config.max_job, budget, config.job_crypto())
-    follower = LogFollower(store, parties, credentials.identity, config.log, config.policy, deps, config.retention)
+    follower = LogFollower(
+        store,
+        parties,
+        credentials.identity,
+        config.log,
+        config.policy,
+        deps,
+        config.retention,
+        void_after=config.void_seconds,
+    )
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()

@@ -53,7 +53,15 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     works = "worker" in config.roles
     leader = Leader(store, parties, deps, config.limits)
     follower = LogFollower(
-        store, parties, credentials.identity, config.log, config.policy, deps, config.retention, coordinates=works
+        store,
+        parties,
+        credentials.identity,
+        config.log,
+        config.policy,
+        deps,
+        config.retention,
+        coordinates=works,
+        void_after=max(config.void_seconds, config.limits.collection_grace),
     )
     _add_storage(app, store, follower, leader)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower

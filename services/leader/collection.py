@@ -218,6 +218,8 @@ class Collections:
         """The row of a batch that may be released, which is closed hereby. Raises ``Abort``."""
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL
+        if await tx.is_released(task, row.batch_id):
+            raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch is closed for good")
         count = 0
         if time_interval or row.batch_id is not None:
             count = await tx.accepted_count(task.task_id, row.batch_id)

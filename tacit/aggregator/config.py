@@ -49,6 +49,9 @@ class AggregatorConfig(ServiceConfig):
     policy: Policy = Policy()
     retention: float = Field(default=30 * 86400.0, ge=0)
     """Seconds after a task's end for which its results, report ids and nullifiers are kept (P9)."""
+    void_seconds: float = Field(default=7 * 86400.0, ge=0)
+    """Seconds after a task's end in which a batch may still be released. What was not is then closed for good, and the
+    log hears so (P22); at the latest at the end of ``retention``."""
     max_body: int = Field(default=16 << 20, gt=0)
     """Largest request body in bytes."""
     batch_crypto: bool = False

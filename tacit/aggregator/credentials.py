@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tacit.aggregator.config import AggregatorConfig
+from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_hpke_keys, read_peer_file
-from tacit.aggregator.log_follower import Identity
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.service.auth import token_digest

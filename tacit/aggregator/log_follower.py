@@ -1,4 +1,4 @@
-"""Following the log: recipes in, opt-ins out (P4, P5).
+"""Following the log: recipes in, opt-ins and void leaves out (P4, P5, P22).
 
 Every step fetches what is new, verifies it against the pinned key and the last checkpoint, and looks again at each
 recipe that names this aggregator. State is persisted before anything is said: an opt-in is stored before it is sent
@@ -9,19 +9,22 @@ that we do not remember means that the records of spent tokens and released batc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.keys import HpkeKey, PeerSecrets, find_key
+from tacit.aggregator.identity import Identity
+from tacit.aggregator.keys import find_key
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal
+from tacit.ledger.account import Charge
 from tacit.messages import Role
 from tacit.ports import TransportError
 from tacit.recipe import derive, rules
@@ -32,7 +35,6 @@ from tacit.recipe.policy import Policy
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
-from tacit.signing import SigningKey
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
@@ -43,28 +45,6 @@ REFRESH_SECONDS = 1.0
 
 WAITING_RULES = frozenset({"slot-key-missing"})
 """Rules whose refusal the log may still lift."""
-
-RoleName = Literal["leader", "helper"]
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who this aggregator is, and the secrets that it holds outside of recipes."""
-
-    role: Role
-    operator: str
-    signing_key: SigningKey = field(repr=False)
-    hpke_keys: Sequence[HpkeKey] = field(repr=False)
-    peers: Sequence[PeerSecrets] = field(repr=False)
-
-    @property
-    def role_name(self) -> RoleName:
-        """The role as opt-ins write it."""
-        return "leader" if self.role is Role.LEADER else "helper"
-
-    def seed(self, seed_id: str) -> bytes | None:
-        """The verify key seed with this id, if we hold it."""
-        return next((peer.verify_key_seed for peer in self.peers if peer.seed_id == seed_id), None)
 
 
 class LogFollower:
@@ -82,7 +62,10 @@ class LogFollower:
         retention: float,
         *,
         coordinates: bool = True,
+        void_after: float | None = None,
     ) -> None:
+        """``void_after``: seconds behind a recipe's end in which a release may still come (default and most:
+        ``retention``)."""
         self._store = store
         self._parties = parties
         self._identity = identity
@@ -92,6 +75,8 @@ class LogFollower:
         self._deps = deps
         self._retention = retention
         self._coordinates = coordinates
+        grace = retention if void_after is None else min(void_after, retention)
+        self._voids = Voids(store, identity, log, deps, grace)
         self._reviewed = False
         self._refreshed = -REFRESH_SECONDS
         parties.refresh = self._refresh
@@ -128,6 +113,7 @@ class LogFollower:
             changed = await self._review()
             self._reviewed = True
         await self._send_opt_ins()
+        await self._close_unreleased()
         return changed + await self._end_tasks()
 
     async def _fetch(self) -> None:
@@ -181,15 +167,17 @@ class LogFollower:
 
     def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow]) -> list[TaskRow]:
         found = []
+        decided = dict(rows)
         for item in live.recipes:
             row = rows.get(item.recipe.hash)
             settled = row is not None and row.state in {TaskState.ACTIVE, TaskState.ENDED}
             if settled or not self._is_ours(item.recipe):
                 continue
             if row is None or row.state is not TaskState.OPTED_IN:
-                row = self._decide(live, item)
+                row = self._decide(live, item, decided)
             if row.state is TaskState.OPTED_IN:
-                row = self._activate(live, item, row)
+                row = self._activate(live, item, row, decided)
+            decided[item.recipe.hash] = row
             found.append(row)
         return found
 
@@ -199,11 +187,19 @@ class LogFollower:
     def _own_part(self, recipe: Recipe) -> Aggregator:
         return recipe.parties.leader if self._identity.role is Role.LEADER else recipe.parties.helper
 
-    def _decide(self, live: LiveLog, item: LiveRecipe) -> TaskRow:
+    def _context(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], stage: Stage) -> Context:
+        """What is checked against: the log, and what this aggregator has itself opted in to (P22)."""
+        now = self._deps.clock.now()
+        charges: tuple[Charge, ...] | None = None
+        if self._policy.accounts is not None:
+            charges = own_charges(live, rows, now)
+        return replace(live.context(item, now, stage), charges=charges)
+
+    def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow]) -> TaskRow:
         """Take part in a recipe, wait, or refuse it, by the rule table and our own keys."""
         recipe = item.recipe
         row = TaskRow(recipe.hash, TaskState.REFUSED, recipe.encode())
-        context = live.context(item, self._deps.clock.now(), Stage.LOGGED)
+        context = self._context(live, item, rows, Stage.LOGGED)
         try:
             rules.require(recipe, self._policy, context)
             self._check_own_side(item)
@@ -251,8 +247,8 @@ class LogFollower:
         )
         return sign_leaf(LeafType.OPT_IN, body, self._identity.operator, self._identity.signing_key)
 
-    def _activate(self, live: LiveLog, item: LiveRecipe, row: TaskRow) -> TaskRow:
-        refusals = rules.check(item.recipe, self._policy, live.context(item, self._deps.clock.now()))
+    def _activate(self, live: LiveLog, item: LiveRecipe, row: TaskRow, rows: Mapping[bytes, TaskRow]) -> TaskRow:
+        refusals = rules.check(item.recipe, self._policy, self._context(live, item, rows, Stage.ACTIVE))
         if refusals:
             return replace(row, rule=refusals[0].rule, detail=refusals[0].detail)
         return replace(row, state=TaskState.ACTIVE, rule="", detail="")
@@ -285,6 +281,13 @@ class LogFollower:
                     await tx.put_task(replace(row, state=TaskState.ENDED))
                 await tx.forget(task_id)
         return len(over)
+
+    async def _close_unreleased(self) -> None:
+        """Say of what was never released that it never will be."""
+        async with self._store.read() as tx:
+            due = self._voids.due(await tx.tasks())
+            live = await self._live(tx) if due else LiveLog()
+        await self._voids.step(live, due)
 
     async def _send_opt_ins(self) -> None:
         """Send each opt-in until the log shows it."""

@@ -7,7 +7,7 @@ rest of the commit rule. All ids are raw bytes, all times units of the task's pr
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint, text
 
 from tacit.adapters.upsert import Int64
 
@@ -55,6 +55,7 @@ def _tasks(metadata: MetaData) -> Table:
         Column("recipe", LargeBinary, nullable=False),
         Column("token_key_spki", LargeBinary, nullable=False),
         Column("opt_in", LargeBinary, nullable=False),
+        Column("void", LargeBinary, nullable=False, server_default=text("''")),
     )
 
 

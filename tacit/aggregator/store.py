@@ -21,6 +21,10 @@ from tacit.errors import Fatal, Unavailable
 from tacit.messages import BatchMode
 from tacit.task import Task
 
+UNRELEASED = b"unreleased"
+"""In the place of a batch: the whole task is closed for good, and nothing was released. Neither an encoded interval nor
+a batch id has this length."""
+
 
 class TaskState(enum.StrEnum):
     """What an aggregator does with a recipe."""
@@ -44,6 +48,8 @@ class TaskRow:
     detail: str = ""
     token_key_spki: bytes = field(default=b"", repr=False)
     opt_in: bytes = field(default=b"", repr=False)
+    void: bytes = field(default=b"", repr=False)
+    """The signed void leaf, once the task is closed for good without a release."""
 
 
 class CommonTx(OutcomesTx):
@@ -88,6 +94,7 @@ class CommonTx(OutcomesTx):
                 table.c.detail,
                 table.c.token_key_spki,
                 table.c.opt_in,
+                table.c.void,
             )
         )
         return [TaskRow(row.recipe_hash, TaskState(row.state), *row[2:]) for row in rows]
@@ -106,6 +113,7 @@ class CommonTx(OutcomesTx):
                 detail=task.detail,
                 token_key_spki=task.token_key_spki,
                 opt_in=task.opt_in,
+                void=task.void,
             )
         )
 
@@ -116,21 +124,31 @@ class CommonTx(OutcomesTx):
                 await self.connection.execute(delete(table).where(table.c.task_id == task_id))
 
     async def is_released(self, task: Task, batch_id: bytes | None) -> bool:
-        """Whether the batch is closed for good: in time-interval mode the task's only one, else ``batch_id``."""
+        """Whether the batch is closed for good: in time-interval mode the task's only one, else ``batch_id``. Every
+        batch of a task that was closed without a release is."""
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task.task_id)
         if task.batch_mode is BatchMode.LEADER_SELECTED:
-            query = query.where(table.c.selector == batch_id)
+            query = query.where(table.c.selector.in_([batch_id, UNRELEASED]))
         return bool((await self.connection.execute(query)).scalar_one())
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
         """Close a batch for good."""
         await self.connection.execute(insert(self.common.releases).values(task_id=task_id, selector=selector))
 
-    async def release_count(self, task_id: bytes) -> int:
-        """How many batches of the task are closed for good."""
+    async def close_unreleased(self, task_id: bytes) -> bool:
+        """Close a task for good of which no batch was released; False, and nothing changes, if one was."""
+        if await self.release_count(task_id):
+            return False
         table = self.common.releases
-        query = select(func.count()).where(table.c.task_id == task_id)
+        await self.connection.execute(delete(table).where(table.c.task_id == task_id))
+        await self.release(task_id, UNRELEASED)
+        return True
+
+    async def release_count(self, task_id: bytes) -> int:
+        """How many batches of the task were released."""
+        table = self.common.releases
+        query = select(func.count()).where(table.c.task_id == task_id, table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
 
 

@@ -7,6 +7,8 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tacit.ledger.account import Charge
+from tacit.ledger.budget import Accountant, conservative
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
@@ -41,6 +43,9 @@ class Context:
     """The one directory of the token's (issuer, epoch)."""
     leader_opt_in: OptIn | None = None
     helper_opt_in: OptIn | None = None
+    charges: tuple[Charge, ...] | None = None
+    """What the log charges to the accounts beside this recipe; None: this party does not know all of it."""
+    accountant: Accountant = conservative
 
 
 Check = Callable[[Recipe, Policy, Context], str | None]

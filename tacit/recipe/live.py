@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from tacit.codec import unb64url
-from tacit.errors import DecodeError
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError, Refusal
 from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.client import VerifiedEntry
-from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf
+from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 
 B = TypeVar("B", bound=Body)
 
@@ -46,8 +47,9 @@ class LeafSigners:
         if leaf.type is LeafType.RECIPE:
             recipe = _recipe_of(leaf)
             return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
-        if leaf.type is LeafType.OPT_IN:
-            body = _body_of(leaf, OptIn)
+        if leaf.type in {LeafType.OPT_IN, LeafType.VOID}:
+            opts_in = leaf.type is LeafType.OPT_IN
+            body = _body_of(leaf, OptIn) if opts_in else _body_of(leaf, Void)
             recipe = None if body is None else recipes.get(body.recipe_hash)
             if body is None or recipe is None:
                 return None
@@ -110,6 +112,20 @@ class LiveRecipe:
     recipe: Recipe
     leader_opt_in: OptIn | None = None
     helper_opt_in: OptIn | None = None
+    leader_void: Void | None = None
+    helper_void: Void | None = None
+
+    @property
+    def opted_in_roles(self) -> frozenset[str]:
+        """Who has opted in."""
+        found = (("leader", self.leader_opt_in), ("helper", self.helper_opt_in))
+        return frozenset(role for role, leaf in found if leaf is not None)
+
+    @property
+    def void_roles(self) -> frozenset[str]:
+        """Who has closed the recipe's task for good without a release."""
+        found = (("leader", self.leader_void), ("helper", self.helper_void))
+        return frozenset(role for role, leaf in found if leaf is not None)
 
     @property
     def opted_in(self) -> bool:
@@ -172,6 +188,7 @@ class _Joined:
     def __init__(self) -> None:
         self.recipes: dict[str, LiveRecipe] = {}
         self.opt_ins: dict[tuple[str, str], OptIn] = {}
+        self.voids: dict[tuple[str, str], Void] = {}
         self.directories: dict[tuple[str, int], IssuerDirectory] = {}
         self.configs: list[OhttpConfig] = []
         self.unreadable: list[tuple[int, str]] = []
@@ -185,6 +202,9 @@ class _Joined:
             elif leaf.type is LeafType.OPT_IN:
                 opt_in = leaf.body_as(OptIn)
                 self.opt_ins.setdefault((opt_in.recipe_hash, opt_in.role), opt_in)
+            elif leaf.type is LeafType.VOID:
+                void = leaf.body_as(Void)
+                self.voids.setdefault((void.recipe_hash, void.role), void)
             elif leaf.type is LeafType.ISSUER_DIRECTORY:
                 directory = leaf.body_as(IssuerDirectory)
                 self.directories.setdefault((directory.issuer, directory.epoch), directory)
@@ -205,4 +225,16 @@ class _Joined:
                 live,
                 leader_opt_in=self.opt_ins.get((text, "leader")),
                 helper_opt_in=self.opt_ins.get((text, "helper")),
+                leader_void=self._void(live.recipe, "leader"),
+                helper_void=self._void(live.recipe, "helper"),
             )
+
+    def _void(self, recipe: Recipe, role: str) -> Void | None:
+        """The void leaf of ``role``, if it is of the recipe's own task."""
+        void = self.voids.get((recipe.hash_text, role))
+        if void is None:
+            return None
+        try:
+            return void if void.task_id == b64url(task_id(recipe)) else None
+        except Refusal:
+            return None

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
+from tacit.ledger.account import Account
 from tacit.recipe.model import DecimalText, Key, Operator, Part, Positive, Url
 from tacit.tlog.canonical import parse_json, validated
 
@@ -23,6 +24,22 @@ class AggregatorPin(Part):
 
     url: Url
     signing_key: Key
+
+
+class AccountLimit(Part):
+    """What an account may spend in any period of ``window_seconds``, by composition of the recipes' claims (a) (P22):
+    epsilon at delta, by replacement."""
+
+    epsilon: DecimalText
+    delta: DecimalText
+    window_seconds: Positive
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse an account that no recipe fits into."""
+        if Decimal(self.epsilon) <= 0:
+            raise ValueError("epsilon must be above 0")
+        if not Decimal("1e-15") <= Decimal(self.delta) < 1:
+            raise ValueError("delta must be at least 1e-15 and below 1")
 
 
 class Policy(Part):
@@ -58,6 +75,8 @@ class Policy(Part):
     aggregators: dict[Operator, AggregatorPin] | None = None
     """Trusted leaders and helpers; absent: the recipe's. A Leader's policy should have it: its credential goes to the
     Helper that a recipe names."""
+    accounts: Annotated[dict[Operator, AccountLimit], Field(min_length=1)] | None = None
+    """The population's privacy accounts by name; a recipe is charged to one of them. Absent: nothing is charged."""
     insecure_http: bool = False
     """Accept http:// on other hosts than loopback (P7)."""
 
@@ -65,6 +84,13 @@ class Policy(Part):
     def half_batch_cap(self) -> Decimal:
         """Cap of claim (a) at B/2."""
         return Decimal(self.max_epsilon_half_batch)
+
+    def account(self, name: str) -> Account | None:
+        """The account of this name, or None."""
+        limit = (self.accounts or {}).get(name)
+        if limit is None:
+            return None
+        return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds)
 
     def issuer_key(self, name: str) -> bytes | None:
         """Directory key of a trusted issuer, or None."""

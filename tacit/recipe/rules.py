@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tacit.errors import Refusal
-from tacit.recipe.checks import design, log, parties, privacy
+from tacit.recipe.checks import budget, design, log, parties, privacy
 from tacit.recipe.context import Check, Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -61,9 +61,11 @@ RULES = (
     Rule("claim-understated", Stage.DRAFT, privacy.claim_understated),
     Rule("claim-cap", Stage.DRAFT, privacy.claim_cap),
     Rule("claim-half-batch", Stage.DRAFT, privacy.claim_half_batch),
+    Rule("account-unknown", Stage.DRAFT, budget.account_known),
     Rule("issuer-mismatch", Stage.DRAFT, parties.issuer_matches),
     Rule("slot-key-missing", Stage.PUBLISH, parties.slot_key),
     Rule("slot-taken", Stage.PUBLISH, parties.slot_taken),
+    Rule("budget-spent", Stage.PUBLISH, budget.budget_left),
     Rule("opt-in-missing", Stage.ACTIVE, log.opt_in_missing),
     Rule("opt-in-mismatch", Stage.ACTIVE, log.opt_in_mismatch),
 )

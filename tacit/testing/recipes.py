@@ -20,7 +20,7 @@ from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.reports import issuer_key
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, SlotKey, sign_leaf
+from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, SlotKey, Void, sign_leaf
 
 EPOCH = 20_000
 EPOCH_SECONDS = 86_400
@@ -137,6 +137,11 @@ class RecipeKit:
     def opt_in_leaf(self, recipe: Recipe, role: str) -> SignedLeaf:
         """``opt_in``, signed by the aggregator."""
         return sign_leaf(LeafType.OPT_IN, self.opt_in(recipe, role), f"{role}.example", self.keys[role])
+
+    def void_leaf(self, recipe: Recipe, role: str) -> SignedLeaf:
+        """The word of ``role`` that nothing of the recipe was or will be released, signed by the aggregator."""
+        body = Void.model_validate({"recipe_hash": recipe.hash_text, "task_id": b64url(task_id(recipe)), "role": role})
+        return sign_leaf(LeafType.VOID, body, f"{role}.example", self.keys[role])
 
     def directory(self, epoch: int = EPOCH, slots: int = 4) -> IssuerDirectory:
         """A directory of the issuer; slot 0 has ``tacit.testing.reports.issuer_key()``'s key, the others have

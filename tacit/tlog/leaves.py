@@ -35,6 +35,7 @@ class LeafType(enum.StrEnum):
     OPT_IN = "opt-in"
     ISSUER_DIRECTORY = "issuer-directory"
     OHTTP_CONFIG = "ohttp-config"
+    VOID = "void"
 
 
 def _base64_of(length: int | None) -> Any:
@@ -77,6 +78,15 @@ class OptIn(Body):
     role: Literal["leader", "helper"]
     seed_id: Name
     verify_key_confirmation: Hash
+
+
+class Void(Body):
+    """An aggregator has closed a recipe's task for good without a release (P22). A recipe is void once leader and
+    helper have both said so."""
+
+    recipe_hash: Hash
+    task_id: Hash
+    role: Literal["leader", "helper"]
 
 
 class SlotKey(Body):
@@ -198,7 +208,7 @@ def _decoded(data: bytes) -> SignedLeaf:
 
 
 class _Envelope(Body):
-    type: Literal["recipe", "opt-in", "issuer-directory", "ohttp-config"]
+    type: Literal["recipe", "opt-in", "issuer-directory", "ohttp-config", "void"]
     version: Annotated[int, Field(ge=1, le=1)]
     body: dict[str, Any]
     signer: Name

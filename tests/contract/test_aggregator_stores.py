@@ -241,6 +241,18 @@ async def test_released_batches_stay_released(store: Store) -> None:
         assert await tx.release_count(AT_B.task_id) == 1
 
 
+async def test_a_task_that_was_closed_without_a_release_has_no_open_batch_any_more(store: Store) -> None:
+    async with store.transaction() as tx:
+        await tx.release(TASK.task_id, TASK.interval.encode())
+        assert not await tx.close_unreleased(TASK.task_id)
+        for _ in range(2):
+            assert await tx.close_unreleased(AT_B.task_id)
+    async with store.read() as tx:
+        assert await tx.is_released(AT_B, BATCH)
+        assert await tx.is_released(AT_B, bytes(32))
+        assert (await tx.release_count(AT_B.task_id), await tx.release_count(TASK.task_id)) == (0, 1)
+
+
 async def test_scrubbed_buckets_keep_their_counts_and_lose_their_shares(store: Store) -> None:
     async with store.transaction() as tx:
         for shard in (0, 1):

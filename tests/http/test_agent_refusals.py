@@ -124,17 +124,31 @@ async def test_a_recipe_that_counts_on_another_relay_is_refused(world: World) ->
 
 async def test_the_devices_ledger_is_never_overdrawn(world: World) -> None:
     world.log.add(*leaves_of(NEVER_SAMPLED))
-    cost = Decimal(ALWAYS.privacy.epsilon.aggregator)
-    agent, store = await world.device(budget={"epsilon": str(cost), "days": 1})
-    await store.decide(Entry(b"o" * 32, "earlier", State.NOT_SAMPLED, NOW - 3600.0, "", str(cost)))
+    cost, delta = Decimal(ALWAYS.privacy.epsilon.aggregator), ALWAYS.privacy.delta
+    agent, store = await world.device(budget={"epsilon": str(cost), "delta": "0.000002", "days": 1})
+    await store.decide(Entry(b"o" * 32, "earlier", State.NOT_SAMPLED, NOW - 3600.0, "", str(cost), charged_delta=delta))
     await agent.step()
     entry = (await store.entries())[1]
     assert entry.state is State.REFUSED
     assert "budget-spent" in entry.detail
-    again, other = await world.device(budget={"epsilon": str(cost), "days": 1})
-    await other.decide(Entry(b"o" * 32, "earlier", State.NOT_SAMPLED, NOW - 90_000.0, "", str(cost)))
+    again, other = await world.device(budget={"epsilon": str(cost), "delta": "0.000002", "days": 1})
+    await other.decide(
+        Entry(b"o" * 32, "earlier", State.NOT_SAMPLED, NOW - 90_000.0, "", str(cost), charged_delta=delta)
+    )
     await again.step()
     assert (await other.entries())[1].state is State.NOT_SAMPLED
+
+
+async def test_the_devices_ledger_composes_and_does_not_add(world: World) -> None:
+    world.log.add(*leaves_of(ALWAYS))
+    agent, store = await world.device(budget={"epsilon": "6", "days": 30})
+    for number in range(60):
+        spent = Entry(bytes([number]) * 32, "earlier", State.SENT, NOW - 60.0, "", "0.1", charged_delta="0.000000001")
+        await store.decide(spent)
+    await agent.step()
+    entry = (await store.entries())[60]
+    assert 6.0 + float(entry.charged_epsilon) > 6.5, "by addition it would be over"
+    assert (entry.state, entry.charged_delta) == (State.SCHEDULED, ALWAYS.privacy.delta)
 
 
 async def test_the_second_recipe_of_a_slot_is_refused_also_when_the_log_hides_the_first(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from decimal import Decimal
 from typing import Any, cast
@@ -11,7 +12,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.config import Budget, Timing
-from client_agent.device_rules import charged
+from client_agent.device_rules import charged, spent
 from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.pace import NEVER, backoff, uniform
@@ -19,6 +20,7 @@ from client_agent.problem import problem_type
 from client_agent.runner import Watch, keep_running
 from tacit.adapters.memory import MemoryAnnouncer
 from tacit.errors import Fatal
+from tacit.ledger.account import Cost
 from tacit.service.announcements import LOG
 from tacit.testing.clock import SimClock, settle
 from tacit.testing.entropy import SeededEntropy
@@ -146,15 +148,20 @@ def test_uniform_times_fill_their_range() -> None:
     assert abs(sum(drawn) / len(drawn) - 15) < 0.5
 
 
-def test_the_ledger_adds_the_claims_of_its_window() -> None:
+def test_the_devices_ledger_composes_the_claims_of_its_window() -> None:
     entries = [
-        Entry(b"1", "a", State.SENT, 50.0, charged_epsilon="0.5"),
-        Entry(b"2", "b", State.NOT_SAMPLED, 150.0, charged_epsilon="0.25"),
+        Entry(b"1", "a", State.SENT, 50.0, charged_epsilon="0.5", charged_delta="0.000001"),
+        Entry(b"2", "b", State.NOT_SAMPLED, 150.0, charged_epsilon="0.25", charged_delta="0.000001"),
         Entry(b"3", "c", State.REFUSED, 160.0),
     ]
-    assert charged(entries, 100.0) == Decimal("0.25")
-    assert charged(entries, 0.0) == Decimal("0.75")
-    assert charged([], 0.0) == 0
+    first, second = (Cost(Decimal(epsilon), Decimal("0.000001")) for epsilon in ("0.5", "0.25"))
+    assert charged(entries, 100.0) == (second,)
+    assert charged(entries, 0.0) == (first, second)
+    assert charged([], 0.0) == ()
+    budget = Budget(days=2)
+    assert 0.74 < spent(entries, budget, 100.0) <= 0.75
+    assert spent([], budget, 100.0) == spent(entries, budget, 1e9) == 0.0
+    assert spent(entries, Budget(delta="0.0000015"), 100.0) == math.inf
     assert Budget(days=2).seconds == 172_800
 
 

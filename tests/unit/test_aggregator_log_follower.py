@@ -12,11 +12,12 @@ import pytest
 
 from services.leader.store import LeaderStore
 from tacit.aggregator.config import LogConfig
+from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
-from tacit.aggregator.log_follower import Identity, LogFollower
+from tacit.aggregator.log_follower import LogFollower
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.store import TaskRow, TaskState
+from tacit.aggregator.store import SqlStore, TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.messages import Role
@@ -92,12 +93,13 @@ class Subject:
 
     def __init__(
         self,
-        store: LeaderStore,
+        store: SqlStore[Any],
         log: Log,
         who: Identity | None = None,
         policy: Policy = KIT.policy,
         *,
         coordinates: bool = True,
+        void_after: float | None = None,
     ) -> None:
         self.store = store
         self.parties = Parties()
@@ -105,7 +107,8 @@ class Subject:
         deps = Deps(self.clock, SeededEntropy(1), log)
         config = LogConfig(url=URL, key=KIT.log_policy.log_key.encode())
         who = who or identity()
-        self.follower = LogFollower(store, self.parties, who, config, policy, deps, 86_400.0, coordinates=coordinates)
+        options: dict[str, Any] = {"coordinates": coordinates, "void_after": void_after}
+        self.follower = LogFollower(store, self.parties, who, config, policy, deps, 86_400.0, **options)
 
     async def rows(self) -> dict[bytes, TaskRow]:
         async with self.store.read() as tx:

@@ -62,6 +62,8 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "recipe-in-log",
         "aggregator-unknown",
         "slot-taken",
+        "account-unknown",
+        "budget-spent",
         "opt-in-missing",
         "opt-in-mismatch",
     }

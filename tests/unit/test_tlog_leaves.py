@@ -97,7 +97,7 @@ def test_a_signature_is_bound_to_type_and_body() -> None:
 @pytest.mark.parametrize(
     ("member", "value"),
     [
-        ("type", "void"),
+        ("type", "nothing"),
         ("version", 2),
         ("version", True),
         ("body", []),

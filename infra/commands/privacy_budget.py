@@ -1,0 +1,97 @@
+"""``tacit privacy ledger`` and ``plan``: what the accounts have spent, and what still fits."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.api import read_recipe
+from infra.ledger import ledger_document, plan, whole_log
+from infra.ledger_view import show_ledger, show_plan
+from infra.places import AsJson, StateDir, layout_of, policy_of, read_file
+from infra.terminal import answers, print_json
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+from tacit.ledger.account import Charge, ChargeState, Cost
+from tacit.recipe.charges import charge_of, charges_of
+from tacit.recipe.live import LiveLog
+from tacit.recipe.policy import Policy
+
+MOST_EPSILON = 64
+
+
+def ledger(state_dir: StateDir = None, as_json: AsJson = False) -> None:
+    """What each account has spent, by composition of the log's recipes, and what is left; exit code 1 if one is over.
+
+    Example: tacit privacy ledger --state-dir .tacit
+    """
+    log, policy = _log(state_dir)
+    document = ledger_document(log, policy, SystemClock().now())
+    if as_json:
+        print_json(document)
+    else:
+        show_ledger(document, answers())
+    if any(account.get("over") for account in document["accounts"]):
+        raise typer.Exit(1)
+
+
+def plan_command(
+    epsilon: Annotated[str | None, typer.Option("--epsilon", help="Claim (a) of the recipe.")] = None,
+    delta: Annotated[str, typer.Option("--delta", help="Its failure probability.")] = "0.000001",
+    account: Annotated[str, typer.Option("--account", help="The account that it is charged to.")] = "default",
+    start: Annotated[int | None, typer.Option("--start", help="When reports begin, POSIX seconds (now).")] = None,
+    duration: Annotated[int, typer.Option("--duration", min=1, help="For how many seconds.")] = 86400,
+    recipe: Annotated[Path | None, typer.Option("--recipe", help="A recipe's file, instead of all of these.")] = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Would a recipe fit into its account, what is the largest epsilon that does, and how many such recipes would?
+
+    Exit code 1 if it does not fit. Example: tacit privacy plan --epsilon 0.5
+    """
+    if (epsilon is None) == (recipe is None):
+        raise typer.BadParameter("give either --epsilon or --recipe")
+    if recipe is not None:
+        charge = charge_of(read_recipe(read_file(recipe), str(recipe)), ChargeState.PENDING)
+    else:
+        begin = int(SystemClock().now()) if start is None else start
+        cost = Cost(_number(epsilon or "", "--epsilon", MOST_EPSILON), _number(delta, "--delta", 1))
+        charge = Charge(account, b"", "planned", begin, begin + duration, cost)
+    log, policy = _log(state_dir)
+    limit = policy.account(charge.account)
+    if limit is None:
+        known = ", ".join(sorted(policy.accounts or {})) or "none"
+        raise UsageError(f"the policy has no account {charge.account}; it has: {known}")
+    found = plan(charge, charges_of(log.recipes, SystemClock().now()), limit)
+    if as_json:
+        print_json(found.document())
+    else:
+        show_plan(found, answers())
+    if not found.verdict.fits:
+        raise typer.Exit(1)
+
+
+def _number(text: str, flag: str, most: int) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise typer.BadParameter(f"{flag} takes a number, not {text}") from error
+    if not number.is_finite() or not 0 < number < most:
+        raise typer.BadParameter(f"{flag} takes a number above 0 and below {most}")
+    return number
+
+
+def _log(state_dir: Path | None) -> tuple[LiveLog, Policy]:
+    layout = layout_of(state_dir)
+    policy = policy_of(layout.policy_path)
+
+    async def read() -> LiveLog:
+        async with AiohttpTransport() as transport:
+            return await whole_log(transport, layout, policy)
+
+    return asyncio.run(read()), policy

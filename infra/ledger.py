@@ -1,0 +1,161 @@
+"""The budget ledger of a stack: its whole log, read and verified, and what that leaves in each account."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from infra.api import problem_of
+from infra.layout import Layout
+from infra.terminal import epsilon_text
+from tacit.accounting.budgets import accountant_of_record
+from tacit.codec import b64url
+from tacit.errors import CryptoError, Refusal
+from tacit.ledger.account import Account, Charge
+from tacit.ledger.balance import balance
+from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
+from tacit.ports import Transport, TransportError
+from tacit.recipe.charges import charges_of
+from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.recipe.policy import Policy
+from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.client import VerifiedEntry
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.log import MemoryTree
+from tacit.tlog.tiles import TILE_WIDTH, Tile, decode_bundle
+
+RELATION = "replacement"
+
+
+async def whole_log(transport: Transport, layout: Layout, policy: Policy) -> LiveLog:
+    """Every leaf of the stack's log since its beginning: they are the checkpoint's, and each is signed. Raises
+    ``Refusal`` or ``TransportError``."""
+    url = layout.urls["recipe_server"]
+    key = LogPolicy(NoteKey.decode(layout.log_key))
+    try:
+        checkpoint = key.open(await _get(transport, f"{url}/checkpoint"))
+    except CryptoError as error:
+        raise Refusal("log-checkpoint", str(error)) from error
+    entries: list[bytes] = []
+    for first in range(0, checkpoint.size, TILE_WIDTH):
+        tile = Tile(None, first // TILE_WIDTH, min(TILE_WIDTH, checkpoint.size - first))
+        entries += decode_bundle(await _get(transport, f"{url}/{tile.path()}"))
+    tree = MemoryTree(entries)
+    if tree.size != checkpoint.size or tree.root() != checkpoint.root:
+        raise Refusal("log-inclusion", "the log's entries are not those of its checkpoint")
+    leaves = [SignedLeaf.decode(entry) for entry in entries]
+    return LiveLog.from_entries(_verified(leaves, policy))
+
+
+def _verified(leaves: Sequence[SignedLeaf], policy: Policy) -> list[VerifiedEntry]:
+    found = []
+    for index, (leaf, public) in enumerate(zip(leaves, LeafSigners(policy).keys_of(leaves), strict=True)):
+        if public is None:
+            continue
+        try:
+            leaf.verify(public)
+        except CryptoError as error:
+            raise Refusal("leaf-signature", f"{leaf.type} leaf {index}: {error}") from error
+        found.append(VerifiedEntry(index, leaf))
+    return found
+
+
+async def _get(transport: Transport, url: str) -> bytes:
+    try:
+        answer = await transport.request("GET", url)
+    except TransportError as error:
+        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
+    if answer.status != 200:
+        raise problem_of(answer)
+    return answer.body
+
+
+def ledger_document(log: LiveLog, policy: Policy, now: float) -> dict[str, Any]:
+    """The ledger as JSON: every account of the policy, and every recipe of the log under its own."""
+    charges = charges_of(log.recipes, now)
+    names = sorted({*(policy.accounts or {}), *(charge.account for charge in charges)})
+    return {
+        "at": int(now),
+        "relation": RELATION,
+        "accounts": [_account_document(name, policy.account(name), charges, now) for name in names],
+    }
+
+
+def _account_document(name: str, account: Account | None, charges: Sequence[Charge], now: float) -> dict[str, Any]:
+    own = [charge for charge in charges if charge.account == name]
+    document: dict[str, Any] = {"account": name, "in_policy": account is not None}
+    if account is not None:
+        tight, light = (balance(own, account, now, one) for one in (accountant_of_record(), conservative))
+        left = max(0.0, float(account.epsilon) - tight.spent)
+        document |= {
+            "epsilon": str(account.epsilon),
+            "delta": f"{account.delta:f}",
+            "window_seconds": account.window_seconds,
+            "spent": epsilon_text(tight.spent),
+            "spent_conservative": epsilon_text(light.spent),
+            "peak": epsilon_text(tight.peak),
+            "remaining": f"{int(left * 10_000) / 10_000:g}",
+            "delta_spent": f"{tight.delta_spent:f}",
+            "over": tight.over,
+        }
+    return document | {"recipes": [_recipe_document(charge) for charge in own]}
+
+
+def _recipe_document(charge: Charge) -> dict[str, Any]:
+    return {
+        "name": charge.name,
+        "hash": b64url(charge.recipe_hash),
+        "state": charge.state.value,
+        "charged": charge.counts,
+        "epsilon": f"{charge.cost.epsilon:f}",
+        "delta": f"{charge.cost.delta:f}",
+        "start": charge.start,
+        "end": charge.end,
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Whether a recipe would fit into its account, and what would."""
+
+    charge: Charge
+    account: Account
+    verdict: Verdict
+    conservative_total: float
+    largest: Decimal | None
+    count: int
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "account": self.account.name,
+            "epsilon": f"{self.charge.cost.epsilon:f}",
+            "delta": f"{self.charge.cost.delta:f}",
+            "start": self.charge.start,
+            "end": self.charge.end,
+            "fits": self.verdict.fits,
+            "spent": epsilon_text(self.verdict.before),
+            "with_recipe": epsilon_text(self.verdict.total),
+            "with_recipe_conservative": epsilon_text(self.conservative_total),
+            "budget": {"epsilon": f"{self.account.epsilon:f}", "delta": f"{self.account.delta:f}"},
+            "beside": len(self.verdict.others),
+            "largest_epsilon": None if self.largest is None else f"{self.largest:f}",
+            "such_recipes": self.count,
+            "relation": RELATION,
+        }
+
+
+def plan(charge: Charge, charges: Sequence[Charge], account: Account) -> Plan:
+    """Whether ``charge`` fits beside ``charges``, by the accountant of record."""
+    accountant = accountant_of_record()
+    verdict = judge(charge, charges, account, accountant)
+    return Plan(
+        charge,
+        account,
+        verdict,
+        conservative(verdict.others, charge.cost, float(account.delta)),
+        largest_epsilon(charge, charges, account, accountant),
+        how_many(charge.cost, charge, charges, account, accountant),
+    )

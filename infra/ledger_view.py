@@ -1,0 +1,111 @@
+"""The budget ledger for a person."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from infra.ledger import Plan
+from infra.terminal import epsilon_text, plain_table, span, styled
+from tacit.recipe.checks.budget import counted, period_text
+
+BAR = 30
+MOST_RECIPES = 24
+
+
+def show_ledger(document: dict[str, Any], console: Console) -> None:
+    """Print every account with its recipes."""
+    for account in document["accounts"]:
+        title = Text(f"account {account['account']}", style="bold")
+        parts: list[RenderableType] = [
+            _figures(account) if account["in_policy"] else Text("not in the policy: nothing may be charged to it")
+        ]
+        if account["recipes"]:
+            parts += [Text(), _recipes(account["recipes"])]
+        console.print(Panel(Group(*parts), title=title, title_align="left"))
+    if not document["accounts"]:
+        console.print("no account: the policy lists none, and the log holds no recipe")
+    relation = document["relation"]
+    console.print(Text(f"claim (a), {relation} neighbours; recipes are composed, not added", "dim"))
+
+
+def _figures(account: dict[str, Any]) -> Table:
+    facts = plain_table("", "")
+    facts.show_header = False
+    period = period_text(account["window_seconds"]).removeprefix("1 ")
+    spent = Text.assemble(budget_bar(account["spent"], account["epsilon"]), f"  ε {account['spent']}")
+    spent.append(f" of {account['epsilon']}")
+    for name, value in (
+        ("budget", Text(f"ε {account['epsilon']} at δ {account['delta']} in any {period}")),
+        ("spent", spent),
+        ("conservative", Text(f"ε {account['spent_conservative']}, as aggregators and devices reckon")),
+        ("δ of the claims", Text(f"{account['delta_spent']} of {account['delta']}")),
+        ("fullest period", Text(f"ε {account['peak']}")),
+        ("remaining", Text(f"ε {account['remaining']}", style="bold red" if account["over"] else "bold green")),
+    ):
+        facts.add_row(Text(name, style="dim"), value)
+    if account["over"]:
+        facts.add_row("", Text("over budget", style="bold red"))
+    return facts
+
+
+def budget_bar(spent: str, budget: str, width: int = BAR) -> Text:
+    """How much of the budget is spent; red where nothing is left."""
+    share = float(spent) / float(budget)
+    filled = width if share >= 1 else max(int(share * width), 1 if share > 0 else 0)
+    style = "red" if share > 1 else "yellow" if share > 0.8 else "cyan"
+    bar = Text()
+    bar.append("━" * filled, style=style)
+    bar.append("─" * (width - filled), style="dim")
+    return bar
+
+
+def _recipes(recipes: list[dict[str, Any]]) -> Table:
+    table = plain_table("recipe", "state", "ε", "δ", "reports until (UTC)", "hash")
+    table.columns[0].overflow = "ellipsis"
+    for column in table.columns:
+        column.no_wrap = True
+    for one in recipes[-MOST_RECIPES:]:
+        style = "" if one["charged"] else "dim strike"
+        end = datetime.datetime.fromtimestamp(one["end"], datetime.UTC).strftime("%Y-%m-%d %H:%M")
+        table.add_row(
+            Text(one["name"], style="bold" if one["charged"] else "dim"),
+            styled(one["state"]),
+            Text(one["epsilon"], style=style),
+            Text(f"{float(one['delta']):.0e}", style=style),
+            end,
+            Text(one["hash"][:8], style="dim"),
+        )
+    hidden = len(recipes) - MOST_RECIPES
+    if hidden > 0:
+        table.caption = f"and {hidden} earlier ones; all with --json"
+        table.caption_justify = "left"
+    return table
+
+
+def show_plan(plan: Plan, console: Console) -> None:
+    """Print whether the recipe fits, and what would."""
+    account, verdict, cost = plan.account, plan.verdict, plan.charge.cost
+    facts = plain_table("", "")
+    facts.show_header = False
+    total = epsilon_text(verdict.total)
+    with_it = Text.assemble(budget_bar(total, str(account.epsilon)), f"  ε {total} of {account.epsilon:f}")
+    largest = "nothing at this δ" if not plan.largest else f"ε {plan.largest:f} at δ {cost.delta:f}"
+    rows = (
+        ("recipe", f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
+        ("beside it", f"{counted(len(verdict.others), 'recipe')}, ε {epsilon_text(verdict.before)}"),
+        ("with it", with_it),
+        ("conservative", f"ε {epsilon_text(plan.conservative_total)}, as aggregators and devices reckon"),
+        ("largest that fits", largest),
+        ("such recipes", f"{plan.count} fit, this one included" if plan.count else "none fits"),
+    )
+    for name, value in rows:
+        facts.add_row(Text(name, style="dim"), value)
+    console.print(Panel(facts, title=Text(f"account {account.name}", style="bold"), title_align="left"))
+    verdict_text = "fits" if verdict.fits else "does not fit: refused by rule budget-spent"
+    console.print(Text(verdict_text, style="bold green" if verdict.fits else "bold red"))

@@ -1,0 +1,85 @@
+"""Accounts and charges.
+
+An account is a promise about every device of a population: in whatever period of ``window_seconds`` one looks, all
+charged recipes whose report interval touches that period are together (epsilon, delta)-differentially private, by
+replacement of one device's data, against one aggregator or the analyst (claim (a)).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+from decimal import Decimal
+
+ROLES = frozenset({"leader", "helper"})
+
+
+class ChargeState(enum.StrEnum):
+    """What the log says of a recipe, as far as its account is concerned."""
+
+    PENDING = "pending"
+    """Leader or helper has not opted in yet and still may: counts in full."""
+    ACTIVE = "active"
+    """Both have opted in: counts in full, released or not."""
+    VOID = "void"
+    """Both have closed it for good without a release: does not count."""
+    LAPSED = "lapsed"
+    """Its interval ended before both had opted in, so that no device ever answered: does not count."""
+
+
+COUNTED = frozenset({ChargeState.PENDING, ChargeState.ACTIVE})
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What may be spent within any period of ``window_seconds``."""
+
+    name: str
+    epsilon: Decimal
+    delta: Decimal
+    window_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A claim (a): (epsilon, delta) by replacement."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+    @property
+    def step(self) -> tuple[float, float]:
+        """As floats."""
+        return float(self.epsilon), float(self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One recipe's entry. ``start`` (inclusive) and ``end`` (exclusive) are its report interval, POSIX seconds."""
+
+    account: str
+    recipe_hash: bytes
+    name: str
+    start: int
+    end: int
+    cost: Cost
+    state: ChargeState = ChargeState.PENDING
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is charged."""
+        return self.state in COUNTED
+
+    def touches(self, begin: int, end: int) -> bool:
+        """Whether its interval and [begin, end) have a second in common."""
+        return self.start < end and self.end > begin
+
+
+def charge_state(opted_in: Collection[str], void: Collection[str], end: int, now: float) -> ChargeState:
+    """The state of a recipe whose opt-ins and void leaves are those of these roles, at ``now`` (POSIX seconds)."""
+    if set(void) >= ROLES:
+        return ChargeState.VOID
+    if set(opted_in) >= ROLES:
+        return ChargeState.ACTIVE
+    return ChargeState.LAPSED if now >= end else ChargeState.PENDING

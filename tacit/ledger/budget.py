@@ -1,0 +1,139 @@
+"""Whether a charge fits into its account, and what would: by composition, in every period that it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tacit.dp.heterogeneous import epsilon_heterogeneous
+from tacit.dp.solve import largest_where
+from tacit.ledger.account import Account, Charge, Cost
+from tacit.ledger.windows import windows
+
+Accountant = Callable[[Sequence[Cost], Cost | None, float], float]
+"""(costs, one more cost or none, total delta) -> an upper bound of the composition's epsilon; infinite where the costs'
+own deltas exceed the total. The one more stands apart so that the composition of the others can be kept."""
+
+PLACES = 4
+"""Decimals to which the largest epsilon that fits is found."""
+MAX_EPSILON = 64.0
+
+
+def conservative(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
+    """The accountant of devices and aggregators: light bounds, never below the true composition."""
+    everything = [*costs, more] if more is not None else costs
+    return epsilon_heterogeneous([cost.step for cost in everything], delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One charge in one account: epsilon of the period that decides (the fullest one that it touches, or the first
+    that would be over), without it and with it. Infinite where deltas alone exceed the account's."""
+
+    fits: bool
+    before: float
+    total: float
+    others: tuple[Cost, ...]
+    """What that period holds beside the charge."""
+
+
+def costs_of(charges: Iterable[Charge]) -> tuple[Cost, ...]:
+    """The costs of those charges that count."""
+    return tuple(charge.cost for charge in charges if charge.counts)
+
+
+def fits(costs: Sequence[Cost], more: Cost | None, account: Account, accountant: Accountant) -> bool:
+    """Whether the costs of one period stay within the account. Plain addition, which is exact in decimals, is tried
+    first, then the light bounds."""
+    everything = [*costs, more] if more is not None else costs
+    added = sum(cost.epsilon for cost in everything), sum(cost.delta for cost in everything)
+    if added[0] <= account.epsilon and added[1] <= account.delta:
+        return True
+    limit, delta = float(account.epsilon), float(account.delta)
+    if conservative(costs, more, delta) <= limit:
+        return True
+    return accountant is not conservative and accountant(costs, more, delta) <= limit
+
+
+def judge(charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> Verdict:
+    """Whether ``charge`` fits beside the others of its account (itself, if it is among them, is left out)."""
+    periods = _others(charge, charges, account)
+    over = None if _fits_beside_all(charge, charges, account) else _first_over(charge, periods, account, accountant)
+    others = max(periods, key=len) if over is None else over
+    before, total = (accountant(others, more, float(account.delta)) for more in (None, charge.cost))
+    return Verdict(over is None, before, total, others)
+
+
+def _fits_beside_all(charge: Charge, charges: Sequence[Charge], account: Account) -> bool:
+    """Whether the light bounds are content even with everything that any period with ``charge`` may hold."""
+    reach = (charge.start - account.window_seconds, charge.end + account.window_seconds)
+    held = costs_of(one for one in _same(charge, charges) if one.touches(*reach))
+    return fits(held, charge.cost, account, conservative)
+
+
+def _first_over(
+    charge: Charge, periods: Sequence[tuple[Cost, ...]], account: Account, accountant: Accountant
+) -> tuple[Cost, ...] | None:
+    return next((others for others in periods if not fits(others, charge.cost, account, accountant)), None)
+
+
+def _same(charge: Charge, charges: Sequence[Charge]) -> list[Charge]:
+    """What counts in the charge's account beside it."""
+    return [
+        one for one in charges if one.account == charge.account and one.counts and one.recipe_hash != charge.recipe_hash
+    ]
+
+
+def _others(charge: Charge, charges: Sequence[Charge], account: Account) -> list[tuple[Cost, ...]]:
+    """What each period that touches ``charge`` holds beside it; at least one."""
+    return [costs_of(held) for held in windows(_same(charge, charges), account.window_seconds, around=charge)]
+
+
+def largest_epsilon(
+    charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant
+) -> Decimal | None:
+    """The largest epsilon, to 4 decimals, that fits in the place of ``charge``'s own at its delta; None where not even
+    its delta fits."""
+    return largest_beside(_others(charge, charges, account), charge.cost.delta, account, accountant)
+
+
+def largest_beside(
+    periods: Sequence[Sequence[Cost]], delta: Decimal, account: Account, accountant: Accountant
+) -> Decimal | None:
+    """The largest epsilon, to 4 decimals, that fits at ``delta`` into every period that holds such costs; None where
+    not even ``delta`` fits."""
+
+    def holds(epsilon: float) -> bool:
+        cost = Cost(_rounded(epsilon), delta)
+        return all(fits(others, cost, account, accountant) for others in periods)
+
+    largest = largest_where(holds, 0.0, min(float(account.epsilon), MAX_EPSILON), 10.0**-PLACES / 4)
+    return None if largest is None else _rounded(largest)
+
+
+def _rounded(epsilon: float) -> Decimal:
+    """Down to 4 decimals, so that what is named is what was tried."""
+    return Decimal(int(epsilon * 10**PLACES + 1e-6)).scaleb(-PLACES)
+
+
+def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> int:
+    """How many recipes of ``cost`` fit in the place of ``charge``, all in the same period."""
+    found = _others(charge, charges, account)
+
+    def holds(count: int) -> bool:
+        return count == 0 or all(fits((*others, *(cost,) * (count - 1)), cost, account, accountant) for others in found)
+
+    if cost.delta <= 0 and cost.epsilon <= 0:
+        raise ValueError("a recipe has an epsilon or a delta above 0")
+    low, high = 0, 1
+    while high <= MAX_COUNT and holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+MAX_COUNT = 1 << 12
+"""Beyond this many a plan does not count."""

@@ -1,0 +1,68 @@
+"""Rules on the account that a recipe is charged to (P22)."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from tacit.ledger.account import Account, Charge, ChargeState
+from tacit.ledger.budget import Verdict, judge, largest_epsilon
+from tacit.recipe.charges import charge_of
+from tacit.recipe.context import Context
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+
+
+def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The account is one of the policy's, where the policy lists any."""
+    name = recipe.privacy.account
+    if policy.accounts is None or name in policy.accounts:
+        return None
+    return f"the policy has no account {name}; it has {', '.join(sorted(policy.accounts))}"
+
+
+def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it
+    compose to at most the account's (epsilon, delta)."""
+    account = policy.account(recipe.privacy.account)
+    if account is None or context.charges is None:
+        return None
+    charge = charge_of(recipe, ChargeState.PENDING)
+    verdict = judge(charge, context.charges, account, context.accountant)
+    if verdict.fits:
+        return None
+    return over_budget(charge, verdict, account, largest_epsilon(charge, context.charges, account, context.accountant))
+
+
+def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:
+    """A refusal's words: what is spent, what the recipe adds, and what would pass."""
+    spent = f"account {account.name}, {counted(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
+    deltas = sum((cost.delta for cost in verdict.others), Decimal(0))
+    if math.isinf(verdict.total):
+        left = max(Decimal(0), account.delta - deltas)
+        return (
+            f"{spent}: delta {deltas:f} of {account.delta:f} is spent, this recipe adds {charge.cost.delta:f}; "
+            f"at most delta {left:f} still fits"
+        )
+    before, total = _places(verdict.before, up=False), _places(verdict.total, up=True)
+    fitting = f"at most epsilon {largest:f} still fits" if largest else "nothing more fits"
+    return (
+        f"{spent}: epsilon {before} of {account.epsilon:f} at delta {account.delta:f} is spent, "
+        f"with this recipe's {charge.cost.epsilon:f} it would be {total}; {fitting}"
+    )
+
+
+def period_text(seconds: int) -> str:
+    """An account's period in words."""
+    days, rest = divmod(seconds, 86400)
+    return counted(seconds, "second") if rest else counted(days, "day")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _places(value: float, *, up: bool) -> str:
+    rounding = ROUND_CEILING if up else ROUND_FLOOR
+    return f"{Decimal(repr(value)).quantize(Decimal('0.0001'), rounding=rounding):f}"
