@@ -20,7 +20,7 @@ from tacit.messages import (
     Role,
 )
 from tacit.task import Task, open_aggregate_share
-from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +93,6 @@ def _plausible(task: Task, values: tuple[int, ...], report_count: int) -> bool:
         return False
     if isinstance(vdaf, (Prio3Count, Prio3Histogram, Prio3MultihotCountVec)):
         return all(0 <= value <= report_count for value in values)
+    if isinstance(vdaf, (Prio3Sum, Prio3SumVec)):
+        return all(0 <= value <= report_count * vdaf.max_measurement for value in values)
     return True
