@@ -17,8 +17,8 @@ def release_document(
     """The result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
     ``now`` (POSIX seconds).
 
-    Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count as it
-    was summed, ``interval`` POSIX seconds. ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the
+    Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
+    as it was summed, ``interval`` POSIX seconds. ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the
     same recomputed for the reports that were really there. Refusal ``claim-understated`` when the latter
     exceeds the former, ``collection-values`` when the counts cannot come from the recipe's randomizer.
     """

@@ -11,9 +11,9 @@ values of those who took part plus centred noise of variance ``m flips / (4 scal
   q^2)`` for the noise and ``(1 - q)/q sum x_i^2`` for the sampling. In a histogram or a count x is 0 or 1 and the sum
   of squares is the count itself. In a sum it is not known; the reported error takes the largest that devices with this
   mean can have (all of them at ``low`` or ``high``), so that it never covers too little;
-* a mean is ``unit y / m + low``, a ratio of two totals in which q cancels. To first order (delta method) its variance is
-  ``flips unit^2 / (4 scale^2 m)`` for the noise and ``(1 - q) V / m`` for the sampling, V the variance of the values in
-  the population, at most ``(mean - low)(high - mean)`` (Bhatia and Davis), which is what the reported error takes.
+* a mean is ``unit y / m + low``, a ratio of two totals in which q cancels. To first order (delta method) its variance
+  is ``flips unit^2 / (4 scale^2 m)`` for the noise and ``(1 - q) V / m`` for the sampling, V the variance of the values
+  in the population, at most ``(mean - low)(high - mean)`` (Bhatia and Davis), which is what the reported error takes.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.codec import unb64url
+from tacit.dp.vector_noise import VectorStep
 from tacit.errors import DecodeError, Refusal
 from tacit.messages import (
     BatchMode,
@@ -18,7 +19,6 @@ from tacit.messages import (
     TaskConfiguration,
     TaskExtension,
 )
-from tacit.dp.vector_noise import VectorStep
 from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Randomizer

@@ -113,8 +113,8 @@ class VectorEncoder:
         self.labels = tuple(str(position) for position in range(spec.length))
 
     def encode(self, value: Value) -> tuple[int, ...]:
-        """Every entry rounded to the nearest integer and clipped, the whole shrunk towards 0 until its length is at most
-        ``norm``: the last rounding is towards 0 too, so that the bound holds exactly."""
+        """Every entry rounded to the nearest integer and clipped, the whole shrunk towards 0 until its length is at
+        most ``norm``: the last rounding is towards 0 too, so that the bound holds exactly."""
         spec = self._spec
         row = value.split(",") if isinstance(value, str) else value
         if not isinstance(row, Sequence) or len(row) != spec.length:
@@ -130,6 +130,14 @@ def shrunk(entries: Sequence[int], norm: int) -> list[int]:
         return list(entries)
     sizes = (math.isqrt(entry * entry * norm * norm // squares) for entry in entries)
     return [-size if entry < 0 else size for entry, size in zip(entries, sizes, strict=True)]
+
+
+def category_of(encoder: Encoder, value: Value) -> int:
+    """The position among the labels, where the encoder gives categories. Raises EncodeError."""
+    answer = encoder.encode(value)
+    if not isinstance(answer, int) or len(encoder.labels) < 2 <= answer:
+        raise EncodeError("the question asks for numbers, not for categories")
+    return answer
 
 
 def encoder_of(question: Question) -> Encoder:

@@ -45,7 +45,7 @@ class Policy(Part):
     max_epsilon_local: DecimalText = "8"
     """Cap of claim (d): epsilon0."""
     allow_unbounded_local: bool = False
-    """Accept recipes without a local guarantee: noise shares, which protect against one aggregator, not against both."""
+    """Accept recipes without a local guarantee: noise shares protect against one aggregator, not against both."""
     max_duration: Positive = 31 * 86400
     """Longest report interval in seconds."""
     max_length: Positive = 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from tacit.errors import Refusal
-from tacit.recipe.context import Context
 from tacit.randomizers.flips import Flips
+from tacit.recipe.context import Context
 from tacit.recipe.derive import labels, randomizer_of, range_of, vdaf_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
