@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE
 from tacit.ports import Entropy
 from tacit.randomizers.draws import fair_flips
 from tacit.randomizers.estimate import Estimate
@@ -32,6 +31,9 @@ from tacit.randomizers.types import Answer, Measurement
 Statistic = Literal["histogram", "count", "sum", "mean", "vector-sum"]
 ONE_HOT = "histogram"
 SCALAR = ("count", "sum", "mean")
+MAX_FLIPS = 1 << 16
+MAX_SCALE = 1 << 20
+"""The accountant's bounds (``tacit.dp.binomial_noise``)."""
 MAX_MEASUREMENT = 1 << 32
 """Largest output: 2^30 of them, more than any batch holds, add up to less than the modulus of Field64."""
 
