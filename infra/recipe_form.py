@@ -53,6 +53,7 @@ class Form:
     unit: int | None = None
     length: int | None = None
     norm: int | None = None
+    aggregator_flips: int = 0
 
     @property
     def numeric(self) -> bool:
@@ -116,6 +117,10 @@ def _check_numbers(form: Form) -> None:
     odd = [f"--{name}" for name in NUMBER_FLAGS if getattr(form, name) is not None and name not in allowed]
     if odd:
         raise typer.BadParameter(f"{', '.join(odd)}: not for a {form.statistic or 'histogram or count'}")
+    if form.aggregator_flips and form.mechanism != "flips" and form.randomizer != "flips" and not form.numeric:
+        raise typer.BadParameter("--aggregator-flips needs --mechanism flips")
+    if form.aggregator_flips % 2:
+        raise typer.BadParameter("--aggregator-flips is an even number")
     if form.statistic == "count" and (form.buckets is not None or form.categories is not None):
         raise typer.BadParameter("a count asks a --boolean question")
     if form.statistic == "histogram" and form.boolean:
@@ -208,6 +213,7 @@ def recipe_of(form: Form, parties: Parties, place: Place) -> Recipe:
             epsilon=_decimal(form.epsilon, "--epsilon"),
             delta=_decimal(form.delta, "--delta"),
             randomizer="flips" if form.mechanism == "flips" else form.randomizer,
+            aggregator_flips=form.aggregator_flips,
             close=cast(Literal["interval_end", "at_B"], form.close),
             time_precision=place.precision,
         )

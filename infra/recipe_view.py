@@ -42,6 +42,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("answers", shown),
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer)),
+        *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
         ("proof", f"{recipe.vdaf.name}, length {recipe.vdaf.length}, chunks of {recipe.vdaf.chunk_length}"),
         ("sampling", f"q = {recipe.sampling.rate}"),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),

@@ -77,6 +77,9 @@ def new(
     unit: Annotated[int | None, typer.Option("--unit", min=1, help="Round values to multiples of this.")] = None,
     length: Annotated[int | None, typer.Option("--length", min=1, help="Entries of a vector.")] = None,
     norm: Annotated[int | None, typer.Option("--norm", min=1, help="Largest Euclidean length of a vector.")] = None,
+    aggregator_flips: Annotated[
+        int, typer.Option("--aggregator-flips", min=0, help="Coin flips that each aggregator adds of its own.")
+    ] = 0,
     start: Annotated[int | None, typer.Option("--start", min=0, help="POSIX second in which reports begin.")] = None,
     duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
     epoch: Annotated[int | None, typer.Option("--epoch", min=0, help="Token epoch (default: the next one).")] = None,
@@ -99,7 +102,7 @@ def new(
         Form(
             name, text, metric, buckets, categories, boolean, population, rate, epsilon, delta,
             min_batch_size, randomizer, start, duration, epoch, slot, close,
-            statistic, mechanism, low, high, unit, length, norm,
+            statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
         )
     )  # fmt: skip
     if parties is not None:

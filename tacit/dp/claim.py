@@ -184,13 +184,15 @@ def compute_claim(
 class NoiseStep:
     """What one device changes in a sum of noise shares when its value is replaced: ``cells`` (1 or 2, in opposite
     directions) by at most ``maximum``, or a vector as in ``vector``; all of it times ``scale``, under ``flips`` fair
-    flips of every device in every cell."""
+    flips of every device in every cell. ``batch_flips``: those that each aggregator adds of its own; an adversary who
+    is one of them still faces the other's."""
 
     scale: int
     flips: int
     maximum: int = 1
     cells: int = 1
     vector: VectorStep | None = None
+    batch_flips: int = 0
 
     @property
     def mechanism(self) -> str:
@@ -199,7 +201,7 @@ class NoiseStep:
 
     def epsilon(self, devices: int, delta: float) -> float:
         """epsilon of the sum over ``devices`` honest shares; infinite where they are too few."""
-        total = devices * self.flips
+        total = devices * self.flips + self.batch_flips
         if self.vector is not None:
             return epsilon_vector_noise(total, self.vector, self.scale, delta)
         return epsilon_noise(total, self.scale * self.maximum, delta, self.cells)

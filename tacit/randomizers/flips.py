@@ -14,6 +14,8 @@ values of those who took part plus centred noise of variance ``m flips / (4 scal
 * a mean is ``unit y / m + low``, a ratio of two totals in which q cancels. To first order (delta method) its variance
   is ``flips unit^2 / (4 scale^2 m)`` for the noise and ``(1 - q) V / m`` for the sampling, V the variance of the values
   in the population, at most ``(mean - low)(high - mean)`` (Bhatia and Davis), which is what the reported error takes.
+
+Where each aggregator adds F flips of its own, ``m flips`` becomes ``m flips + 2 F`` in the variances.
 """
 
 from __future__ import annotations
@@ -34,13 +36,16 @@ SCALAR = ("count", "sum", "mean")
 MAX_FLIPS = 1 << 16
 MAX_SCALE = 1 << 20
 """The accountant's bounds (``tacit.dp.binomial_noise``)."""
+MAX_BATCH_FLIPS = 1 << 20
+"""Flips of an aggregator in each number."""
 MAX_MEASUREMENT = 1 << 32
 """Largest output: 2^30 of them, more than any batch holds, add up to less than the modulus of Field64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``."""
+    """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``. ``batch_flips``: centred
+    flips that each of the two aggregators adds to every sum, beside the devices'."""
 
     NAME: ClassVar[str] = "flips"
     statistic: Statistic
@@ -50,12 +55,15 @@ class Flips:
     cells: int
     low: int = 0
     unit: int = 1
+    batch_flips: int = 0
     name: str = field(default=NAME, init=False)
 
     def __post_init__(self) -> None:
         for name, value, most in (("scale", self.scale, MAX_SCALE), ("flips", self.flips, MAX_FLIPS)):
             if not 1 <= value <= most:
                 raise ValueError(f"{name} must be from 1 to {most}")
+        if not 0 <= self.batch_flips <= MAX_BATCH_FLIPS or self.batch_flips % 2:
+            raise ValueError(f"the flips of an aggregator must be an even number up to {MAX_BATCH_FLIPS}")
         if self.maximum < 1 or self.cells < 1:
             raise ValueError("maximum and the number of cells must be at least 1")
         if self.largest > MAX_MEASUREMENT:
@@ -99,7 +107,8 @@ class Flips:
         rate = float(q)
         if not 0 < rate <= 1:
             raise ValueError("q must be above 0 and at most 1")
-        if len(counts) != self.cells or any(not 0 <= count <= n * self.largest for count in counts):
+        spill = self.batch_flips
+        if len(counts) != self.cells or any(not -spill <= count <= n * self.largest + spill for count in counts):
             raise ValueError(f"counts must hold {self.cells} sums of {n} reports of at most {self.largest}")
         means = [self.low + self.unit * (count / n - self.flips / 2) / self.scale for count in counts]
         values = means if self.statistic == "mean" else [n * mean / rate for mean in means]
@@ -121,7 +130,7 @@ class Flips:
     def noise_stderr(self, population: float, q: float) -> float:
         """The part of the standard error that is noise: everything, where everybody takes part."""
         reports = q * population
-        noise = self.unit * math.sqrt(reports * self.flips) / (2 * self.scale)
+        noise = self.unit * math.sqrt(reports * self.flips + 2 * self.batch_flips) / (2 * self.scale)
         return noise / reports if self.statistic == "mean" else noise / q
 
     def _stderr(self, square: float, mean: float, population: float, q: float) -> float:

@@ -53,6 +53,7 @@ def propose(
     delta: Decimal = Decimal("0.000001"),
     max_epsilon0: Decimal = Decimal(8),
     randomizer: str | None = None,
+    aggregator_flips: int = 0,
     close: Literal["interval_end", "at_B"] = "interval_end",
     time_precision: int = 60,
     account: str = "default",
@@ -62,7 +63,7 @@ def propose(
     against an aggregator with the relay (no sampling counted) stays within ``epsilon``.
 
     With the randomizer ``flips`` (the only one for sums, means and vector sums) it is the least noise with which that
-    claim holds although only half of B is honest.
+    claim holds although only half of B is honest; ``aggregator_flips`` of each aggregator come on top.
 
     ``start`` and ``duration`` are seconds and multiples of ``time_precision``. Raises ``UsageError`` where the
     numbers give no recipe.
@@ -84,6 +85,7 @@ def propose(
         "question": question.canonical(),
         "model": "secure-aggregation",
         **spec,
+        **({"aggregator_noise": {"flips": aggregator_flips}} if aggregator_flips else {}),
         "sampling": {"rate": plain(rate)},
         "batch": {
             "min_batch_size": batch_size,

@@ -33,5 +33,6 @@ def noise_step(encoder: EncoderSpec, shares: Flips) -> NoiseStep:
     """What replacing one device's answer changes in the sum of its randomised answers: two cells of a histogram, one
     number, or a vector."""
     if isinstance(encoder, Vector):
-        return NoiseStep(shares.scale, shares.flips, vector=vector_step(encoder))
-    return NoiseStep(shares.scale, shares.flips, shares.maximum, 1 if shares.cells == 1 else 2)
+        return NoiseStep(shares.scale, shares.flips, vector=vector_step(encoder), batch_flips=shares.batch_flips)
+    cells = 1 if shares.cells == 1 else 2
+    return NoiseStep(shares.scale, shares.flips, shares.maximum, cells, batch_flips=shares.batch_flips)

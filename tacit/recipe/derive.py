@@ -91,6 +91,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         token_key_spki=token_key_spki,
         batch_close=_CLOSES[recipe.batch.close],
         expected_contributions=recipe.batch.expected_contributions,
+        aggregator_flips=recipe.aggregator_flips,
     )
 
 
@@ -128,6 +129,7 @@ def flips_of(recipe: Recipe) -> Flips:
         cells=spec.categories,
         low=low,
         unit=unit,
+        batch_flips=recipe.aggregator_flips,
     )
 
 

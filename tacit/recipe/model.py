@@ -148,6 +148,12 @@ class RandomizerSpec(Part):
     maximum: Positive | None = None
 
 
+class AggregatorNoise(Part):
+    """Noise that leader and helper each add, once a batch, to every number: ``flips`` centred coin flips."""
+
+    flips: Positive
+
+
 class VdafSpec(Part):
     """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1 and chunk length 1;
     ``max_measurement`` belongs to the sums."""
@@ -295,6 +301,7 @@ class Recipe(Part):
     model: Literal["secure-aggregation", "pan-private", "pan-private-single", "shuffled", "local"]
     randomizer: RandomizerSpec
     vdaf: VdafSpec
+    aggregator_noise: AggregatorNoise | None = None
     sampling: Sampling
     batch: Batch
     interval: Interval
@@ -339,6 +346,11 @@ class Recipe(Part):
     def epsilon0(self) -> Decimal:
         """Local epsilon of the randomizer; infinite where it has none."""
         return epsilon_of(self.randomizer.epsilon0 or UNBOUNDED)
+
+    @property
+    def aggregator_flips(self) -> int:
+        """Coin flips that each aggregator adds to every number; 0: none."""
+        return 0 if self.aggregator_noise is None else self.aggregator_noise.flips
 
     @property
     def rate(self) -> Decimal:

@@ -116,6 +116,34 @@ async def test_a_stack_that_does_not_accept_missing_local_guarantees_refuses_the
             await simulation.publish(simulation.recipe(question=AGES, population=DEVICES, min_batch_size=12))
 
 
+async def test_each_aggregator_adds_its_own_noise_once(permissive: Template, tmp_path: Path) -> None:
+    """The released number differs from the sum of what devices sent by both aggregators' flips, and asking again for
+    the same batch changes nothing."""
+    simulation = Simulation(permissive.copy(tmp_path / "stack"), seed=23)
+    flips = 4_000
+    recipe = simulation.recipe(
+        question=AGES, population=DEVICES, min_batch_size=12, token=simulation.slot(), aggregator_flips=flips
+    )
+    plain = simulation.recipe(question=AGES, population=DEVICES, min_batch_size=12, token=simulation.slot())
+    assert float(recipe.privacy.epsilon.aggregator) < float(plain.privacy.epsilon.aggregator)
+    async with lived(simulation, [recipe], [{"age": str(n)} for n in range(DEVICES)]):
+        collection = await simulation.collect(recipe)
+        assert collection["state"] == "released", collection
+        (result,) = await simulation.results(recipe)
+        again = await simulation.collect(recipe)
+        assert again["state"] != "released" or await simulation.results(recipe) == [result]
+        shares = randomizer_of(recipe)
+        assert isinstance(shares, Flips)
+        reports = [report for device in simulation.devices if (report := device.report(recipe)) is not None]
+        sent = sum(simulation.measurement(recipe, report)[0] for report in reports)
+    (row,) = result["buckets"]
+    added = row["count"] - sent
+    assert 0 < abs(added) < 6 * (2 * flips) ** 0.5 / 2
+    assert row["stderr"] == pytest.approx(shares.noise_stderr(DEVICES, 1.0))
+    assert shares.noise_stderr(DEVICES, 1.0) > replace(shares, batch_flips=0).noise_stderr(DEVICES, 1.0)
+    assert abs(row["estimate"] - sum(range(DEVICES))) < 4.5 * row["stderr"]
+
+
 KIT = RecipeKit(b"shares")
 CASES: dict[str, tuple[Question, Sequence[Any]]] = {
     "histogram": (VISITS, [0] * 200 + [1] * 60 + [15] * 40),

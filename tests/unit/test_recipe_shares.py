@@ -24,7 +24,10 @@ from tacit.recipe.model import UNBOUNDED, Buckets, Question, Recipe, Vector
 from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
 from tacit.roles.collector import AggregateResult
+from tacit.roles.release_noise import noisy_share
+from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import NOW, VISITS, RecipeKit, changed
+from tacit.testing.reports import make_task_kit
 from tacit.vdaf.prio3 import Prio3Sum, Prio3SumVec
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 
@@ -228,6 +231,37 @@ def test_a_release_of_a_mean_is_a_mean_and_says_what_is_not_guaranteed() -> None
     json.dumps(document, allow_nan=False)
     with pytest.raises(Refusal, match="counts must hold"):
         release_document(recipe, "batch", 0, dataclasses.replace(counted, values=(10**12,)), 0.0)
+
+
+def test_noise_of_the_aggregators_counts_once_beside_that_of_the_devices() -> None:
+    recipe = KIT.recipe(question=QUESTIONS["sum"], aggregator_flips=100_000)
+    spec, size = recipe.randomizer, recipe.batch.min_batch_size
+    assert names(recipe) == []
+    assert Recipe.decode(recipe.encode()) == recipe
+    exact = epsilon_noise(size * (spec.flips or 0) + 100_000, 120, 1e-6)
+    assert claim_of(recipe).aggregator_with_relay == exact
+    assert exact < claim_of(RECIPES["sum"]).aggregator_with_relay
+    assert "claim-understated" in names(changed(recipe, "aggregator_noise.flips", 50_000))
+    assert "randomizer-parameters" in names(changed(recipe, "aggregator_noise.flips", 99_999))
+    assert "randomizer-parameters" in names(changed(recipe, "aggregator_noise.flips", 1 << 21))
+    assert "randomizer-parameters" in names(changed(KIT.recipe(), "aggregator_noise", {"flips": 2}))
+
+
+@pytest.mark.parametrize("vdaf", [Prio3Sum(2, 7), Prio3SumVec(2, 3, 7, 2)])
+def test_an_aggregator_adds_centred_flips_to_every_number_of_its_share(vdaf: Any) -> None:
+    """Mean and variance of 2,000 draws; false alarm below 1e-6."""
+    task = dataclasses.replace(make_task_kit(vdaf).task, aggregator_flips=100)
+    share = [vdaf.field.MODULUS - 1] * vdaf.flp.OUTPUT_LEN
+    encoded, entropy = vdaf.encode_agg_share(share), SeededEntropy(4)
+    drawn = []
+    for _ in range(2_000):
+        noisy = vdaf.decode_agg_share(noisy_share(task, encoded, entropy))
+        moved = [(a - b) % vdaf.field.MODULUS for a, b in zip(noisy, share, strict=True)]
+        drawn += [value - vdaf.field.MODULUS if value > 50 else value for value in moved]
+    spread = sum(value * value for value in drawn) / len(drawn)
+    assert abs(sum(drawn) / len(drawn)) < 5 * 5 / math.sqrt(len(drawn))
+    assert abs(spread - 25) < 5 * 25 * math.sqrt(2 / len(drawn))
+    assert noisy_share(dataclasses.replace(task, aggregator_flips=0), encoded, entropy) == encoded
 
 
 def test_numeric_questions_have_no_buckets() -> None:

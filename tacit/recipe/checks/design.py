@@ -70,6 +70,8 @@ def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> s
     shares = spec.name == Flips.NAME
     if any((member is not None) != shares for member in (spec.scale, spec.flips, spec.maximum)):
         return "scale, flips and maximum belong to flips, all three, and to no other randomizer"
+    if recipe.aggregator_noise is not None and not shares:
+        return "aggregator_noise belongs to flips and to no other randomizer"
     if (spec.epsilon0 is None) != shares:
         return "every randomizer but flips states its epsilon0"
     try:
