@@ -32,6 +32,7 @@ _SEARCH = 256
 """Shares up to which ``noise_share`` looks for a scale that wastes less."""
 _GOOD_ENOUGH = 1.02
 _MANY_FLIPS = 64
+_HOPELESS = 3
 _NO_SHARE = "no share of bounded size gives this epsilon and delta; more devices must contribute"
 
 
@@ -76,8 +77,12 @@ def delta_noise(epsilon: float, total: int, step: int, cells: int = 1) -> float:
 
 @lru_cache(maxsize=64)
 def epsilon_noise(total: int, step: int, delta: float, cells: int = 1) -> float:
-    """The smallest epsilon with ``delta_noise <= delta``; infinite where none will do."""
+    """The smallest epsilon with ``delta_noise <= delta``; infinite where none will do, and without a sum where a step
+    of six standard deviations leaves nothing worth a claim (a hostile recipe must not cost its reader seconds)."""
     parameters.failure_probability(delta)
+    parameters.reports(total, "total")
+    if step > _HOPELESS * math.sqrt(total):
+        return math.inf
     cap = 60.0
     found = smallest_epsilon(lambda epsilon: delta_noise(epsilon, total, step, cells), delta, cap)
     return math.inf if found >= cap else found

@@ -95,7 +95,7 @@ async def test_sum_mean_count_and_vector_sum_are_published_answered_collected_an
     ]
     encoder = encoder_of(STEPS)
     vectors = [encoder.encode(row["steps"]) for row in rows]
-    totals = [sum(entry - 5 for entry in column) for column in zip(*vectors, strict=True)]  # type: ignore[arg-type]
+    totals = [sum(entry - 5 for entry in column) for column in zip(*vectors, strict=True)]
     rounded = [5 * round(age / 5) for age in ages]
     async with lived(simulation, recipes, rows):
         summed = await check(simulation, recipes[0], [sum(min(age, 60) for age in ages)])
