@@ -27,6 +27,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.ports import Clock, Entropy, Transport, TransportError
+from tacit.randomizers.types import Answer
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import EncodeError, encoder_of
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
@@ -280,10 +281,10 @@ class Agent:
         if value is None:
             return self._entry(live, State.INELIGIBLE, "no datum for the metric"), False
         try:
-            category = encoder_of(recipe.question).encode(value)
+            answer = encoder_of(recipe.question).encode(value)
         except EncodeError as error:
             return self._entry(live, State.INELIGIBLE, str(error)), False
-        entry = self._take_part(live, category, held)
+        entry = self._take_part(live, answer, held)
         return entry, entry.state is State.SCHEDULED
 
     def refusals(self, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
@@ -298,14 +299,14 @@ class Agent:
         no_directory = self._live.directory(token.issuer, token.epoch) is None
         return refusal.rule == "opt-in-missing" or (refusal.rule == "slot-key-missing" and no_directory)
 
-    def _take_part(self, live: LiveRecipe, category: int, held: HeldToken) -> Entry:
+    def _take_part(self, live: LiveRecipe, answer: Answer, held: HeldToken) -> Entry:
         """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
         recipe = live.recipe
         task = derive.task_of(recipe, self._slot_key(live, held))
         charged = recipe.privacy.epsilon.aggregator
         if not coin(recipe.rate, self._deps.entropy):
             return self._entry(live, State.NOT_SAMPLED, "", charged)
-        measurement = derive.randomizer_of(recipe).randomise(category, self._deps.entropy)
+        measurement = derive.randomizer_of(recipe).randomise(answer, self._deps.entropy)
         if measurement is None:
             return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
         begin = max(self._deps.clock.now(), recipe.interval.start)

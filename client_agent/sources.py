@@ -19,7 +19,7 @@ from pydantic import Field
 from tacit.errors import UsageError
 from tacit.service.config import ConfigPath, Frozen
 
-Value = str | int | float | bool
+Value = str | int | float | bool | list[str | int | float | bool]
 MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
@@ -154,7 +154,9 @@ def _pick(rows: csv.DictReader[str], wanted: int | None) -> Mapping[str, str] | 
 def _scalar(value: object, path: Path) -> Value | None:
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise UsageError(f"{path}: the metric's value must be text, a number or a truth value")
+    if isinstance(value, list) and all(isinstance(entry, str | int | float | bool) for entry in value):
+        return value
+    raise UsageError(f"{path}: the metric's value must be text, a number, a truth value or a list of such")
 
 
 def _check_size(path: Path) -> None:

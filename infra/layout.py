@@ -52,8 +52,9 @@ _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for numb
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; the three of
-    ``account`` are what the one privacy account allows in any period of so many seconds."""
+    """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; ``unbounded_local``:
+    whether they accept noise shares; the three of ``account`` are what the one privacy account allows in any period of
+    so many seconds."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -61,6 +62,7 @@ class StackOptions:
     poll_seconds: float = 1.0
     idle_seconds: float = 0.5
     job_size: int = 256
+    unbounded_local: bool = False
     account_epsilon: str = "10"
     account_delta: str = "0.00001"
     account_seconds: int = 365 * 86400
@@ -226,6 +228,7 @@ class _Builder:
     def _policy(self) -> dict[str, Any]:
         return {
             "min_batch_size": self._options.batch_floor,
+            **({"allow_unbounded_local": True} if self._options.unbounded_local else {}),
             "analysts": {OPERATORS["recipe_server"]: b64url(self._keys["analyst"].public)},
             "issuers": {OPERATORS["issuer"]: b64url(self._keys["issuer"].public)},
             "gateways": {OPERATORS["gateway"]: b64url(self._keys["gateway"].public)},

@@ -19,6 +19,9 @@ from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory
 
 PRECISION_SECONDS = 60
+NUMERIC = ("sum", "mean", "vector-sum")
+NUMBER_FLAGS = ("low", "high", "unit", "length", "norm")
+MECHANISMS = ("local", "flips")
 NAME = "[a-z0-9][a-z0-9-]{0,62}"
 
 
@@ -43,6 +46,19 @@ class Form:
     epoch: int | None = None
     slot: int | None = None
     close: str = "interval_end"
+    statistic: str | None = None
+    mechanism: str | None = None
+    low: int | None = None
+    high: int | None = None
+    unit: int | None = None
+    length: int | None = None
+    norm: int | None = None
+    aggregator_flips: int = 0
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the question asks for numbers, in a range."""
+        return self.statistic in NUMERIC
 
 
 @dataclass(frozen=True)
@@ -58,9 +74,10 @@ class Place:
 
 def completed(form: Form) -> Form:
     """``form`` with what is missing asked for, where a person is there to answer; otherwise a usage error."""
-    encoders = [form.buckets is not None, form.categories is not None, form.boolean]
+    encoders = [form.buckets is not None, form.categories is not None, form.boolean, form.numeric]
     if sum(encoders) > 1:
-        raise typer.BadParameter("give one of --buckets, --categories and --boolean")
+        raise typer.BadParameter("give one of --buckets, --categories, --boolean, and a sum, mean or vector-sum")
+    _check_numbers(form)
     missing = [f"--{name}" for name in ("name", "metric", "population") if getattr(form, name) is None]
     missing += [] if any(encoders) else ["--buckets, --categories or --boolean"]
     if missing and not sys.stdin.isatty():
@@ -79,6 +96,35 @@ def completed(form: Form) -> Form:
         )
     _check(form)
     return form
+
+
+def _check_numbers(form: Form) -> None:
+    """The flags that belong to one statistic alone. Raises ``BadParameter``."""
+    if form.statistic not in {None, "histogram", "count", *NUMERIC}:
+        raise typer.BadParameter("--statistic is histogram, count, sum, mean or vector-sum")
+    if form.mechanism not in {None, *MECHANISMS}:
+        raise typer.BadParameter(f"--mechanism is {' or '.join(MECHANISMS)}")
+    if form.mechanism is not None and form.randomizer is not None:
+        raise typer.BadParameter("give either --mechanism or --randomizer")
+    if form.mechanism == "local" and form.numeric:
+        raise typer.BadParameter(f"a {form.statistic} has --mechanism flips")
+    needed = {"sum": ("low", "high"), "mean": ("low", "high"), "vector-sum": ("low", "high", "length", "norm")}
+    wanted = needed.get(form.statistic or "", ())
+    missing = [f"--{name}" for name in wanted if getattr(form, name) is None]
+    if missing:
+        raise typer.BadParameter(f"a {form.statistic} needs {', '.join(missing)}")
+    allowed = {*wanted, "unit"} if form.statistic in {"sum", "mean"} else {*wanted}
+    odd = [f"--{name}" for name in NUMBER_FLAGS if getattr(form, name) is not None and name not in allowed]
+    if odd:
+        raise typer.BadParameter(f"{', '.join(odd)}: not for a {form.statistic or 'histogram or count'}")
+    if form.aggregator_flips and form.mechanism != "flips" and form.randomizer != "flips" and not form.numeric:
+        raise typer.BadParameter("--aggregator-flips needs --mechanism flips")
+    if form.aggregator_flips % 2:
+        raise typer.BadParameter("--aggregator-flips is an even number")
+    if form.statistic == "count" and (form.buckets is not None or form.categories is not None):
+        raise typer.BadParameter("a count asks a --boolean question")
+    if form.statistic == "histogram" and form.boolean:
+        raise typer.BadParameter("a histogram needs --buckets or --categories")
 
 
 def _check(form: Form) -> None:
@@ -166,7 +212,8 @@ def recipe_of(form: Form, parties: Parties, place: Place) -> Recipe:
             min_batch_size=form.min_batch_size,
             epsilon=_decimal(form.epsilon, "--epsilon"),
             delta=_decimal(form.delta, "--delta"),
-            randomizer=form.randomizer,
+            randomizer="flips" if form.mechanism == "flips" else form.randomizer,
+            aggregator_flips=form.aggregator_flips,
             close=cast(Literal["interval_end", "at_B"], form.close),
             time_precision=place.precision,
         )
@@ -179,12 +226,16 @@ def _question(form: Form) -> Question:
         "text": form.text or f"What is {form.metric}?",
         "metric": form.metric,
         "encoder": _encoder(form),
-        "statistic": "count" if form.boolean else "histogram",
+        "statistic": form.statistic if form.numeric else "count" if form.boolean else "histogram",
     }
     return validated(Question, body, "question")
 
 
 def _encoder(form: Form) -> dict[str, Any]:
+    if form.numeric:
+        kind = "vector" if form.statistic == "vector-sum" else "number"
+        given = {name: getattr(form, name) for name in NUMBER_FLAGS}
+        return {"kind": kind, **{name: value for name, value in given.items() if value is not None}}
     if form.boolean:
         return {"kind": "boolean"}
     if form.buckets is not None:

@@ -10,11 +10,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.terminal import ADVERSARIES, plain_table, span, styled
+from infra.terminal import ADVERSARIES, delta_text, plain_table, span, styled
+from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import labels
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import RandomizerSpec, Recipe
 from tacit.recipe.policy import Policy
 
 PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
@@ -39,7 +40,9 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("hash", recipe.hash_text),
         ("metric", recipe.question.metric),
         ("answers", shown),
-        ("randomizer", f"{randomizer.name}, ε₀ = {randomizer.epsilon0}, {randomizer.categories} categories"),
+        ("statistic", recipe.question.statistic),
+        ("randomizer", _randomizer(randomizer)),
+        *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
         ("proof", f"{recipe.vdaf.name}, length {recipe.vdaf.length}, chunks of {recipe.vdaf.chunk_length}"),
         ("sampling", f"q = {recipe.sampling.rate}"),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
@@ -56,11 +59,18 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
 def _price(recipe: Recipe) -> Group:
     table = plain_table("who might look at your contribution", "ε", "δ")
     for name, words in ADVERSARIES.items():
-        local = name == "both_aggregators_with_relay"
-        table.add_row(words, getattr(recipe.privacy.epsilon, name), "0" if local else recipe.privacy.delta)
+        stated = getattr(recipe.privacy.epsilon, name)
+        table.add_row(words, stated, delta_text(name, stated, recipe.privacy.delta))
     privacy = recipe.privacy
     caption = f"{privacy.mechanism}, {privacy.relation} neighbours, at n = {privacy.n} contributions"
     return Group(table, Text(caption, style="dim"))
+
+
+def _randomizer(spec: RandomizerSpec) -> str:
+    if spec.epsilon0 is None:
+        share = f"{spec.scale} times the value + {spec.flips} coin flips in each of {spec.categories} numbers"
+        return f"{spec.name}: {share}; no local guarantee"
+    return f"{spec.name}, ε₀ = {spec.epsilon0}, {spec.categories} categories"
 
 
 def _parties(recipe: Recipe) -> Table:
@@ -99,6 +109,6 @@ def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
     )
     for name, words in ADVERSARIES.items():
         stated, true = getattr(recipe.privacy.epsilon, name), getattr(computed, name)
-        table.add_row(words, stated, f"{true:.6f}", caps.get(name) or "none")
+        table.add_row(words, stated, stated_epsilon(true), caps.get(name) or "none")
     table.add_row("one aggregator, at B/2", "", f"{half.aggregator:.6f}", policy.max_epsilon_half_batch)
     return table

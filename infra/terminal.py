@@ -77,6 +77,18 @@ def plain_table(*columns: str, title: str | None = None) -> Table:
     return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
 
 
+def epsilon_text(value: float | str, places: int = 4) -> str:
+    """An epsilon of a document; ``unbounded`` stays that word."""
+    return value if isinstance(value, str) and not value[:1].isdigit() else f"{float(value):.{places}f}"
+
+
+def delta_text(adversary: str, epsilon: float | str, delta: float | str) -> str:
+    """The delta beside an epsilon: none where nothing is guaranteed, 0 for the local guarantee."""
+    if epsilon == "unbounded":
+        return ""
+    return "0" if adversary == "both_aggregators_with_relay" else f"{float(delta):g}"
+
+
 def estimate_bar(
     estimate: float, stderr: float, top: float, truth: float | None = None, width: int = BAR_WIDTH
 ) -> Text:

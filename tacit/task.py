@@ -95,6 +95,8 @@ class Task:
     expected_contributions: int
     recipe_hash: bytes
     version: DapVersion = field(default=DAP_18, repr=False)
+    aggregator_flips: int = 0
+    """Coin flips that each aggregator adds to every number of its aggregate share; 0: none."""
 
     @classmethod
     def from_configuration(
@@ -109,6 +111,7 @@ class Task:
         batch_close: BatchClose,
         expected_contributions: int,
         version: DapVersion = DAP_18,
+        aggregator_flips: int = 0,
     ) -> Task:
         """The task of ``configuration``; its recipe hash is the configuration's ``task_info``.
 
@@ -135,6 +138,7 @@ class Task:
             expected_contributions=expected_contributions,
             recipe_hash=configuration.task_info,
             version=version,
+            aggregator_flips=aggregator_flips,
         )
 
     @cached_property

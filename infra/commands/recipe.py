@@ -26,6 +26,7 @@ from infra.places import (
     write_file,
 )
 from infra.recipe_form import Form, completed, place_by_hand, place_in_stack, recipe_of
+from infra.recipe_outlook import outlook, outlook_lines
 from infra.recipe_view import show_check, show_recipe
 from infra.terminal import answers, notes, plain_table, print_json, span, styled
 from tacit.adapters.http import AiohttpTransport
@@ -64,8 +65,23 @@ def new(
         int | None, typer.Option("--min-batch-size", min=1, help="B (default: 0.8 x rate x population).")
     ] = None,
     randomizer: Annotated[
-        str | None, typer.Option("--randomizer", help="krr, rappor or rr (default: krr, rr).")
+        str | None, typer.Option("--randomizer", help="krr, rappor, rr or flips (default: krr, rr, flips for sums).")
     ] = None,
+    statistic: Annotated[
+        str | None, typer.Option("--statistic", help="histogram, count, sum, mean or vector-sum.")
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option("--mechanism", help="local: each device hides itself; flips: only the sum hides a device."),
+    ] = None,
+    low: Annotated[int | None, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = None,
+    high: Annotated[int | None, typer.Option("--high", help="Largest value; values outside are clipped.")] = None,
+    unit: Annotated[int | None, typer.Option("--unit", min=1, help="Round values to multiples of this.")] = None,
+    length: Annotated[int | None, typer.Option("--length", min=1, help="Entries of a vector.")] = None,
+    norm: Annotated[int | None, typer.Option("--norm", min=1, help="Largest Euclidean length of a vector.")] = None,
+    aggregator_flips: Annotated[
+        int, typer.Option("--aggregator-flips", min=0, help="Coin flips that each aggregator adds of its own.")
+    ] = 0,
     start: Annotated[int | None, typer.Option("--start", min=0, help="POSIX second in which reports begin.")] = None,
     duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
     epoch: Annotated[int | None, typer.Option("--epoch", min=0, help="Token epoch (default: the next one).")] = None,
@@ -80,13 +96,15 @@ def new(
 ) -> None:
     """Write a recipe with the largest local epsilon that the privacy target allows; asks for what is missing.
 
-    With a local stack the parties, the next epoch and a free slot come from it. Example:
+    With --mechanism flips it is the least noise that keeps the target although half of B is not honest. With a local
+    stack the parties, the next epoch and a free slot come from it. Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
     form = completed(
         Form(
             name, text, metric, buckets, categories, boolean, population, rate, epsilon, delta,
             min_batch_size, randomizer, start, duration, epoch, slot, close,
+            statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
         )
     )  # fmt: skip
     if parties is not None:
@@ -126,11 +144,14 @@ def _deliver(recipe: Recipe, out: Path | None, stack: str, *, as_json: bool) -> 
     if out is not None:
         write_file(out, body.encode())
     if as_json:
-        print_json({"hash": recipe.hash_text, "file": None if out is None else str(out), "recipe": recipe.body()})
+        document = {"hash": recipe.hash_text, "file": None if out is None else str(out), "recipe": recipe.body()}
+        print_json({**document, **outlook(recipe)})
     elif out is None:
         print(body, end="")
     interval = span(recipe.interval.start, recipe.interval.end)
     notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
+    for line in outlook_lines(recipe):
+        notes().print(line, style="dim")
     if out is not None:
         notes().print(f"next: tacit recipe check {out}{stack}; tacit recipe publish {out}{stack}", style="dim")
 

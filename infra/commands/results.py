@@ -15,7 +15,18 @@ from rich.text import Text
 from infra.api import REFUSAL_PREFIX, call, hash_of
 from infra.layout import Layout
 from infra.places import AsJson, StateDir, checked_name, layout_of
-from infra.terminal import ADVERSARIES, answers, estimate_bar, notes, plain_table, print_json, span, when
+from infra.terminal import (
+    ADVERSARIES,
+    answers,
+    delta_text,
+    epsilon_text,
+    estimate_bar,
+    notes,
+    plain_table,
+    print_json,
+    span,
+    when,
+)
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, Refusal
@@ -145,13 +156,14 @@ def show_result(document: dict[str, Any], console: Console) -> None:
     table = plain_table("answer", "estimate ━ with 95 % interval ╌", "estimate", "± 1.96 s.e.")
     for column in (0, 2, 3):
         table.columns[column].justify = "right"
+    form = ",.4f" if document.get("statistic") == "mean" else ",.0f"
     for bucket in buckets:
         estimate, stderr = bucket["estimate"], bucket["stderr"]
         table.add_row(
             Text(bucket["label"], style="bold"),
             estimate_bar(estimate, stderr, top),
-            f"{estimate:,.0f}",
-            Text(f"{1.96 * stderr:,.0f}", style="dim"),
+            format(estimate, form),
+            Text(format(1.96 * stderr, form), style="dim"),
         )
     interval = document["interval"]
     caption = (
@@ -170,7 +182,6 @@ def _end(interval: dict[str, int]) -> int:
 def _price(privacy: dict[str, Any]) -> Group:
     table = plain_table("who might look at a contribution", "ε", "δ")
     for name, value in privacy["by_adversary"].items():
-        local = name == "both_aggregators_with_relay"
-        table.add_row(ADVERSARIES.get(name, name), f"{value:.4f}", "0" if local else f"{privacy['delta']:g}")
+        table.add_row(ADVERSARIES.get(name, name), epsilon_text(value), delta_text(name, value, privacy["delta"]))
     caption = f"{privacy['mechanism']}, {privacy['relation']} neighbours, at n = {privacy['n']:,} contributions"
     return Group(table, Text(caption, style="dim"))

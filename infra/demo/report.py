@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infra.demo.result import DemoResult
-from infra.terminal import ADVERSARIES
+from infra.terminal import ADVERSARIES, epsilon_text
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#d9dee6;--card:#fff;--page:#f4f6f9;--hue:#0b7285}
@@ -153,11 +153,11 @@ def _figures(result: DemoResult) -> str:
 
 def _price(result: DemoResult) -> str:
     privacy = result.privacy
-    rows = [(ADVERSARIES.get(k, k), f"{float(v):.4f}") for k, v in privacy["by_adversary"].items()]
+    rows = [(ADVERSARIES.get(k, k), epsilon_text(v)) for k, v in privacy["by_adversary"].items()]
     return (
         _table(("who might look at your contribution", "ε"), rows, numbers_from=1)
         + f'<p class="soft">{_text(privacy["mechanism"])}, {_text(privacy["relation"])} neighbours, at n = '
-        f"{privacy['n']:,} contributions; each device adds ε₀ = {float(privacy['epsilon0']):.3f} itself.</p>"
+        f"{privacy['n']:,} contributions; each device adds ε₀ = {epsilon_text(privacy['epsilon0'], 3)} itself.</p>"
     )
 
 

@@ -39,7 +39,7 @@ from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import plain, propose
 from tacit.recipe.derive import labels, task_of
-from tacit.recipe.encoder import encoder_of
+from tacit.recipe.encoder import category_of, encoder_of
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import read_secret
@@ -339,7 +339,7 @@ class DemoRun:
 
     def _truth(self, recipe: Recipe) -> Counter[str]:
         encoder, names = encoder_of(recipe.question), labels(recipe)
-        return Counter(names[encoder.encode(value)] for value in self._dataset.values)
+        return Counter(names[category_of(encoder, value)] for value in self._dataset.values)
 
     def _jump_to(self, moment: float) -> None:
         self._clock.jump(max(0.0, moment - self._clock.now()))

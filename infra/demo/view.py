@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.demo.result import DemoResult
-from infra.terminal import ADVERSARIES, BAR_WIDTH, estimate_bar
+from infra.terminal import ADVERSARIES, BAR_WIDTH, delta_text, epsilon_text, estimate_bar
 
 
 class Stages:
@@ -106,13 +106,10 @@ def _price(result: DemoResult) -> Panel:
     table.add_column("ε", justify="right")
     table.add_column("δ", justify="right", style="dim")
     for key, value in privacy["by_adversary"].items():
-        local = key == "both_aggregators_with_relay"
-        table.add_row(
-            ADVERSARIES.get(key, key), f"{float(value):.4f}", "0" if local else f"{float(privacy['delta']):g}"
-        )
+        table.add_row(ADVERSARIES.get(key, key), epsilon_text(value), delta_text(key, value, privacy["delta"]))
     caption = Text(
         f"{privacy['mechanism']}, {privacy['relation']} neighbours, at n = {privacy['n']:,} contributions; "
-        f"each device adds ε₀ = {float(privacy['epsilon0']):.3f} itself",
+        f"each device adds ε₀ = {epsilon_text(privacy['epsilon0'], 3)} itself",
         style="dim",
     )
     return Panel(Group(table, caption), title="[bold]What it costs in privacy")

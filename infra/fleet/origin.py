@@ -20,7 +20,8 @@ from services.issuer.schema import SLOT_KEYS
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
-from tacit.recipe.encoder import encoder_of
+from tacit.randomizers.flips import Flips
+from tacit.recipe.encoder import category_of, encoder_of
 from tacit.recipe.model import Buckets, Categories, Recipe
 from tacit.service.config import load_config, read_secret
 from tacit.tokens.software_root import SoftwareRoot
@@ -84,6 +85,8 @@ async def slot_private_key(layout: Layout, target: Target) -> bytes:
 
 def population_of(recipe: Recipe, data: str, file: Path | None, column: str | None) -> Population:
     """The devices' data: a distribution over the recipe's categories, or a CSV file's column. Raises ``UsageError``."""
+    if recipe.randomizer.name == Flips.NAME:
+        raise UsageError("a fleet plays recipes of local randomizers; noise shares are played by tacit agents")
     encoder = encoder_of(recipe.question)
     if file is None:
         return parse_population(data, max(2, len(encoder.labels)))
@@ -95,4 +98,4 @@ def population_of(recipe: Recipe, data: str, file: Path | None, column: str | No
         categories=spec.categories if isinstance(spec, Categories) else None,
         devices=None,
     )
-    return listed_population(str(file), [encoder.encode(value) for value in dataset.values])
+    return listed_population(str(file), [category_of(encoder, value) for value in dataset.values])

@@ -7,7 +7,7 @@ from typing import Any
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import labels, randomizer_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import UNBOUNDED, Recipe
 from tacit.roles.collector import AggregateResult
 
 
@@ -17,8 +17,8 @@ def release_document(
     """The result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
     ``now`` (POSIX seconds).
 
-    Estimates and standard errors are counts in the whole population; ``count`` is the randomised count as it
-    was summed, ``interval`` POSIX seconds. ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the
+    Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
+    as it was summed, ``interval`` POSIX seconds. ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the
     same recomputed for the reports that were really there. Refusal ``claim-understated`` when the latter
     exceeds the former, ``collection-values`` when the counts cannot come from the recipe's randomizer.
     """
@@ -34,6 +34,7 @@ def release_document(
     return {
         "recipe_hash": recipe.hash_text,
         "name": recipe.name,
+        "statistic": recipe.question.statistic,
         "batch": number,
         "batch_id": batch_id,
         "report_count": aggregate.report_count,
@@ -50,6 +51,11 @@ def release_document(
     }
 
 
+def epsilon_value(text: str) -> float | str:
+    """A stated epsilon as a number; ``unbounded`` as it is."""
+    return text if text == UNBOUNDED else float(text)
+
+
 def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
     stated = recipe.privacy.epsilon.model_dump()
     ran = claim_of(recipe, report_count).no_worse_than(claim_of(recipe))
@@ -59,16 +65,16 @@ def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
             "claim-understated",
             f"{report_count} reports cost more than the recipe states for {', '.join(exceeded)}",
         )
-    by_adversary = {name: float(value) for name, value in stated.items()}
+    by_adversary = {name: epsilon_value(value) for name, value in stated.items()}
     return {
         "privacy": {
             "epsilon": by_adversary["aggregator"],
             "delta": float(recipe.delta),
-            "epsilon0": float(recipe.epsilon0),
+            "epsilon0": epsilon_value(recipe.privacy.epsilon0),
             "relation": recipe.privacy.relation,
             "mechanism": recipe.privacy.mechanism,
             "n": recipe.privacy.n,
             "by_adversary": by_adversary,
         },
-        "privacy_of_batch": {"n": report_count, "mechanism": ran.mechanism, "by_adversary": ran.by_adversary()},
+        "privacy_of_batch": {"n": report_count, "mechanism": ran.mechanism, "by_adversary": ran.stated()},
     }

@@ -21,6 +21,7 @@ from tacit.roles import helper as role
 from tacit.roles.aggregator import Party
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.roles.jobs import CHUNK, HelperJob, prepare_helper
+from tacit.roles.release_noise import noisy_share
 from tacit.service.app import Deps
 from tacit.service.limits import ByteBudget
 from tacit.service.log import get_logger
@@ -149,7 +150,7 @@ class Helper:
             task,
             Role.HELPER,
             request.collection_job_req.encode(),
-            tally.agg_share,
+            noisy_share(task, tally.agg_share, self._deps.entropy),
             self._deps.entropy,
         )
         await tx.release(task.task_id, request.batch_selector.config)

@@ -42,6 +42,7 @@ from tacit.messages import (
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
+from tacit.roles.release_noise import noisy_share
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.task import seal_aggregate_share
@@ -290,7 +291,8 @@ class Collections:
     def _response(
         self, party: Party, row: CollectionRow, tally: Tally, helper_share: HpkeCiphertext
     ) -> CollectionJobResp:
-        own = seal_aggregate_share(party.task, Role.LEADER, row.request, tally.agg_share, self._deps.entropy)
+        share = noisy_share(party.task, tally.agg_share, self._deps.entropy)
+        own = seal_aggregate_share(party.task, Role.LEADER, row.request, share, self._deps.entropy)
         interval = Interval(tally.first_time, tally.last_time - tally.first_time + 1)
         return CollectionJobResp(tally.count, interval, own, helper_share)
 

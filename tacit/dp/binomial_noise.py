@@ -14,6 +14,7 @@ delta.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -30,6 +31,9 @@ MAX_SCALE = 1 << 20
 _SEARCH = 256
 """Shares up to which ``noise_share`` looks for a scale that wastes less."""
 _GOOD_ENOUGH = 1.02
+_MANY_FLIPS = 64
+_HOPELESS = 3
+_NO_SHARE = "no share of bounded size gives this epsilon and delta; more devices must contribute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,12 @@ def delta_noise(epsilon: float, total: int, step: int, cells: int = 1) -> float:
 
 @lru_cache(maxsize=64)
 def epsilon_noise(total: int, step: int, delta: float, cells: int = 1) -> float:
-    """The smallest epsilon with ``delta_noise <= delta``; infinite where none will do."""
+    """The smallest epsilon with ``delta_noise <= delta``; infinite where none will do, and without a sum where a step
+    of six standard deviations leaves nothing worth a claim (a hostile recipe must not cost its reader seconds)."""
     parameters.failure_probability(delta)
+    parameters.reports(total, "total")
+    if step > _HOPELESS * math.sqrt(total):
+        return math.inf
     cap = 60.0
     found = smallest_epsilon(lambda epsilon: delta_noise(epsilon, total, step, cells), delta, cap)
     return math.inf if found >= cap else found
@@ -89,6 +97,8 @@ def noise_share(epsilon: float, delta: float, honest: int, *, step: int = 1, cel
     parameters.reports(honest, "honest")
     sigma = sigma_gaussian(epsilon, delta, step * math.sqrt(cells))
     least = max(1, math.ceil(4 * sigma**2 / honest * 0.9))
+    if least >= _MANY_FLIPS:
+        return NoiseShare(1, _fewest_flips(epsilon, delta, honest, step, cells, least))
     best: NoiseShare | None = None
     for flips in range(least, min(least + _SEARCH, MAX_FLIPS) + 1):
         share = _largest_scale(epsilon, delta, honest, flips, step, cells, sigma)
@@ -99,8 +109,20 @@ def noise_share(epsilon: float, delta: float, honest: int, *, step: int = 1, cel
         if best.standard_deviation(honest) <= _GOOD_ENOUGH * sigma:
             break
     if best is None:
-        raise ValueError("no share of bounded size gives this epsilon and delta; more devices must contribute")
+        raise ValueError(_NO_SHARE)
     return best
+
+
+def _fewest_flips(epsilon: float, delta: float, honest: int, step: int, cells: int, least: int) -> int:
+    """The fewest flips at scale 1: where they are many, a finer scale would gain nothing."""
+
+    def holds(flips: int) -> bool:
+        return delta_noise(epsilon, honest * flips, step, cells) <= delta
+
+    most = min(2 * least, MAX_FLIPS, parameters.MAX_N // honest)
+    if least > most or not holds(most):
+        raise ValueError(_NO_SHARE)
+    return bisect_left(range(least, most + 1), x=True, key=holds) + least
 
 
 def _largest_scale(

@@ -9,6 +9,9 @@ n = B, and policy also looks at floor(B/2): half the batch may belong to the adv
 | aggregator with the relay    | the aggregate; who took part is known |
 | both aggregators             | sampling, shuffling (FMT22)           |
 | both aggregators, the relay  | local randomisation alone             |
+
+Noise shares have no local guarantee: whoever sees single reports sees values through one device's share, and both
+rows of both aggregators are infinite, stated as ``unbounded``.
 """
 
 from __future__ import annotations
@@ -19,12 +22,18 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 
 from tacit.dp import parameters
 from tacit.dp.amplification import epsilon_fmt22
+from tacit.dp.binomial_noise import epsilon_noise
 from tacit.dp.rr_exact import epsilon_one_cell, epsilon_two_cells, rappor_flip, rr_flip
 from tacit.dp.sampling import amplify_visible
+from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 
 SHUFFLE_FMT22 = "shuffle-fmt22"
 RR_EXACT = "rr-exact"
 RAPPOR_EXACT = "rappor-exact"
+FLIPS_EXACT = "flips-exact"
+FLIPS_VECTOR = "flips-vector"
+UNBOUNDED = "unbounded"
+"""What is stated where nothing is guaranteed: an infinite epsilon."""
 SAMPLING_SUFFIX = "+sampling"
 RELATION = "replacement"
 MECHANISM_OF = {"krr": SHUFFLE_FMT22, "rr": RR_EXACT, "rappor": RAPPOR_EXACT}
@@ -39,7 +48,8 @@ ADVERSARIES = (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """epsilon per adversary at failure probability ``delta``, by replacement, for batches of n reports."""
+    """epsilon per adversary at failure probability ``delta``, by replacement, for batches of n reports; infinite where
+    nothing is guaranteed."""
 
     aggregator: float
     aggregator_with_relay: float
@@ -51,13 +61,17 @@ class Claim:
     epsilon0: float
     delta: float
 
+    def stated(self) -> dict[str, float | str]:
+        """``by_adversary`` as documents carry it: ``unbounded`` in place of infinity."""
+        return {name: value if math.isfinite(value) else UNBOUNDED for name, value in self.by_adversary().items()}
+
     def by_adversary(self) -> dict[str, float]:
         """epsilon by the adversary names of ``ADVERSARIES``."""
         return {name: float(getattr(self, name)) for name in ADVERSARIES}
 
     def rounded_up(self) -> dict[str, str]:
-        """The same as decimal strings, rounded up to 6 places: what a recipe states."""
-        return {name: decimal_up(value) for name, value in self.by_adversary().items()}
+        """The same as decimal strings, rounded up to 6 places, or ``unbounded``: what a recipe states."""
+        return {name: stated_epsilon(value) for name, value in self.by_adversary().items()}
 
     def no_worse_than(self, fewer: Claim) -> Claim:
         """This claim, lowered where ``fewer``, the claim for a smaller batch of the same recipe, is lower.
@@ -72,8 +86,8 @@ class Claim:
 
     def exceeds(self, stated: dict[str, str]) -> tuple[str, ...]:
         """The adversaries for which ``stated`` (decimal strings) is below this claim or missing."""
-        own = {name: Decimal(value) for name, value in self.rounded_up().items()}
-        return tuple(name for name, value in own.items() if Decimal(stated.get(name, "-1")) < value)
+        own = {name: _number(value) for name, value in self.rounded_up().items()}
+        return tuple(name for name, value in own.items() if _number(stated.get(name, "-1")) < value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,15 @@ class Claims:
 
     at_batch: Claim
     at_half: Claim
+
+
+def stated_epsilon(value: float) -> str:
+    """``value`` rounded up to 6 places, or ``unbounded``."""
+    return decimal_up(value) if math.isfinite(value) else UNBOUNDED
+
+
+def _number(text: str) -> Decimal:
+    return Decimal("Infinity") if text == UNBOUNDED else Decimal(text)
 
 
 def decimal_up(value: float, places: int = 6) -> str:
@@ -153,6 +176,58 @@ def compute_claim(
         relation=RELATION,
         n=n,
         epsilon0=float(epsilon0),
+        delta=float(delta),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseStep:
+    """What one device changes in a sum of noise shares when its value is replaced: ``cells`` (1 or 2, in opposite
+    directions) by at most ``maximum``, or a vector as in ``vector``; all of it times ``scale``, under ``flips`` fair
+    flips of every device in every cell. ``batch_flips``: those that each aggregator adds of its own; an adversary who
+    is one of them still faces the other's."""
+
+    scale: int
+    flips: int
+    maximum: int = 1
+    cells: int = 1
+    vector: VectorStep | None = None
+    batch_flips: int = 0
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism's name, without sampling."""
+        return FLIPS_EXACT if self.vector is None else FLIPS_VECTOR
+
+    def epsilon(self, devices: int, delta: float) -> float:
+        """epsilon of the sum over ``devices`` honest shares; infinite where they are too few."""
+        total = devices * self.flips + self.batch_flips
+        if self.vector is not None:
+            return epsilon_vector_noise(total, self.vector, self.scale, delta)
+        return epsilon_noise(total, self.scale * self.maximum, delta, self.cells)
+
+
+def compute_noise_claim(step: NoiseStep, *, n: int, sampling_rate: float, delta: float) -> Claim:
+    """The claim of a recipe whose n devices add noise shares; whoever drops out or colludes is not among the n.
+
+    ``ValueError`` names a parameter that is out of range, or says that the noise gives no finite epsilon.
+    """
+    parameters.reports(n)
+    parameters.rate(sampling_rate)
+    parameters.failure_probability(delta)
+    one = step.epsilon(n, delta)
+    if one > parameters.MAX_EPSILON0:
+        raise ValueError(f"the noise of {n} devices gives no epsilon up to {parameters.MAX_EPSILON0:g}")
+    sampled = amplify_visible(one, sampling_rate, n, delta)
+    return Claim(
+        aggregator=one if sampled is None else sampled,
+        aggregator_with_relay=one,
+        both_aggregators=math.inf,
+        both_aggregators_with_relay=math.inf,
+        mechanism=step.mechanism if sampled is None else step.mechanism + SAMPLING_SUFFIX,
+        relation=RELATION,
+        n=n,
+        epsilon0=math.inf,
         delta=float(delta),
     )
 

@@ -1,4 +1,4 @@
-"""Randomizers by the name that a recipe uses."""
+"""Local randomizers by the name that a recipe uses; ``tacit.randomizers.flips`` is made from a statistic."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tacit.randomizers.draws import epsilon0_from
 from tacit.randomizers.krr import Krr
 from tacit.randomizers.rappor import Rappor
 from tacit.randomizers.rr import Rr
-from tacit.randomizers.types import Randomizer
+from tacit.randomizers.types import LocalRandomizer
 
 NAMES = ("krr", "rappor", "rr")
 
 
 def randomizer_from(
     name: str, epsilon0: Decimal | float | str, categories: int, max_weight: int | None = None
-) -> Randomizer:
+) -> LocalRandomizer:
     """The randomizer that a recipe describes; ``ValueError`` names the parameter that does not fit.
 
     ``categories`` is 2 for ``rr`` (false, true); ``max_weight`` belongs to ``rappor`` and only to it.

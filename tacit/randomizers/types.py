@@ -5,23 +5,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 from tacit.ports import Entropy
 from tacit.randomizers.estimate import Estimate
 
 RELATION = "replacement"
 Measurement = int | list[int]
-"""What the VDAF takes: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec."""
+"""What the VDAF takes: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer
+for Prio3Sum, integers for Prio3SumVec."""
+Answer = int | tuple[int, ...]
+"""A device's encoded answer: a category, a bit, an integer from 0, or a vector of such."""
 
 
 class Randomizer(Protocol):
-    """An epsilon0-LDP randomizer of one category, with the estimator that belongs to it."""
+    """What a device does to its encoded answer, with the estimator that belongs to it."""
 
     @property
     def name(self) -> str:
-        """The recipe's word: ``krr``, ``rappor`` or ``rr``."""
+        """The recipe's word: ``krr``, ``rappor``, ``rr`` or ``flips``."""
         ...
+
+    @property
+    def cells(self) -> int:
+        """How many numbers the aggregate holds."""
+        ...
+
+    def randomise(self, answer: Any, entropy: Entropy, /) -> Measurement | None:
+        """The measurement to shard for a device whose encoded answer is ``answer`` (an ``Answer``).
+
+        Run by the client, once per recipe. None: nothing is sent, with ``reject_probability`` whatever the
+        answer. ``ValueError`` when the answer is out of range.
+        """
+        ...
+
+    @property
+    def reject_probability(self) -> float:
+        """The chance of None; it does not depend on the answer."""
+        ...
+
+    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
+        """Population counts from the aggregate of n reports, devices joining with probability q."""
+        ...
+
+    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+        """Standard deviations of ``estimate(...).values`` when the true counts are known."""
+        ...
+
+
+class LocalRandomizer(Randomizer, Protocol):
+    """An epsilon0-LDP randomizer of one category: what one device sends hides its answer by itself."""
 
     @property
     def epsilon0(self) -> Decimal:
@@ -33,34 +66,8 @@ class Randomizer(Protocol):
         """The neighbouring relation of ``epsilon0``."""
         ...
 
-    @property
-    def cells(self) -> int:
-        """How many counts the aggregate holds."""
-        ...
-
-    def randomise(self, category: int, entropy: Entropy, /) -> Measurement | None:
-        """The measurement to shard for a device whose true answer is ``category``.
-
-        Run by the client, once per recipe. None: nothing is sent, with ``reject_probability`` whatever the
-        category. ``ValueError`` when the category is out of range.
-        """
-        ...
-
-    @property
-    def reject_probability(self) -> float:
-        """The chance of None; it does not depend on the category."""
-        ...
-
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Exact probabilities of a one in a cell: (own category's cell, any other), before rejection."""
-        ...
-
-    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
-        """Population counts from the aggregate of n reports, devices joining with probability q."""
-        ...
-
-    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
-        """Standard deviations of ``estimate(...).values`` when the true counts are known."""
         ...
 
 

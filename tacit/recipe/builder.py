@@ -1,4 +1,5 @@
-"""A complete recipe from a question and a privacy target: the local epsilon, the VDAF and the claim follow.
+"""A complete recipe from a question and a privacy target: the local epsilon or the noise shares, the VDAF and the claim
+follow.
 
 Used by ``tacit recipe new`` and by the demonstration; what it returns passes the rules under the default policy
 wherever the target can be met.
@@ -11,14 +12,18 @@ import math
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Literal
 
+from tacit.dp.binomial_noise import NoiseShare, noise_share
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import MECHANISM_OF
+from tacit.dp.vector_noise import vector_share
 from tacit.errors import Refusal, UsageError
+from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
-from tacit.recipe.checks.design import MODE_OF_CLOSE, VDAF_OF_RANDOMIZER
+from tacit.recipe.checks.design import MODE_OF_CLOSE, RANDOMIZERS_OF_STATISTIC, VDAF_OF_RANDOMIZER, VDAF_OF_SHARES
 from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import range_of, vector_step
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Parties, Question, Recipe, TokenSlot
+from tacit.recipe.model import UNBOUNDED, Parties, Question, Recipe, TokenSlot, Vector
 from tacit.vdaf.registry import chunk_length_for
 
 FILL = Decimal("0.8")
@@ -48,6 +53,7 @@ def propose(
     delta: Decimal = Decimal("0.000001"),
     max_epsilon0: Decimal = Decimal(8),
     randomizer: str | None = None,
+    aggregator_flips: int = 0,
     close: Literal["interval_end", "at_B"] = "interval_end",
     time_precision: int = 60,
     account: str = "default",
@@ -56,25 +62,30 @@ def propose(
     """The recipe that asks ``population`` devices with the largest epsilon0, up to ``max_epsilon0``, whose claim
     against an aggregator with the relay (no sampling counted) stays within ``epsilon``.
 
+    With the randomizer ``flips`` (the only one for sums, means and vector sums) it is the least noise with which that
+    claim holds although only half of B is honest; ``aggregator_flips`` of each aggregator come on top.
+
     ``start`` and ``duration`` are seconds and multiples of ``time_precision``. Raises ``UsageError`` where the
     numbers give no recipe.
     """
-    chosen = randomizer or ("rr" if question.encoder.kind == "boolean" else "krr")
-    if chosen not in VDAF_OF_RANDOMIZER:
-        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join(VDAF_OF_RANDOMIZER)} are")
+    chosen = randomizer or RANDOMIZERS_OF_STATISTIC[question.statistic][0]
+    if chosen not in (*VDAF_OF_RANDOMIZER, Flips.NAME):
+        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join((*VDAF_OF_RANDOMIZER, Flips.NAME))} are")
+    if chosen not in RANDOMIZERS_OF_STATISTIC[question.statistic]:
+        fitting = " or ".join(RANDOMIZERS_OF_STATISTIC[question.statistic])
+        raise UsageError(f"a {question.statistic} needs the randomizer {fitting}, not {chosen}")
     batch_size = default_batch_size(population, rate) if min_batch_size is None else min_batch_size
-    kept = float(delta) * (1 - REJECTION_SHARE) if chosen == "rappor" else float(delta)
-    try:
-        largest = largest_epsilon0(MECHANISM_OF[chosen], batch_size, kept, float(epsilon), places=EPSILON_PLACES)
-    except ValueError as error:
-        raise UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
-    spec = _randomizer_and_vdaf(chosen, question, min(Decimal(repr(largest)), max_epsilon0), batch_size, delta)
+    if chosen == Flips.NAME:
+        spec = _shares_and_vdaf(question, batch_size, epsilon, delta)
+    else:
+        spec = _local_and_vdaf(chosen, question, batch_size, epsilon, delta, max_epsilon0)
     body: dict[str, Any] = {
         "version": 1,
         "name": name,
-        "question": question.model_dump(mode="json"),
+        "question": question.canonical(),
         "model": "secure-aggregation",
         **spec,
+        **({"aggregator_noise": {"flips": aggregator_flips}} if aggregator_flips else {}),
         "sampling": {"rate": plain(rate)},
         "batch": {
             "min_batch_size": batch_size,
@@ -93,9 +104,9 @@ def propose(
 
 def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default") -> Recipe:
     """The recipe of ``body`` (without ``privacy``) with the claim that its parameters give, rounded up."""
-    epsilon0 = body["randomizer"]["epsilon0"]
+    epsilon0 = body["randomizer"].get("epsilon0", UNBOUNDED)
     unclaimed = dict.fromkeys(
-        ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay"), epsilon0
+        ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay"), "0"
     )
     privacy = {
         "delta": plain(delta),
@@ -118,6 +129,52 @@ def plain(number: Decimal) -> str:
     """A decimal as recipes write it: no exponent, no trailing zeros."""
     text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _local_and_vdaf(
+    name: str, question: Question, batch_size: int, epsilon: Decimal, delta: Decimal, max_epsilon0: Decimal
+) -> dict[str, Any]:
+    kept = float(delta) * (1 - REJECTION_SHARE) if name == "rappor" else float(delta)
+    try:
+        largest = largest_epsilon0(MECHANISM_OF[name], batch_size, kept, float(epsilon), places=EPSILON_PLACES)
+    except ValueError as error:
+        raise UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
+    return _randomizer_and_vdaf(name, question, min(Decimal(repr(largest)), max_epsilon0), batch_size, delta)
+
+
+def _shares_and_vdaf(question: Question, batch_size: int, epsilon: Decimal, delta: Decimal) -> dict[str, Any]:
+    """The members ``randomizer`` and ``vdaf`` of noise shares for half of B."""
+    maximum, cells = range_of(question), len(encoder_of(question).labels)
+    try:
+        share = _share(question, max(1, batch_size // 2), float(epsilon), float(delta))
+    except ValueError as error:
+        raise UsageError(
+            f"no noise share fits B = {batch_size} and values up to {maximum}: {error}, or the range must be coarser"
+        ) from error
+    largest, name = share.largest(maximum), VDAF_OF_SHARES[question.statistic]
+    single = name == "Prio3Sum"
+    return {
+        "randomizer": {
+            "name": Flips.NAME,
+            "categories": cells,
+            "scale": share.scale,
+            "flips": share.flips,
+            "maximum": maximum,
+        },
+        "vdaf": {
+            "name": name,
+            "length": cells,
+            "chunk_length": 1 if single else chunk_length_for(cells * largest.bit_length()),
+            "max_measurement": largest,
+        },
+    }
+
+
+def _share(question: Question, honest: int, epsilon: float, delta: float) -> NoiseShare:
+    if isinstance(question.encoder, Vector):
+        return vector_share(epsilon, delta, honest, vector_step(question.encoder))
+    cells = 2 if question.statistic == "histogram" else 1
+    return noise_share(epsilon, delta, honest, step=range_of(question), cells=cells)
 
 
 def _randomizer_and_vdaf(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.codec import unb64url
+from tacit.dp.vector_noise import VectorStep
 from tacit.errors import DecodeError, Refusal
 from tacit.messages import (
     BatchMode,
@@ -18,13 +19,14 @@ from tacit.messages import (
     TaskConfiguration,
     TaskExtension,
 )
+from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Randomizer
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Number, Question, Recipe, Vector
 from tacit.task import BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
-from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 from tacit.vdaf.registry import vdaf_configuration
 
 SHARES = 2
@@ -41,6 +43,10 @@ def vdaf_of(recipe: Recipe) -> Prio3[Any]:
             return Prio3Count(SHARES)
         if spec.name == "Prio3Histogram":
             return Prio3Histogram(SHARES, spec.length, spec.chunk_length)
+        if spec.name == "Prio3Sum":
+            return Prio3Sum(SHARES, spec.max_measurement or 0)
+        if spec.name == "Prio3SumVec":
+            return Prio3SumVec(SHARES, spec.length, spec.max_measurement or 0, spec.chunk_length)
         return Prio3MultihotCountVec(SHARES, spec.length, spec.max_weight or 0, spec.chunk_length)
     except ValueError as error:
         raise Refusal("vdaf-parameters", f"{spec.name} cannot be made: {error}") from error
@@ -85,6 +91,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         token_key_spki=token_key_spki,
         batch_close=_CLOSES[recipe.batch.close],
         expected_contributions=recipe.batch.expected_contributions,
+        aggregator_flips=recipe.aggregator_flips,
     )
 
 
@@ -100,9 +107,46 @@ def randomizer_of(recipe: Recipe) -> Randomizer:
     """The recipe's randomizer. Refusal ``randomizer-parameters``."""
     spec = recipe.randomizer
     try:
+        if spec.name == Flips.NAME:
+            return flips_of(recipe)
         return randomizer_from(spec.name, recipe.epsilon0, spec.categories, spec.max_weight)
     except ValueError as error:
         raise Refusal("randomizer-parameters", f"{spec.name}: {error}") from error
+
+
+def flips_of(recipe: Recipe) -> Flips:
+    """The recipe's noise shares. ``ValueError`` names the parameter that does not fit."""
+    spec, encoder = recipe.randomizer, recipe.question.encoder
+    low, unit = 0, 1
+    if isinstance(encoder, Number | Vector):
+        low = encoder.low
+        unit = encoder.unit or 1 if isinstance(encoder, Number) else 1
+    return Flips(
+        recipe.question.statistic,
+        scale=spec.scale or 0,
+        flips=spec.flips or 0,
+        maximum=spec.maximum or 0,
+        cells=spec.categories,
+        low=low,
+        unit=unit,
+        batch_flips=recipe.aggregator_flips,
+    )
+
+
+def range_of(question: Question) -> int:
+    """The largest encoded value of a cell: 1 for categories and truth values."""
+    spec = question.encoder
+    return spec.maximum if isinstance(spec, Number | Vector) else 1
+
+
+def vector_step(spec: Vector) -> VectorStep:
+    """How far replacing one device's vector by another one moves their sum, before the scale. Vectors of the ball have
+    at most twice its radius between them; where all entries have one sign, only the square root of two times."""
+    one_signed = 0 in (spec.low, spec.high)
+    widest = spec.length * spec.maximum**2
+    return VectorStep(
+        spec.length, min(spec.maximum, 2 * spec.norm), min(widest, (2 if one_signed else 4) * spec.norm**2)
+    )
 
 
 def slot_of(recipe: Recipe) -> Slot:

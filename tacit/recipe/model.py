@@ -22,6 +22,8 @@ from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, 
 from tacit.tlog.leaves import Blob, Body, Key32, Name
 
 MAX_LABELS = 4096
+UNBOUNDED = "unbounded"
+"""Claim where nothing is guaranteed."""
 
 DecimalText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
 """A non-negative decimal number such as ``0.5``; never a float."""
@@ -36,7 +38,13 @@ Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
 """Elements of a measurement or a chunk."""
+EpsilonText = DecimalText | Literal["unbounded"]
 Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+
+
+def epsilon_of(text: str) -> Decimal:
+    """A stated epsilon as a number: ``unbounded`` is infinite."""
+    return Decimal("Infinity") if text == UNBOUNDED else Decimal(text)
 
 
 class Part(Body):
@@ -73,7 +81,49 @@ class Boolean(Part):
     kind: Literal["boolean"]
 
 
-EncoderSpec = Annotated[Buckets | Categories | Boolean, Field(discriminator="kind")]
+class Number(Part):
+    """Number to a multiple of ``unit`` (default 1) above ``low``, the nearest one, after a clip to [low, high]."""
+
+    kind: Literal["number"]
+    low: Integer
+    high: Integer
+    unit: Positive | None = None
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse an empty range, and one that ``unit`` does not divide."""
+        if self.low >= self.high:
+            raise ValueError("low must be below high")
+        if (self.high - self.low) % (self.unit or 1):
+            raise ValueError("unit must divide high - low")
+
+    @property
+    def maximum(self) -> int:
+        """The largest encoded value."""
+        return (self.high - self.low) // (self.unit or 1)
+
+
+class Vector(Part):
+    """``length`` numbers, each rounded and clipped to [low, high], then the vector shrunk to Euclidean length at most
+    ``norm`` by the device itself (P18)."""
+
+    kind: Literal["vector"]
+    length: Size
+    low: Integer
+    high: Integer
+    norm: Positive
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse a range without 0, towards which vectors are shrunk."""
+        if not self.low <= 0 <= self.high or self.low == self.high:
+            raise ValueError("low must be at most 0, high at least 0, and one of them another number")
+
+    @property
+    def maximum(self) -> int:
+        """The largest encoded value."""
+        return self.high - self.low
+
+
+EncoderSpec = Annotated[Buckets | Categories | Boolean | Number | Vector, Field(discriminator="kind")]
 
 
 class Question(Part):
@@ -82,25 +132,37 @@ class Question(Part):
     text: Text
     metric: Label
     encoder: EncoderSpec
-    statistic: Literal["histogram", "count"]
+    statistic: Literal["histogram", "count", "sum", "mean", "vector-sum"]
 
 
 class RandomizerSpec(Part):
-    """Local randomizer (P18); ``max_weight`` for rappor only."""
+    """What a device does to its answer (P18): ``epsilon0`` for local randomizers, ``max_weight`` for rappor only,
+    ``scale``, ``flips`` and ``maximum`` for noise shares only. ``categories``: numbers in a measurement (rr: 2)."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
-    epsilon0: DecimalText
     categories: Positive
+    epsilon0: DecimalText | None = None
     max_weight: Positive | None = None
+    scale: Positive | None = None
+    flips: Positive | None = None
+    maximum: Positive | None = None
+
+
+class AggregatorNoise(Part):
+    """Noise that leader and helper each add, once a batch, to every number: ``flips`` centred coin flips."""
+
+    flips: Positive
 
 
 class VdafSpec(Part):
-    """The VDAF that proves the randomizer's output valid. Prio3Count has length 1 and chunk length 1."""
+    """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1 and chunk length 1;
+    ``max_measurement`` belongs to the sums."""
 
-    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count"]
+    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count", "Prio3Sum", "Prio3SumVec"]
     length: Size
     chunk_length: Size
     max_weight: Positive | None = None
+    max_measurement: Positive | None = None
 
 
 class Sampling(Part):
@@ -136,8 +198,8 @@ class Epsilons(Part):
 
     aggregator: DecimalText
     aggregator_with_relay: DecimalText
-    both_aggregators: DecimalText
-    both_aggregators_with_relay: DecimalText
+    both_aggregators: EpsilonText
+    both_aggregators_with_relay: EpsilonText
 
 
 class Privacy(Part):
@@ -147,7 +209,7 @@ class Privacy(Part):
     relation: Literal["replacement"]
     mechanism: Annotated[str, Field(pattern=r"^[a-z0-9+-]{1,64}$")]
     n: Positive
-    epsilon0: DecimalText
+    epsilon0: EpsilonText
     account: Operator
     epsilon: Epsilons
 
@@ -239,6 +301,7 @@ class Recipe(Part):
     model: Literal["secure-aggregation", "pan-private", "pan-private-single", "shuffled", "local"]
     randomizer: RandomizerSpec
     vdaf: VdafSpec
+    aggregator_noise: AggregatorNoise | None = None
     sampling: Sampling
     batch: Batch
     interval: Interval
@@ -281,8 +344,13 @@ class Recipe(Part):
 
     @property
     def epsilon0(self) -> Decimal:
-        """Local epsilon of the randomizer."""
-        return Decimal(self.randomizer.epsilon0)
+        """Local epsilon of the randomizer; infinite where it has none."""
+        return epsilon_of(self.randomizer.epsilon0 or UNBOUNDED)
+
+    @property
+    def aggregator_flips(self) -> int:
+        """Coin flips that each aggregator adds to every number; 0: none."""
+        return 0 if self.aggregator_noise is None else self.aggregator_noise.flips
 
     @property
     def rate(self) -> Decimal:

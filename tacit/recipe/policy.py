@@ -7,7 +7,6 @@ the project's own demonstration passes; a missing member means the default, an u
 from __future__ import annotations
 
 import tomllib
-from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -58,13 +57,17 @@ class Policy(Part):
     """Cap of claim (b), the same with the relay; absent: not capped."""
     max_epsilon_half_batch: DecimalText = "2"
     """Cap of claim (a) recomputed at B/2 (P17)."""
+    max_epsilon_half_batch_with_relay: DecimalText | None = None
+    """Cap of claim (b) recomputed at B/2; absent: not capped."""
     max_epsilon_local: DecimalText = "8"
     """Cap of claim (d): epsilon0."""
+    allow_unbounded_local: bool = False
+    """Accept recipes without a local guarantee: noise shares protect against one aggregator, not against both."""
     max_duration: Positive = 31 * 86400
     """Longest report interval in seconds."""
     max_length: Positive = 1024
     """Most entries that a result may have."""
-    randomizers: Annotated[tuple[str, ...], Field(strict=False)] = ("krr", "rappor", "rr")
+    randomizers: Annotated[tuple[str, ...], Field(strict=False)] = ("krr", "rappor", "rr", "flips")
     populations: Annotated[tuple[str, ...], Field(strict=False)] = ("all",)
     analysts: dict[Operator, Key] | None = None
     """Trusted analysts and their signing keys; absent: any analyst."""
@@ -79,11 +82,6 @@ class Policy(Part):
     """The population's privacy accounts by name; a recipe is charged to one of them. Absent: nothing is charged."""
     insecure_http: bool = False
     """Accept http:// on other hosts than loopback (P7)."""
-
-    @property
-    def half_batch_cap(self) -> Decimal:
-        """Cap of claim (a) at B/2."""
-        return Decimal(self.max_epsilon_half_batch)
 
     def account(self, name: str) -> Account | None:
         """The account of this name, or None."""

@@ -20,13 +20,14 @@ from tacit.messages import (
     Role,
 )
 from tacit.task import Task, open_aggregate_share
-from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateResult:
     """A released batch: how many reports, the smallest interval that holds their times (units of the time
-    precision), and the sum per coordinate of the randomised measurements (one value for scalar VDAFs)."""
+    precision), and the sum per coordinate of the randomised measurements (one value for scalar VDAFs), with the noise
+    of the aggregators where the task has it."""
 
     report_count: int
     interval: Interval
@@ -68,6 +69,9 @@ def open_collection(
     ]
     result = task.vdaf.unshard(None, shares, count)
     values = (result,) if isinstance(result, int) else tuple(result)
+    if task.aggregator_flips:
+        modulus = task.vdaf.field.MODULUS
+        values = tuple(value - modulus if value > modulus // 2 else value for value in values)
     if not _plausible(task, values, count):
         raise Refusal("collection-values", f"no {count} valid reports add up to the values")
     return AggregateResult(count, response.interval, values)
@@ -93,4 +97,7 @@ def _plausible(task: Task, values: tuple[int, ...], report_count: int) -> bool:
         return False
     if isinstance(vdaf, (Prio3Count, Prio3Histogram, Prio3MultihotCountVec)):
         return all(0 <= value <= report_count for value in values)
+    if isinstance(vdaf, (Prio3Sum, Prio3SumVec)):
+        slack = task.aggregator_flips
+        return all(-slack <= value <= report_count * vdaf.max_measurement + slack for value in values)
     return True

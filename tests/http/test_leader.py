@@ -32,6 +32,7 @@ from tacit.ports import HttpResponse
 from tacit.task import BatchClose
 from tacit.testing.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair
 from tacit.testing.reports import TaskKit, make_task_kit
+from tacit.vdaf.prio3 import Prio3Sum
 
 DAP = "urn:ietf:params:ppm:dap:error:"
 KIT = make_task_kit()
@@ -329,6 +330,24 @@ async def test_identical_collection_request_gets_the_same_job_and_the_same_bytes
         again = await pair.create_collection()
         assert again.headers["location"] == first.headers["location"]
         assert (again.status, again.body) == (201, (await pair.poll(first)).body)
+
+
+async def test_noise_of_the_aggregators_is_drawn_once_for_a_batch_whoever_asks_again(tmp_path: Path) -> None:
+    quiet = make_task_kit(Prio3Sum(2, 7))
+    kit = dataclasses.replace(quiet, task=dataclasses.replace(quiet.task, aggregator_flips=10_000))
+    reports = kit.reports(15)
+    async with pair_of(tmp_path, kit, storage="file") as pair:
+        await pair.upload(reports.valid(1) for _ in range(10))
+        await pair.end_interval()
+        first = await pair.create_collection()
+        await pair.work()
+        shown = await pair.poll(first)
+        (value,) = pair.opened(shown).values
+        assert value != 10, "false alarm below one in a hundred; the draw is the seed's"
+        assert abs(value - 10) < 6 * (2 * 10_000) ** 0.5 / 2
+        await pair.start(Role.LEADER)
+        assert (await pair.poll(first)).body == shown.body
+        assert (await pair.create_collection()).body == shown.body
 
 
 async def test_deleted_collection_is_gone_and_its_batch_stays_closed(tmp_path: Path) -> None:

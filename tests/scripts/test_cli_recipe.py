@@ -293,3 +293,74 @@ def test_a_policy_of_ones_own_decides(tmp_path: Path, capsys: pytest.CaptureFixt
     strict.write_text("min_batch = 1000\n")
     assert run(["recipe", "check", file, "--policy", str(strict)]) == 1
     assert "strict.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "statistic", "mechanism"),
+    [
+        (["--statistic", "mean", "--low", "0", "--high", "20000", "--unit", "1000"], "mean", "flips-exact+sampling"),
+        (["--statistic", "sum", "--low", "-5", "--high", "5"], "sum", "flips-exact+sampling"),
+        (["--boolean", "--mechanism", "flips"], "count", "flips-exact+sampling"),
+        (["--buckets", "0,1,2", "--mechanism", "flips"], "histogram", "flips-exact+sampling"),
+        (
+            ["--statistic", "vector-sum", "--low", "-9", "--high", "9", "--length", "4", "--norm", "9"],
+            "vector-sum",
+            "flips-vector+sampling",
+        ),
+        (["--boolean", "--mechanism", "local"], "count", "rr-exact+sampling"),
+    ],
+)
+def test_a_recipe_of_noise_shares_says_what_it_costs_and_gives_before_anybody_is_asked(
+    words: list[str], statistic: str, mechanism: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parties, out = tmp_path / "parties.json", tmp_path / "steps.json"
+    parties.write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
+    start = int(SystemClock().now()) // 3600 * 3600 + 3600
+    flags = ["--start", str(start), "--duration", "1800", "--epoch", "5", "--slot", "0", "--out", str(out)]
+    question = ["--name", "steps", "--metric", "steps", "--population", "10000", *words]
+    assert run(["recipe", "new", *question, "--parties", str(parties), *flags, "--json"]) == 0
+    answered = capsys.readouterr()
+    made = json.loads(answered.out)
+    assert made["recipe"]["question"]["statistic"] == statistic
+    assert made["recipe"]["privacy"]["mechanism"] == mechanism
+    if not mechanism.startswith("flips"):
+        assert "outlook" not in made
+        return
+    outlook = made["outlook"]
+    assert 0.9 < outlook["epsilon_half"] <= 1
+    assert outlook["epsilon"]["both_aggregators"] == "unbounded"
+    assert min(outlook["noise_stderr"], outlook["measurement_bits"], outlook["leader_share_bytes"]) > 0
+    assert "unbounded against both aggregators" in answered.err
+    assert run(["recipe", "show", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("unbounded") == 2
+    assert "no local guarantee" in " ".join(shown.replace("│", " ").split())
+    assert run(["recipe", "check", str(out)]) == 1
+    assert "allow_unbounded_local" in capsys.readouterr().out
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"allow_unbounded_local": true}')
+    assert run(["recipe", "check", str(out), "--policy", str(policy)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint_words"),
+    [
+        (["--statistic", "median"], "--statistic is"),
+        (["--statistic", "sum", "--low", "0"], "needs --high"),
+        (["--statistic", "sum", "--low", "3", "--high", "3"], "low must be below high"),
+        (["--statistic", "sum", "--low", "0", "--high", "9", "--norm", "3"], "--norm"),
+        (["--statistic", "mean", "--low", "0", "--high", "9", "--mechanism", "local"], "flips"),
+        (["--statistic", "vector-sum", "--low", "0", "--high", "9", "--length", "3"], "--norm"),
+        (["--boolean", "--low", "1"], "--low"),
+        (["--boolean", "--statistic", "histogram"], "--buckets or --categories"),
+        (["--buckets", "0,1", "--statistic", "count"], "--boolean"),
+        (["--boolean", "--mechanism", "magic"], "--mechanism"),
+        (["--boolean", "--mechanism", "flips", "--randomizer", "rr"], "either"),
+    ],
+)
+def test_flags_of_a_statistic_that_do_not_fit_are_a_usage_error(
+    words: list[str], complaint_words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--name", "visits", "--metric", "mdvis", "--population", "500", "--state-dir", "nowhere"]
+    assert run(["recipe", "new", *given, *words]) == 2
+    assert complaint_words in " ".join(complaint(capsys))

@@ -33,11 +33,12 @@ def test_csv_gives_the_last_row_or_the_one_that_is_named(tmp_path: Path) -> None
 
 def test_json_lines_give_a_member_of_the_last_object(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
-    path.write_text('{"visits": 1}\n{"visits": 4, "tags": []}\n')
+    path.write_text('{"visits": 1}\n{"visits": 4, "tags": {}, "row": [1, "2", 3.5]}\n')
     source = open_source(JsonLinesSourceConfig(kind="jsonl", path=path))
     assert source.value("visits") == 4
     assert source.value("absent") is None
-    with pytest.raises(UsageError, match="text, a number or a truth value"):
+    assert source.value("row") == [1, "2", 3.5]
+    with pytest.raises(UsageError, match="text, a number, a truth value or a list of such"):
         source.value("tags")
 
 

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tacit.dp import binomial_noise
 from tacit.dp.binomial_noise import NoiseShare, delta_noise, epsilon_noise, noise_share
 from tacit.dp.gaussian import sigma_gaussian
+from tacit.randomizers import flips
 from tacit.randomizers.draws import fair_flips
 from tacit.testing.entropy import SeededEntropy
 
@@ -87,3 +89,21 @@ def test_no_flips_are_no_noise_and_negative_ones_are_refused() -> None:
     assert fair_flips(0, os.urandom) == 0
     with pytest.raises(ValueError, match="flips"):
         fair_flips(-1, os.urandom)
+
+
+def test_a_step_far_beyond_the_noise_has_no_epsilon_and_costs_no_work() -> None:
+    assert epsilon_noise(10**9, 1 << 20, 1e-6, 2) == math.inf
+    assert epsilon_noise(100, 31, 1e-6) == math.inf
+    assert epsilon_noise(100, 30, 1e-6) > 20
+
+
+def test_wide_ranges_get_a_share_at_scale_one_or_a_refusal() -> None:
+    share = noise_share(1, 1e-6, 50, step=100)
+    assert share.scale == 1
+    assert epsilon_noise(50 * share.flips, 100, 1e-6) <= 1 < epsilon_noise(50 * (share.flips - 1), 100, 1e-6)
+    with pytest.raises(ValueError, match="more devices"):
+        noise_share(1, 1e-6, 50, step=1000)
+
+
+def test_the_devices_and_the_accountant_have_the_same_bounds() -> None:
+    assert (flips.MAX_FLIPS, flips.MAX_SCALE) == (binomial_noise.MAX_FLIPS, binomial_noise.MAX_SCALE)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -15,9 +17,13 @@ import pytest
 from tacit.accounting.mechanisms import explain
 from tacit.dp import amplification, poisson
 from tacit.dp.binomial_noise import epsilon_noise
+from tacit.dp.claim import compute_noise_claim
 from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled, sigma_gaussian
 from tacit.dp.rr_exact import epsilon_one_cell, epsilon_two_cells, rappor_flip, rr_flip
+from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
+from tacit.recipe.claims import noise_step
+from tacit.recipe.model import Boolean
 from tacit.testing.audit import Samples, epsilon_lower_bound
 from tacit.testing.entropy import SeededEntropy
 
@@ -164,6 +170,42 @@ def test_a_biased_coin_of_a_device_is_caught() -> None:
     louder = randomizer_from("krr", Decimal("1.9"), 4)
     bound = epsilon_lower_bound(local_outputs(louder, 0, 0), local_outputs(louder, 1, 1), 0.0)
     assert bound > float(honest.epsilon0)
+
+
+SHARES = Flips("sum", scale=2, flips=32, maximum=2, cells=1)
+CELLS = Flips("histogram", scale=3, flips=32, maximum=1, cells=3)
+DEVICES = 3
+SUMS = 30_000
+
+
+@pytest.mark.parametrize(("shares", "second"), [(SHARES, 2), (CELLS, 1)], ids=["sum", "histogram"])
+def test_the_shares_that_devices_send_hide_one_device_as_claimed(shares: Flips, second: int) -> None:
+    """The product's own code in three devices, by replacement of one device's answer."""
+    claim = share_claim(shares)
+    bound = epsilon_lower_bound(summed_shares(shares, 0, 1), summed_shares(shares, second, 2), 0.01)
+    assert 0.5 * claim <= bound <= claim
+
+
+@pytest.mark.parametrize(("shares", "second"), [(SHARES, 2), (CELLS, 1)], ids=["sum", "histogram"])
+def test_half_the_flips_in_every_device_are_caught(shares: Flips, second: int) -> None:
+    lazy = replace(shares, flips=shares.flips // 2)
+    bound = epsilon_lower_bound(summed_shares(lazy, 0, 1), summed_shares(lazy, second, 2), 0.01)
+    assert bound > share_claim(shares)
+
+
+def share_claim(shares: Flips) -> float:
+    step = noise_step(Boolean(kind="boolean"), shares)
+    return compute_noise_claim(step, n=DEVICES, sampling_rate=1.0, delta=0.01).aggregator
+
+
+def summed_shares(shares: Flips, own: int, seed: int) -> Samples:
+    """What an aggregator sees of three devices, all but one with the last answer: the sum, or of a histogram the
+    difference of the two cells that may move."""
+    stream = BytesIO(np.random.default_rng(seed).bytes(4 * SUMS * DEVICES * shares.cells))
+    answers = (own, *([2] * (DEVICES - 1)))
+    drawn = [shares.randomise(answer, stream.read) for _ in range(SUMS) for answer in answers]
+    sums = np.asarray(drawn, dtype=np.int64).reshape(SUMS, DEVICES, shares.cells).sum(axis=1)
+    return np.asarray(sums[:, 0] - sums[:, 1] if shares.cells > 1 else sums[:, 0])
 
 
 def local_outputs(randomizer: object, category: int, seed: int) -> Samples:

@@ -5,13 +5,37 @@ from __future__ import annotations
 from decimal import Decimal
 
 from tacit.errors import Refusal
+from tacit.randomizers.flips import Flips
 from tacit.recipe.context import Context
-from tacit.recipe.derive import labels, randomizer_of, vdaf_of
+from tacit.recipe.derive import labels, randomizer_of, range_of, vdaf_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 
 SUPPORTED_MODEL = "secure-aggregation"
 VDAF_OF_RANDOMIZER = {"krr": "Prio3Histogram", "rappor": "Prio3MultihotCountVec", "rr": "Prio3Count"}
+VDAF_OF_SHARES = {
+    "histogram": "Prio3SumVec",
+    "count": "Prio3Sum",
+    "sum": "Prio3Sum",
+    "mean": "Prio3Sum",
+    "vector-sum": "Prio3SumVec",
+}
+"""What proves noise shares, by statistic."""
+ENCODERS_OF_STATISTIC = {
+    "histogram": ("buckets", "categories"),
+    "count": ("boolean",),
+    "sum": ("number",),
+    "mean": ("number",),
+    "vector-sum": ("vector",),
+}
+RANDOMIZERS_OF_STATISTIC = {
+    "histogram": ("krr", "rappor", "flips"),
+    "count": ("rr", "flips"),
+    "sum": ("flips",),
+    "mean": ("flips",),
+    "vector-sum": ("flips",),
+}
+_ONE_ELEMENT = ("Prio3Count", "Prio3Sum")
 MODE_OF_CLOSE = {"interval_end": "time_interval", "at_B": "leader_selected"}
 
 
@@ -43,6 +67,13 @@ def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> s
     spec = recipe.randomizer
     if (spec.max_weight is not None) != (spec.name == "rappor"):
         return "max_weight belongs to rappor and to no other randomizer"
+    shares = spec.name == Flips.NAME
+    if any((member is not None) != shares for member in (spec.scale, spec.flips, spec.maximum)):
+        return "scale, flips and maximum belong to flips, all three, and to no other randomizer"
+    if recipe.aggregator_noise is not None and not shares:
+        return "aggregator_noise belongs to flips and to no other randomizer"
+    if (spec.epsilon0 is None) != shares:
+        return "every randomizer but flips states its epsilon0"
     try:
         randomizer_of(recipe)
     except Refusal as refusal:
@@ -53,27 +84,37 @@ def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> s
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF proves exactly the outputs of the randomizer (P18)."""
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
-    wanted = VDAF_OF_RANDOMIZER.get(randomizer.name)
+    shares = randomizer.name == Flips.NAME
+    wanted = VDAF_OF_SHARES[recipe.question.statistic] if shares else VDAF_OF_RANDOMIZER.get(randomizer.name)
     if wanted is None:
         return None
-    length = 1 if wanted == "Prio3Count" else randomizer.categories
-    if (vdaf.name, vdaf.length, vdaf.max_weight) == (wanted, length, randomizer.max_weight):
+    length = 1 if wanted in _ONE_ELEMENT else randomizer.categories
+    largest = (randomizer.scale or 0) * (randomizer.maximum or 0) + (randomizer.flips or 0) if shares else None
+    stated = (vdaf.name, vdaf.length, vdaf.max_weight, vdaf.max_measurement)
+    if stated == (wanted, length, randomizer.max_weight, largest):
         return None
     weight = "" if randomizer.max_weight is None else f" and max_weight {randomizer.max_weight}"
-    need = f"needs {wanted} of length {length}{weight}"
+    bound = "" if largest is None else f" and max_measurement {largest} = scale * maximum + flips"
+    need = f"needs {wanted} of length {length}{weight}{bound}"
     return f"{randomizer.name} over {randomizer.categories} categories {need}"
 
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The encoder's categories are the randomizer's, and the statistic is the one that they give."""
     question, randomizer = recipe.question, recipe.randomizer
-    binary = question.encoder.kind == "boolean"
-    if binary != (randomizer.name == "rr") or binary != (question.statistic == "count"):
-        return "a boolean question is a count under rr, other questions are histograms under krr or rappor"
-    wanted = 2 if binary else len(labels(recipe))
-    if randomizer.categories == wanted:
-        return None
-    return f"the encoder has {wanted} categories, the randomizer {randomizer.categories}"
+    encoders = ENCODERS_OF_STATISTIC[question.statistic]
+    if question.encoder.kind not in encoders:
+        return f"a {question.statistic} needs an encoder {' or '.join(encoders)}, not {question.encoder.kind}"
+    randomizers = RANDOMIZERS_OF_STATISTIC[question.statistic]
+    if randomizer.name not in randomizers:
+        return f"a {question.statistic} needs the randomizer {' or '.join(randomizers)}, not {randomizer.name}"
+    wanted = 2 if randomizer.name == "rr" else len(labels(recipe))
+    if randomizer.categories != wanted:
+        return f"the encoder has {wanted} categories, the randomizer {randomizer.categories}"
+    widest = range_of(question)
+    if randomizer.name == Flips.NAME and randomizer.maximum != widest:
+        return f"the encoder gives values up to {widest}, the randomizer takes {randomizer.maximum}"
+    return None
 
 
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -81,8 +122,9 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
     spec = recipe.vdaf
     if spec.length > policy.max_length:
         return f"length {spec.length} is over the limit of {policy.max_length}"
-    if spec.chunk_length > spec.length:
-        return f"chunk_length {spec.chunk_length} is over the length {spec.length}"
+    elements = spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)
+    if spec.chunk_length > elements or (spec.name in _ONE_ELEMENT and spec.chunk_length != 1):
+        return f"chunk_length {spec.chunk_length} is over the {elements} elements to check, or not 1 where there is one"
     try:
         vdaf_of(recipe)
     except Refusal as refusal:
