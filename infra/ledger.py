@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.api import problem_of
 from infra.layout import Layout
-from infra.terminal import epsilon_text
+from infra.terminal import computed_epsilon
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Refusal
@@ -93,9 +93,9 @@ def _account_document(name: str, account: Account | None, charges: Sequence[Char
             "epsilon": str(account.epsilon),
             "delta": f"{account.delta:f}",
             "window_seconds": account.window_seconds,
-            "spent": epsilon_text(tight.spent),
-            "spent_conservative": epsilon_text(light.spent),
-            "peak": epsilon_text(tight.peak),
+            "spent": computed_epsilon(tight.spent),
+            "spent_conservative": computed_epsilon(light.spent),
+            "peak": computed_epsilon(tight.peak),
             "remaining": f"{int(left * 10_000) / 10_000:g}",
             "delta_spent": f"{tight.delta_spent:f}",
             "over": tight.over,
@@ -136,9 +136,9 @@ class Plan:
             "start": self.charge.start,
             "end": self.charge.end,
             "fits": self.verdict.fits,
-            "spent": epsilon_text(self.verdict.before),
-            "with_recipe": epsilon_text(self.verdict.total),
-            "with_recipe_conservative": epsilon_text(self.conservative_total),
+            "spent": computed_epsilon(self.verdict.before),
+            "with_recipe": computed_epsilon(self.verdict.total),
+            "with_recipe_conservative": computed_epsilon(self.conservative_total),
             "budget": {"epsilon": f"{self.account.epsilon:f}", "delta": f"{self.account.delta:f}"},
             "beside": len(self.verdict.others),
             "largest_epsilon": None if self.largest is None else f"{self.largest:f}",

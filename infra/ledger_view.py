@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.ledger import Plan
-from infra.terminal import epsilon_text, plain_table, span, styled
+from infra.terminal import computed_epsilon, plain_table, span, styled
 from tacit.recipe.checks.budget import counted, period_text
 
 BAR = 30
@@ -93,14 +93,14 @@ def show_plan(plan: Plan, console: Console) -> None:
     account, verdict, cost = plan.account, plan.verdict, plan.charge.cost
     facts = plain_table("", "")
     facts.show_header = False
-    total = epsilon_text(verdict.total)
+    total = computed_epsilon(verdict.total)
     with_it = Text.assemble(budget_bar(total, str(account.epsilon)), f"  ε {total} of {account.epsilon:f}")
     largest = "nothing at this δ" if not plan.largest else f"ε {plan.largest:f} at δ {cost.delta:f}"
     rows = (
         ("recipe", f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
-        ("beside it", f"{counted(len(verdict.others), 'recipe')}, ε {epsilon_text(verdict.before)}"),
+        ("beside it", f"{counted(len(verdict.others), 'recipe')}, ε {computed_epsilon(verdict.before)}"),
         ("with it", with_it),
-        ("conservative", f"ε {epsilon_text(plan.conservative_total)}, as aggregators and devices reckon"),
+        ("conservative", f"ε {computed_epsilon(plan.conservative_total)}, as aggregators and devices reckon"),
         ("largest that fits", largest),
         ("such recipes", f"{plan.count} fit, this one included" if plan.count else "none fits"),
     )

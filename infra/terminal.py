@@ -57,7 +57,7 @@ def when(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def epsilon_text(value: float) -> str:
+def computed_epsilon(value: float) -> str:
     """An epsilon that was computed, rounded up to 4 decimals."""
     return "inf" if math.isinf(value) else decimal_up(value, 4)
 

@@ -18,7 +18,7 @@ from client_agent.device_rules import spent
 from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
-from infra.terminal import answers, epsilon_text, plain_table, print_json, styled, when
+from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled, when
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import load_config
@@ -123,7 +123,7 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
             "epsilon": config.budget.epsilon,
             "days": config.budget.days,
             "delta": config.budget.delta,
-            "charged": epsilon_text(spent(entries, config.budget, SystemClock().now())),
+            "charged": computed_epsilon(spent(entries, config.budget, SystemClock().now())),
         },
         "recipes": journal_table(entries),
     }

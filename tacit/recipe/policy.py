@@ -7,6 +7,7 @@ the project's own demonstration passes; a missing member means the default, an u
 from __future__ import annotations
 
 import tomllib
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import Field
