@@ -81,7 +81,7 @@ class Coordinator:
                 members, pool = tuple(pool[:size]), pool[size:]
                 jobs.append(self._job(party.task.task_id, batch_id, members))
             await tx.add_jobs(jobs)
-            await tx.take_pending([seq for job in jobs for seq in job.members])
+            await tx.take_pending(party.task.task_id, [seq for job in jobs for seq in job.members])
         return [job.job_id for job in jobs]
 
     def _job(self, task_id: bytes, batch_id: bytes | None, members: Sequence[int], expired: int = 0) -> JobRow:

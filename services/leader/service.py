@@ -81,6 +81,28 @@ class Leader:
         self.wake.set()
 
     async def _store_groups(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
+        """The short way for reports that are all new, for tasks that go on; else the long one."""
+        uploads = [upload for group in groups for upload in group]
+        now = self._deps.clock.now()
+        closable = self._closable({upload.task_id for upload in uploads}, now)
+        if closable is not None and await self._store.add_new_reports(uploads, closable, now):
+            return [[None] * len(group) for group in groups]
+        return await self._judge_groups(groups)
+
+    def _closable(self, task_ids: set[bytes], now: float) -> list[bytes] | None:
+        """Those of ``task_ids`` whose only batch may have been released; ``None`` where one needs a closer look."""
+        closable = []
+        for task_id in task_ids:
+            party = self._parties.find(task_id)
+            if party is None:
+                return None
+            if party.task.batch_mode is BatchMode.TIME_INTERVAL:
+                if now >= party.task.end_seconds:
+                    return None
+                closable.append(task_id)
+        return closable
+
+    async def _judge_groups(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
         by_task: dict[bytes, list[bytes]] = {}
         for group in groups:
             for upload in group:
