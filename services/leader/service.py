@@ -32,7 +32,7 @@ Verdicts = list[ReportError | None]
 ENOUGH = 64
 """Requests that wait for no more company: twice as many would each cost little less."""
 
-WAKE_SECONDS = 0.1
+WAKE_SECONDS = 0.2
 """From the first upload that the coordinator has not seen until it is woken: many uploads, one look."""
 
 
