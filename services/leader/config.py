@@ -17,7 +17,7 @@ class LeaderLimits(Frozen):
     job shuffles, the less its order tells, and the less each of them costs."""
 
     job_size: int = Field(default=1000, ge=1, le=4096)
-    min_job_size: int = Field(default=256, ge=1)
+    min_job_size: int = Field(default=16, ge=1)
     max_job_delay: float = Field(default=2.0, ge=0)
     max_jobs: int = Field(default=8, ge=1)
     """Unfinished jobs of one task at which no further one is formed."""
@@ -32,7 +32,7 @@ class LeaderLimits(Frozen):
     """Seconds after a task's end for which its jobs are still retried."""
     group_size: int = Field(default=256, ge=1)
     group_delay: float = Field(default=0.02, ge=0)
-    """Seconds that an upload waits for company before it is committed; 64 are company enough."""
+    """Seconds that an upload waits for company before it is committed; 32 are company enough."""
     idle_seconds: float = Field(default=0.5, gt=0)
 
 

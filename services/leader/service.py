@@ -29,10 +29,11 @@ FAILING_SHOWN = 20
 Verdicts = list[ReportError | None]
 
 
-ENOUGH = 64
-"""Requests that wait for no more company: twice as many would each cost little less."""
+ENOUGH = 32
+"""Requests that wait for no more company: twice as many would each cost little less, and senders that wait for their
+answers are not held up."""
 
-WAKE_SECONDS = 0.2
+WAKE_SECONDS = 0.3
 """From the first upload that the coordinator has not seen until it is woken: many uploads, one look."""
 
 
