@@ -47,6 +47,8 @@ INTERVAL_SECONDS = 1800
 LEFT_OF_EPOCH = 2 * INTERVAL_SECONDS
 READY_SECONDS = 60.0
 PAUSE = 0.02
+COUNT_PAUSE = 0.1
+"""Between two looks at the Leader's counts: each reads what it has, at the cost of the processes that are measured."""
 Result = TypeVar("Result")
 
 
@@ -182,6 +184,7 @@ class LiveStack:
         """Wait until the Leader has counted ``count`` reports. Raises ``Fatal`` where one was lost or rejected."""
 
         async def done() -> bool:
+            await asyncio.sleep(COUNT_PAUSE)
             found = await self.counts(recipe)
             if found["rejected"]:
                 raise Fatal(f"valid contributions were rejected: {found['rejected_by_cause']}")

@@ -31,8 +31,8 @@ class LeaderLimits(Frozen):
     collection_grace: float = Field(default=7 * 86400.0, ge=0)
     """Seconds after a task's end for which its jobs are still retried."""
     group_size: int = Field(default=256, ge=1)
-    group_delay: float = Field(default=0.005, ge=0)
-    """Seconds that an upload waits for company before it is committed."""
+    group_delay: float = Field(default=0.02, ge=0)
+    """Seconds that an upload waits for company before it is committed; 32 are company enough."""
     idle_seconds: float = Field(default=0.5, gt=0)
 
 

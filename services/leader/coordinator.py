@@ -36,6 +36,9 @@ SPLITS = 16
 SWEEP_SECONDS = 5.0
 """Between two looks for partitions that can go."""
 
+ROOM_SECONDS = 1.0
+"""Between two looks for room for uploads; one that finds none makes it."""
+
 
 class Coordinator:
     """The driver of the process that leads; idle in every other."""
@@ -49,6 +52,7 @@ class Coordinator:
         self._lock = asyncio.Lock()
         self._closed_at: float | None = None
         self._swept_at = deps.clock.now()
+        self._room_seen_at = -ROOM_SECONDS
         self._log = get_logger("leader")
 
     async def step(self) -> int:
@@ -59,7 +63,7 @@ class Coordinator:
             async with self._store.read() as tx:
                 poisonous = bool(await tx.split_jobs(self._deps.clock.now(), 1))
                 ready = [party for party in self._parties.active() if await self._ready_sizes(tx, party)]
-                lacks_room = await tx.lacks_room()
+                lacks_room = await self._lacks_room(tx)
             job_ids = await self._split_poisonous() if poisonous else []
             for party in ready:
                 job_ids += await self._carve(party)
@@ -67,6 +71,13 @@ class Coordinator:
         if job_ids:
             await self._queue.put(job_ids)
         return len(job_ids)
+
+    async def _lacks_room(self, tx: LeaderTx) -> bool:
+        now = self._deps.clock.now()
+        if 0 <= now - self._room_seen_at < ROOM_SECONDS:
+            return False
+        self._room_seen_at = now
+        return await tx.lacks_room()
 
     async def _carve(self, party: Party) -> list[bytes]:
         """Form the jobs that one task is ready for."""
@@ -81,7 +92,7 @@ class Coordinator:
                 members, pool = tuple(pool[:size]), pool[size:]
                 jobs.append(self._job(party.task.task_id, batch_id, members))
             await tx.add_jobs(jobs)
-            await tx.take_pending([seq for job in jobs for seq in job.members])
+            await tx.take_pending(party.task.task_id, [seq for job in jobs for seq in job.members])
         return [job.job_id for job in jobs]
 
     def _job(self, task_id: bytes, batch_id: bytes | None, members: Sequence[int], expired: int = 0) -> JobRow:

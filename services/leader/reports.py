@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.leader.records import StoredReport, Upload
+from services.leader.records import StoredReport, Upload, pack_members, unpack_members
 from services.leader.schema import PENDING, REPORTS
 from tacit.adapters.bulk import among, copy_rows, fetch, is_postgres, pieces
 from tacit.aggregator.store import CommonTx
@@ -25,19 +25,8 @@ SLICE = 1 << 16
 AHEAD = 2
 """Partitions that are made before they are needed."""
 
-COPIED = 64
-"""Reports from which on COPY is cheaper than one statement for all that there is to write."""
-
 _NAME = "reports_slice_"
 _SEQS = "SELECT nextval('report_seqs') FROM generate_series(1, $1::int)"
-_STORE = """
-    WITH made AS (
-        INSERT INTO reports (seq, task_id, report_id, digest, body)
-        SELECT nextval('report_seqs'), * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[])
-        RETURNING seq, task_id
-    )
-    INSERT INTO pending (seq, task_id, since) SELECT seq, task_id, $5 FROM made
-"""
 _STORED = "SELECT seq, report_id, digest, body FROM reports WHERE seq = ANY($1::bigint[])"
 _DIGESTS = """
     SELECT false, report_id, digest FROM reports WHERE task_id = $1 AND report_id = ANY($2::bytea[])
@@ -83,10 +72,6 @@ class ReportsTx(CommonTx):
         """Store new reports, pending since ``now``. Raises ``IntegrityError`` where a partition is missing."""
         if not uploads:
             return
-        if len(uploads) < COPIED and is_postgres(self.connection):
-            columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
-            await fetch(self.connection, _STORE, *columns, now)
-            return
         seqs = await self._new_seqs(len(uploads))
         rows = [
             (seq, upload.task_id, upload.report_id, upload.digest, upload.body)
@@ -103,12 +88,35 @@ class ReportsTx(CommonTx):
 
     async def add_pending(self, rows: Sequence[tuple[int, bytes]], since: float) -> None:
         """(seq, task id) of reports that wait for a job since, or not before, ``since``."""
-        values = [(seq, task_id, since) for seq, task_id in rows]
-        await copy_rows(self.connection, PENDING, ("seq", "task_id", "since"), values)
+        groups: dict[bytes, list[int]] = {}
+        for seq, task_id in rows:
+            groups.setdefault(task_id, []).append(seq)
+        values = [
+            {"seq": min(seqs), "task_id": task_id, "since": since, "size": len(seqs), "members": pack_members(seqs)}
+            for task_id, seqs in groups.items()
+        ]
+        if values:
+            await self.connection.execute(sa.insert(PENDING), values)
 
-    async def take_pending(self, seqs: Sequence[int]) -> None:
-        """A job has these reports from now on."""
-        await self._delete(PENDING, seqs)
+    async def take_pending(self, task_id: bytes, seqs: Sequence[int]) -> None:
+        """Jobs have these reports of a task from now on; what is left of their groups becomes one. Alone."""
+        taken = set(seqs)
+        columns = (PENDING.c.seq, PENDING.c.since, PENDING.c.members)
+        query = sa.select(*columns).where(PENDING.c.task_id == task_id, PENDING.c.seq <= max(seqs, default=-1))
+        touched: list[int] = []
+        left: list[int] = []
+        oldest: list[float] = []
+        for first, since, packed in await self.connection.execute(query):
+            members = unpack_members(packed)
+            if taken.isdisjoint(members):
+                continue
+            touched.append(first)
+            others = [seq for seq in members if seq not in taken]
+            left += others
+            oldest += [since] if others else []
+        await self._delete(PENDING, touched)
+        if left:
+            await self.add_pending([(seq, task_id) for seq in left], min(oldest))
 
     async def _delete(self, table: sa.Table, seqs: Sequence[int]) -> None:
         if is_postgres(self.connection):
@@ -120,19 +128,20 @@ class ReportsTx(CommonTx):
 
     async def pending(self, task_id: bytes, now: float, limit: int) -> list[int]:
         """Sequence numbers of up to ``limit`` reports that wait by ``now``, the oldest first."""
-        return list((await self.connection.execute(_waiting(PENDING.c.seq, task_id, now, limit))).scalars())
+        groups = await self.connection.execute(_waiting(PENDING.c.members, task_id, now, limit))
+        return [seq for members in groups.scalars() for seq in unpack_members(members)][:limit]
 
     async def pending_head(self, task_id: bytes, now: float, limit: int) -> tuple[int, float]:
         """How many reports ``pending`` would give, and since when the oldest waits."""
-        head = _waiting(PENDING.c.since, task_id, now, limit).subquery()
-        row = (await self.connection.execute(sa.select(sa.func.count(), sa.func.min(head.c.since)))).one()
-        return row[0], now if row[1] is None else row[1]
+        groups = (await self.connection.execute(_waiting(PENDING.c.since, task_id, now, limit))).all()
+        return min(limit, sum(row.size for row in groups)), min((row.since for row in groups), default=now)
 
     async def pending_summary(self, task_id: bytes) -> tuple[int, float | None]:
         """How many reports of a task have no job, and since when the oldest."""
-        query = sa.select(sa.func.count(), sa.func.min(PENDING.c.since)).where(PENDING.c.task_id == task_id)
+        size = sa.func.coalesce(sa.func.sum(PENDING.c.size), 0)
+        query = sa.select(size, sa.func.min(PENDING.c.since)).where(PENDING.c.task_id == task_id)
         count, since = (await self.connection.execute(query)).one()
-        return count, since
+        return int(count), since
 
     async def has_pending(self, task_id: bytes) -> bool:
         """Whether a report of the task has no job."""
@@ -188,7 +197,7 @@ class ReportsTx(CommonTx):
             await self.make_room()
 
     async def scrub(self, in_jobs: Iterable[int], *, rewrite: bool) -> Scrubbed:
-        """Drop the closed partitions that hold nothing which is pending or of ``in_jobs``, the members of unfinished
+        """Drop the closed partitions that hold no report and none of ``in_jobs``, the members of unfinished
         jobs; with ``rewrite`` those that hold little of it are written anew without what was deleted. Alone."""
         if not is_postgres(self.connection):
             return Scrubbed()
@@ -205,10 +214,7 @@ class ReportsTx(CommonTx):
         return Scrubbed(dropped, rewritten)
 
     async def _is_idle(self, number: int) -> bool:
-        """Nothing of a partition is pending, and no row is left in it."""
-        pending = sa.select(PENDING.c.seq).where(PENDING.c.seq >= number * SLICE, PENDING.c.seq < (number + 1) * SLICE)
-        if (await self.connection.execute(pending.limit(1))).first() is not None:
-            return False
+        """No row is left in a partition; what is pending has its row."""
         rows = await self.connection.exec_driver_sql(f"SELECT 1 FROM {_NAME}{number} LIMIT 1")  # noqa: S608 - own name
         return rows.first() is None
 
@@ -236,5 +242,9 @@ class ReportsTx(CommonTx):
 
 
 def _waiting(column: sa.Column[Any], task_id: bytes, now: float, limit: int) -> sa.Select[Any]:
+    """The oldest groups that wait by ``now``, as many as hold ``limit`` reports; ``column`` and size of each."""
     waits = (PENDING.c.task_id == task_id) & (PENDING.c.since <= now)
-    return sa.select(column).where(waits).order_by(PENDING.c.seq).limit(limit)
+    before = sa.func.sum(PENDING.c.size).over(order_by=PENDING.c.seq) - PENDING.c.size
+    groups = sa.select(PENDING.c.seq, column, PENDING.c.size, before.label("before")).where(waits)
+    oldest = groups.order_by(PENDING.c.seq).limit(limit).subquery()
+    return sa.select(oldest.c[column.name], oldest.c.size).where(oldest.c.before < limit).order_by(oldest.c.seq)

@@ -3,6 +3,9 @@
 On PostgreSQL ``reports`` is partitioned by ``seq`` into slices that are dropped as a whole; that is why nothing but
 ``seq`` can be unique there, and why a report id that is uploaded twice at the same moment in two processes is told
 apart only when its outcome is recorded.
+
+A row of ``pending`` is a group of one task's reports that were stored together: ``members`` are their numbers, 8 bytes
+each, and ``seq`` is the least of them.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ PENDING = Table(
     Column("seq", Int64, primary_key=True, autoincrement=False),
     Column("task_id", LargeBinary, nullable=False),
     Column("since", Float, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("members", LargeBinary, nullable=False),
     Index("pending_by_task", "task_id", "seq"),
 )
 JOBS = Table(

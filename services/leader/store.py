@@ -4,16 +4,20 @@ collection jobs.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.leader.jobs import JobsTx
-from services.leader.records import BatchState, CollectionRow, CollectionState
+from services.leader.records import BatchState, CollectionRow, CollectionState, Upload
 from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRATIONS
+from tacit.adapters.postgres_shared import WRITE_LOCK
 from tacit.aggregator.store import SqlStore
+
+_STORE_NEW = "SELECT store_reports($1, $2, $3, $4, $5, $6, $7, $8)"
 
 
 class LeaderTx(ReportsTx, JobsTx):
@@ -124,6 +128,19 @@ class LeaderStore(SqlStore[LeaderTx]):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx)
+
+    async def add_new_reports(self, uploads: Sequence[Upload], closable: Collection[bytes], now: float) -> bool:
+        """Store reports in one statement if nobody has seen any of them, no two have one id, and no batch of a task in
+        ``closable`` was released; False if that does not hold or cannot be done here: then nothing happened. Raises
+        ``IntegrityError`` where a partition is missing."""
+        if len({upload.report_id for upload in uploads}) < len(uploads):
+            return False
+        columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
+        task_ids, *others = (list(column) for column in columns)
+        found = await self._opened().at_once(
+            _STORE_NEW, WRITE_LOCK, now, sorted(set(task_ids)), sorted(closable), task_ids, *others
+        )
+        return found is not None and bool(found[0][0])
 
     async def open(self) -> None:
         """As ``SqlStore.open``; there is room for uploads then."""

@@ -64,6 +64,13 @@ async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> li
     return found
 
 
+async def fetch_alone(driver: Any, statement: str, *values: Any) -> list[Any]:
+    """``fetch`` on an asyncpg connection that is in no transaction."""
+    with _constraints(statement):
+        found: list[Any] = await driver.fetch(statement, *values)
+    return found
+
+
 @contextmanager
 def _constraints(statement: str) -> Iterator[None]:
     """What the driver says of a violated constraint, as SQLAlchemy says it; no values."""

@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from tacit.adapters.bulk import driver_of, fetch_alone
 from tacit.adapters.migrate import upgrade_async
 from tacit.adapters.postgres import MARKER, OWNER_LOCK, discard, for_a_person, is_closed, make_engine, reason, typed
 from tacit.adapters.sql import Database
@@ -47,6 +49,8 @@ class SharedPostgresDatabase(Database):
         self._service = service
         self._session: AsyncConnection | None = None
         self._session_lock = asyncio.Lock()
+        self._direct: AsyncConnection | None = None
+        self._direct_lock = asyncio.Lock()
         self.leading = False
 
     @classmethod
@@ -99,6 +103,33 @@ class SharedPostgresDatabase(Database):
                 await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 yield connection
 
+    async def at_once(self, statement: str, *values: Any) -> list[Any]:
+        """The rows of one statement, on a connection kept for such: one round trip, beside this process's other
+        transactions. The statement itself takes ``WRITE_LOCK`` shared. Raises ``IntegrityError`` and ``Fatal``."""
+        with typed():
+            async with self._direct_lock:
+                try:
+                    return await fetch_alone(await self._direct_driver(), statement, *values)
+                except sa.exc.IntegrityError:
+                    raise
+                except BaseException:
+                    await self._drop_direct()
+                    raise
+
+    async def _direct_driver(self) -> Any:
+        if self._direct is not None:
+            driver = await driver_of(self._direct)
+            if not is_closed(driver):
+                return driver
+            await self._drop_direct()
+        self._direct = await self._engine.connect()
+        return await driver_of(self._direct)
+
+    async def _drop_direct(self) -> None:
+        direct, self._direct = self._direct, None
+        if direct is not None:
+            await discard(direct)
+
     async def checkpoint(self) -> None:
         """Nothing: the server decides when its log is recycled."""
 
@@ -147,4 +178,5 @@ class SharedPostgresDatabase(Database):
     async def close(self) -> None:
         """Give the locks free and close every connection."""
         await self._detach()
+        await self._drop_direct()
         await self._engine.dispose()

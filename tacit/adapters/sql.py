@@ -122,6 +122,11 @@ class Database:
                 async with self._engine.connect() as connection:
                     yield connection
 
+    async def at_once(self, statement: str, *values: Any) -> list[Any] | None:
+        """The rows of one statement that is a write transaction by itself, in PostgreSQL's words; ``None`` where the
+        database has no such short way, and nothing was done."""
+        return None
+
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file and empty it, so that deleted bytes are gone from both.
 

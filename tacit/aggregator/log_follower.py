@@ -79,6 +79,7 @@ class LogFollower:
         self._voids = Voids(store, identity, log, deps, grace)
         self._reviewed = False
         self._refreshed = -REFRESH_SECONDS
+        self._leaves: dict[int, SignedLeaf] = {}
         parties.refresh = self._refresh
         self._log = get_logger(identity.role_name)
 
@@ -119,14 +120,15 @@ class LogFollower:
     async def _fetch(self) -> None:
         async with self._store.read() as tx:
             saved = await tx.log_state()
-            known = [SignedLeaf.decode(leaf) for _, leaf in await tx.leaves()]
+            for index, leaf in await tx.leaves(max(self._leaves, default=-1) + 1):
+                self._leaves[index] = SignedLeaf.decode(leaf)
         view = LogView(self._log_policy, None if saved is None else LogState.decode(saved))
         url = f"{self._log_config.url}/v1/bundle?since={view.state.size}"
         answer = await self._deps.transport.request("GET", url)
         if answer.status != 200:
             raise TransportError(f"the log answered with status {answer.status}")
         try:
-            entries = view.accept(Bundle.decode(answer.body), LeafSigners(self._policy, known))
+            entries = view.accept(Bundle.decode(answer.body), LeafSigners(self._policy, list(self._leaves.values())))
         except Refusal:
             if view.state.failure:
                 async with self._store.transaction() as tx:

@@ -66,10 +66,11 @@ class CommonTx(OutcomesTx):
         await self.connection.execute(delete(table))
         await self.connection.execute(insert(table).values(id=1, state=state))
 
-    async def leaves(self) -> list[tuple[int, bytes]]:
-        """Every verified leaf with its index, in the order of the log."""
+    async def leaves(self, start: int = 0) -> list[tuple[int, bytes]]:
+        """Every verified leaf from index ``start`` on with its index, in the order of the log."""
         table = self.common.leaves
-        rows = await self.connection.execute(select(table.c.position, table.c.leaf).order_by(table.c.position))
+        query = select(table.c.position, table.c.leaf).where(table.c.position >= start).order_by(table.c.position)
+        rows = await self.connection.execute(query)
         return [(row.position, row.leaf) for row in rows]
 
     async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:

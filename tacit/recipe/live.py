@@ -39,6 +39,8 @@ class LeafSigners:
     def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
         """Key of each leaf's signer; None where the signer has no such part in any recipe, among the leaves or
         those ``known`` from before."""
+        if not leaves:
+            return []
         shown = map(_recipe_of, [*self._known, *leaves])
         recipes = {recipe.hash_text: recipe for recipe in shown if recipe is not None}
         return [self._key_of(leaf, recipes) for leaf in leaves]

@@ -111,7 +111,7 @@ async def test_uploads_wait_in_their_order_until_a_job_has_them(leader: LeaderSt
         assert await tx.pending_summary(TASK) == (3, NOW)
         assert await tx.pending_summary(bytes(32)) == (0, None)
     async with leader.transaction() as tx:
-        await tx.take_pending(seqs[:2])
+        await tx.take_pending(TASK, seqs[:2])
         assert await tx.pending(TASK, NOW + 5, 10) == seqs[2:]
         await tx.add_pending([(seqs[0], TASK)], NOW + 60)
         assert await tx.pending(TASK, NOW + 59, 10) == seqs[2:]
@@ -331,6 +331,40 @@ async def test_uploads_of_several_processes_get_numbers_of_their_own(pair: tuple
         assert len(await tx.stored(seqs)) == 20
 
 
+async def test_new_reports_are_stored_in_one_statement_and_others_go_the_long_way(
+    pair: tuple[LeaderStore, LeaderStore],
+) -> None:
+    one, other = pair
+    assert await one.add_new_reports([upload(1), upload(2, AT_B), upload(3)], [TASK], NOW)
+    assert await other.add_new_reports([upload(4)], [TASK, AT_B], NOW + 1)
+    assert not await one.add_new_reports([upload(5), upload(5)], [TASK], NOW)
+    assert not await other.add_new_reports([upload(6), upload(3)], [TASK], NOW)
+    async with one.transaction() as tx:
+        await tx.record(TASK, [OutcomeRow(report(7), None, 6, "proof")])
+        await tx.release(AT_B, b"selector")
+    assert not await one.add_new_reports([upload(7)], [TASK], NOW)
+    assert not await one.add_new_reports([upload(8, AT_B)], [AT_B], NOW)
+    assert await one.add_new_reports([upload(8, AT_B)], [], NOW)
+    async with other.read() as tx:
+        assert [row.report_id for row in await tx.stored(await tx.pending(TASK, NOW + 1, 9))] == [
+            report(number) for number in (1, 3, 4)
+        ]
+        assert await tx.pending_summary(TASK) == (3, NOW)
+        assert await tx.pending_summary(AT_B) == (2, NOW)
+
+
+async def test_the_short_way_waits_for_whoever_writes_alone_and_sees_what_it_wrote(
+    pair: tuple[LeaderStore, LeaderStore],
+) -> None:
+    assert await pair[1].add_new_reports([upload(1)], [TASK], NOW)
+    async with pair[0].transaction() as tx:
+        waiting = asyncio.create_task(pair[1].add_new_reports([upload(2)], [TASK], NOW))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await tx.release(TASK, b"selector")
+    assert not await waiting
+
+
 @pytest.fixture
 async def sliced(pair: tuple[LeaderStore, LeaderStore]) -> LeaderStore:
     """A store with three uploads in a slice that is closed, and one in the next."""
@@ -354,7 +388,7 @@ async def test_a_slice_goes_as_a_whole_once_its_reports_are_dealt_with(sliced: L
         assert seqs[3] // SLICE == seqs[0] // SLICE + 1
         before = await tx._slices()
         assert (await tx.scrub([], rewrite=False)).dropped == 0
-        await tx.take_pending(seqs)
+        await tx.take_pending(TASK, seqs)
         assert (await tx.scrub(seqs, rewrite=False)).dropped == 0
         assert (await tx.scrub([], rewrite=False)).dropped == 0
         await tx.delete_reports(seqs)
