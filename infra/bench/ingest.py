@@ -16,11 +16,12 @@ from infra.bench.implementations import OPENSSL
 from infra.bench.live import BUCKETS, LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
 from infra.bench.rows import Row, Subject, Timing
+from infra.deployment import Deployment
 from tacit.errors import Fatal
 
 RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
 """Contributions per second offered (0: as fast as they are answered) -> contributions per repetition."""
-PARTIES = ("relay", "gateway", "leader", "helper", "database", "redis", "mosquitto")
+PARTIES = ("relay", "gateway", "gateway + uploads", "leader", "helper", "database", "redis", "mosquitto")
 """Whose time a contribution costs; the other services poll and wait at their own pace."""
 TOTAL, BESIDE = "all servers", "others"
 NO_JOBS = {"min_job_size": 1 << 30, "max_job_delay": 86400.0}
@@ -33,15 +34,16 @@ PERCENTILES = (50, 99)
 def ingest_rows(
     repetitions: int, servers: frozenset[str] | None = None, rates: dict[float, int] | None = None
 ) -> Iterator[Row]:
-    """Per rate: every party's CPU time, their sum, and two percentiles of the upload latency."""
+    """Per deployment and rate: every party's CPU time, their sum, and two percentiles of the upload latency."""
     beside = default_servers() if servers is None else servers
-    path = path_of(OPENSSL, beside)
     plan = RATES if rates is None else rates
-    with laid_out(beside, limits=NO_JOBS) as layout:
-        runs = run_on(layout, lambda stack: _measure(stack, plan, repetitions))
-    for rate, some in runs.items():
-        yield from cost_rows("ingest", path, rate, [cost for cost, _ in some])
-        yield from latency_rows("upload latency", path, rate, [load for _, load in some])
+    for together in (False, True):
+        path = path_of(OPENSSL, beside, together=together)
+        with laid_out(beside, Deployment(together), limits=NO_JOBS) as site:
+            runs = run_on(site, lambda stack: _measure(stack, plan, repetitions))
+        for rate, some in runs.items():
+            yield from cost_rows("ingest", path, rate, [cost for cost, _ in some])
+            yield from latency_rows("upload latency", path, rate, [load for _, load in some])
 
 
 def cost_rows(stage: str, path: str, rate: float, costs: list[dict[str, float]]) -> Iterator[Row]:
