@@ -14,7 +14,7 @@ from services.leader.coordinator import Coordinator
 from services.leader.handlers import Handlers
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
-from services.leader.uploads import UPLOAD, Uploads
+from services.leader.uploads import UPLOAD, UPLOAD_ALL, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.http import ClientTls
@@ -37,7 +37,7 @@ COORDINATOR = web.AppKey("coordinator", Coordinator)
 WORKERS = web.AppKey("workers", Workers)
 COLLECTIONS = web.AppKey("collections", Collections)
 
-__all__ = ["COLLECTIONS", "COORDINATOR", "STORE", "UPLOAD", "WORKERS", "create_app", "make_transport"]
+__all__ = ["COLLECTIONS", "COORDINATOR", "STORE", "UPLOAD", "UPLOAD_ALL", "WORKERS", "create_app", "make_transport"]
 
 
 def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = None) -> web.Application:
@@ -101,7 +101,7 @@ def _handlers(
     if "upload" in config.roles:
         budget = ByteBudget(config.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, config.max_body)
-        app[UPLOAD] = uploads.call
+        app[UPLOAD], app[UPLOAD_ALL] = uploads.call, uploads.call_all
     return Handlers(
         leader,
         collections,

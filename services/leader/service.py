@@ -29,6 +29,9 @@ FAILING_SHOWN = 20
 Verdicts = list[ReportError | None]
 
 
+ENOUGH = 64
+"""Requests that wait for no more company: twice as many would each cost little less."""
+
 WAKE_SECONDS = 0.1
 """From the first upload that the coordinator has not seen until it is woken: many uploads, one look."""
 
@@ -41,29 +44,25 @@ class Leader:
         self._parties = parties
         self._deps = deps
         self._committer: GroupCommitter[Sequence[Upload], Verdicts] = GroupCommitter(
-            self._flush, limits.group_size, limits.group_delay, deps.clock
+            self._flush, limits.group_size, limits.group_delay, deps.clock, ENOUGH
         )
         self._waking: asyncio.TimerHandle | None = None
         self.wake = asyncio.Event()
 
     async def upload(self, party: Party, reports: Sequence[UploadSlices]) -> UploadErrors | None:
         """Store the reports of one request; ``None`` if every one is stored."""
+        return (await self.upload_all([(party, reports)]))[0]
+
+    async def upload_all(self, requests: Sequence[tuple[Party, Sequence[UploadSlices]]]) -> list[UploadErrors | None]:
+        """Store the reports of several requests in one transaction; what ``upload`` would return for each."""
         now = self._deps.clock.now()
-        verdicts: Verdicts = []
-        uploads: list[Upload] = []
-        for report in reports:
-            try:
-                role.check_upload(party.task, report, now)
-            except ReportRejected as rejected:
-                verdicts.append(rejected.code)
-                continue
-            verdicts.append(None)
-            digest = hashlib.sha256(report.body).digest()
-            uploads.append(Upload(party.task.task_id, report.report_id, digest, report.body))
-        if uploads:
-            stored = iter(await self._committer.submit(uploads))
-            verdicts = [next(stored) if verdict is None else verdict for verdict in verdicts]
-        return _errors(reports, verdicts)
+        checked = [_checked(party, reports, now) for party, reports in requests]
+        waiting = [uploads for _, uploads in checked if uploads]
+        stored = iter(await self._committer.submit_all(waiting))
+        return [
+            _errors(reports, _merged(verdicts, next(stored) if uploads else []))
+            for (_, reports), (verdicts, uploads) in zip(requests, checked, strict=True)
+        ]
 
     async def _flush(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
         """One transaction for every request that waits."""
@@ -154,6 +153,28 @@ class Leader:
         await self._committer.close()
         if self._waking is not None:
             self._waking.cancel()
+
+
+def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple[Verdicts, list[Upload]]:
+    """A verdict on every report as far as it can be told without the store, and those that go there."""
+    verdicts: Verdicts = []
+    uploads: list[Upload] = []
+    for report in reports:
+        try:
+            role.check_upload(party.task, report, now)
+        except ReportRejected as rejected:
+            verdicts.append(rejected.code)
+            continue
+        verdicts.append(None)
+        digest = hashlib.sha256(report.body).digest()
+        uploads.append(Upload(party.task.task_id, report.report_id, digest, report.body))
+    return verdicts, uploads
+
+
+def _merged(verdicts: Verdicts, stored: Verdicts) -> Verdicts:
+    """``verdicts``, those of the store in the places that were left open to it."""
+    others = iter(stored)
+    return [next(others) if verdict is None else verdict for verdict in verdicts]
 
 
 def _place(

@@ -1,7 +1,7 @@
 """Group commit: many waiting requests share one transaction, and each is answered after its commit.
 
 While one group is being written the next one gathers, so the group size follows the load by itself;
-``max_delay`` adds a wait for company only where it is wanted.
+``max_delay`` adds a wait for company, which ends as soon as there is ``enough`` of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GroupCommitter(Generic[Item, Result]):
     raises for all.
 
     At most one flush runs at a time. ``max_delay`` is in seconds of ``clock``; 0 flushes on the next loop
-    turn.
+    turn. A group of ``enough`` items (by default ``max_items``) waits for no more.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class GroupCommitter(Generic[Item, Result]):
         max_items: int,
         max_delay: float,
         clock: Clock,
+        enough: int | None = None,
     ) -> None:
         if max_items < 1 or max_delay < 0:
             raise ValueError("a group needs at least one item and no negative delay")
@@ -38,8 +39,10 @@ class GroupCommitter(Generic[Item, Result]):
         self._max_items = max_items
         self._max_delay = max_delay
         self._clock = clock
-        self._pending: deque[tuple[Item, asyncio.Future[Result]]] = deque()
-        self._full = asyncio.Event()
+        self._enough = min(max_items, enough or max_items)
+        self._pending: deque[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]] = deque()
+        self._waiting = 0
+        self._delay: asyncio.Task[None] | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -49,12 +52,20 @@ class GroupCommitter(Generic[Item, Result]):
 
         A cancelled caller leaves the item in its group: it may still be written.
         """
+        return (await self.submit_all((item,)))[0]
+
+    async def submit_all(self, items: Sequence[Item]) -> Sequence[Result]:
+        """``submit`` of several items that one group takes, also where they are more than ``max_items``; returns
+        their results in order."""
         if self._closing:
             raise RuntimeError("the committer is closed")
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._pending.append((item, future))
-        if len(self._pending) >= self._max_items:
-            self._full.set()
+        if not items:
+            return ()
+        future: asyncio.Future[Sequence[Result]] = asyncio.get_running_loop().create_future()
+        self._pending.append((items, future))
+        self._waiting += len(items)
+        if self._waiting >= self._enough and self._delay is not None:
+            self._delay.cancel()
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._run())
         return await future
@@ -62,42 +73,51 @@ class GroupCommitter(Generic[Item, Result]):
     async def close(self) -> None:
         """Write what waits, then refuse new items."""
         self._closing = True
-        self._full.set()
+        if self._delay is not None:
+            self._delay.cancel()
         if self._worker is not None:
             await self._worker
 
     async def _run(self) -> None:
         while self._pending:
             await self._gather()
-            count = min(self._max_items, len(self._pending))
-            group = [self._pending.popleft() for _ in range(count)]
-            await self._write(group)
+            await self._write(self._group())
+
+    def _group(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]]:
+        """What is written together: the oldest, and what fits beside it."""
+        group = [self._pending.popleft()]
+        size = len(group[0][0])
+        while self._pending and size + len(self._pending[0][0]) <= self._max_items:
+            group.append(self._pending.popleft())
+            size += len(group[-1][0])
+        self._waiting -= size
+        return group
 
     async def _gather(self) -> None:
-        if self._max_delay == 0 or self._closing or len(self._pending) >= self._max_items:
+        if self._max_delay == 0 or self._closing or self._waiting >= self._enough:
             await asyncio.sleep(0)
             return
-        self._full.clear()
-        waits = [
-            asyncio.ensure_future(self._clock.sleep(self._max_delay)),
-            asyncio.ensure_future(self._full.wait()),
-        ]
+        self._delay = asyncio.create_task(self._sleep())
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((self._delay,))
         finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            self._delay.cancel()
+            self._delay = None
 
-    async def _write(self, group: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+    async def _sleep(self) -> None:
+        await self._clock.sleep(self._max_delay)
+
+    async def _write(self, group: Sequence[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]]) -> None:
+        asked = [item for items, _ in group for item in items]
         try:
-            results = await self._flush([item for item, _ in group])
-            answers = list(zip(group, results, strict=True))
+            results = [result for _, result in zip(asked, await self._flush(asked), strict=True)]
         except Exception as error:  # handed to every waiting caller
             for _, future in group:
                 if not future.done():
                     future.set_exception(error)
             return
-        for (_, future), result in answers:
+        start = 0
+        for items, future in group:
             if not future.done():
-                future.set_result(result)
+                future.set_result(results[start : start + len(items)])
+            start += len(items)

@@ -12,6 +12,7 @@ import pytest
 
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
+from services.leader.app import UPLOAD_ALL
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit import media_types
@@ -345,6 +346,29 @@ async def test_deleted_collection_is_gone_and_its_batch_stays_closed(tmp_path: P
         assert (await pair.poll(created)).status == 404
         again = await pair.create_collection()
         assert (again.status, problem(again)) == (400, "batchOverlap")
+
+
+async def test_uploads_of_one_frame_share_a_transaction_and_each_has_its_own_answer(tmp_path: Path) -> None:
+    async with pair_of(tmp_path) as pair:
+        factory = KIT.reports(91)
+        reports = [factory.valid(1) for _ in range(4)]
+        late = dataclasses.replace(reports[3], report_metadata=dataclasses.replace(reports[3].report_metadata, time=1))
+        task, kind = KIT.task.task_id_text, media_types.dap("upload-req")
+        answers = await pair.apps[Role.LEADER][UPLOAD_ALL](
+            [
+                (task, kind, reports[0].encode()),
+                (task, "text/plain", reports[1].encode()),
+                (task, kind, b"malformed"),
+                ("A" * 43, kind, reports[1].encode()),
+                (task, kind, late.encode()),
+                (task, kind, reports[1].encode() + reports[2].encode()),
+            ]
+        )
+        assert [answer.status for answer in answers] == [200, 415, 400, 400, 200, 200]
+        assert [bool(answer.body) for answer in answers] == [False, True, True, True, True, False]
+        assert UploadErrors.decode(answers[4].body).status[0].error is ReportError.REPORT_DROPPED
+        assert json.loads(answers[3].body)["taskid"] == "A" * 43
+        assert (await status(pair))["pending"] == 3
 
 
 async def test_report_after_the_collection_is_refused(tmp_path: Path) -> None:

@@ -65,6 +65,35 @@ async def test_a_group_waits_for_company_until_the_delay_or_the_limit() -> None:
     assert table.groups == [[1], [2, 3, 4]]
 
 
+async def test_enough_company_ends_the_wait() -> None:
+    clock, table = SimClock(), _Table()
+    committer = GroupCommitter(table.flush, 10, 3600, clock, enough=2)
+    first = asyncio.create_task(committer.submit(1))
+    await settle()
+    assert not first.done()
+    assert await committer.submit(2) == 4
+    assert table.groups == [[1, 2]]
+
+
+async def test_items_that_belong_together_share_a_group_and_get_their_results_in_order() -> None:
+    table = _Table()
+    committer = GroupCommitter(table.flush, 3, 0, SimClock())
+    answers = await asyncio.gather(
+        committer.submit_all([1, 2]),
+        committer.submit_all([3, 4]),
+        committer.submit_all([5, 6, 7, 8]),
+        committer.submit(9),
+    )
+    assert [list(answer) if isinstance(answer, list) else answer for answer in answers] == [
+        [2, 4],
+        [6, 8],
+        [10, 12, 14, 16],
+        18,
+    ]
+    assert table.groups == [[1, 2], [3, 4], [5, 6, 7, 8], [9]]
+    assert list(await committer.submit_all([])) == []
+
+
 async def test_an_error_reaches_every_caller_of_its_group_and_no_other() -> None:
     table = _Table()
     committer = GroupCommitter(table.flush, 2, 0, SimClock())
