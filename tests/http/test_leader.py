@@ -364,7 +364,7 @@ async def test_uploads_of_one_frame_share_a_transaction_and_each_has_its_own_ans
                 (task, kind, reports[1].encode() + reports[2].encode()),
             ]
         )
-        assert [answer.status for answer in answers] == [200, 415, 400, 400, 200, 200]
+        assert [answer.status for answer in answers] == [200, 415, 400, 404, 200, 200]
         assert [bool(answer.body) for answer in answers] == [False, True, True, True, True, False]
         assert UploadErrors.decode(answers[4].body).status[0].error is ReportError.REPORT_DROPPED
         assert json.loads(answers[3].body)["taskid"] == "A" * 43
