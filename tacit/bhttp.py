@@ -207,6 +207,10 @@ def _encode_fields(fields: Fields, indeterminate: bool) -> bytes:
 
 def _read_end(reader: Reader, indeterminate: bool) -> Fields:
     """The trailers, and nothing but padding behind them."""
+    left = reader.rest()
+    if left == bytes(len(left)):  # a section of no bytes, or none at all
+        return ()
+    reader = Reader(left, _WHAT)
     trailers = _read_fields(reader, indeterminate)
     padding = reader.rest()
     if padding != bytes(len(padding)):
