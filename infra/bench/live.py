@@ -141,6 +141,18 @@ class LiveStack:
         for pid in self.pids(name):
             os.kill(pid, number)
 
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Processes that serve ``name`` alone stand still while the block runs."""
+        pids = [one.pid for one in self.services if one.name == name]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
     async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
         """Log a recipe of ``BUCKETS`` buckets that asks now, wait until both aggregators take part, and return what
         contributions to it are made of."""

@@ -7,7 +7,7 @@ keep from counting twice. A window that does not answer lets nothing pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -146,9 +146,10 @@ class ReplayStore:
         return self._opened
 
 
-async def _insert(connection: AsyncConnection, rows: Sequence[tuple[bytes, int]]) -> Iterable[bytes]:
+async def _insert(connection: AsyncConnection, rows: Sequence[tuple[bytes, int]]) -> list[bytes]:
     """Insert ``(enc, date)`` rows; returns the keys that were not there."""
     if is_postgres(connection):
         return await insert_new(connection, SEEN, ("enc", "date"), rows, "enc")
     statement = upsert(connection, SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
-    return (await connection.execute(statement, [{"enc": enc, "date": date} for enc, date in rows])).scalars()
+    found = await connection.execute(statement, [{"enc": enc, "date": date} for enc, date in rows])
+    return list(found.scalars())
