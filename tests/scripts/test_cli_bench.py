@@ -62,7 +62,7 @@ def test_stages_show_every_step_beside_its_floor_and_the_jobs_target(capsys: Cap
     jobs = [line for line in answer.splitlines() if line.startswith("aggregation job")]
     (job,) = [line for line in jobs if "openssl, sqlite" in line]
     assert "135 m" in job
-    assert all("45 m" in line for line in jobs if "multibuffer" in line)
+    assert all("45.00 m" in line for line in jobs if "multibuffer" in line)
     assert max(map(len, answer.splitlines())) <= 120
 
 
