@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,23 +21,25 @@ from infra.deployables import announce, deployable
 from tacit.adapters.origins import origin_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
-from tacit.ports import HttpResponse, Transport
+from tacit.ports import Exchange, HttpResponse, Transport
 from tacit.service.app import Deps
 from tacit.service.config import Listen
 from tacit.service.run import serve_all
 
-UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
-"""``services.leader``'s: task id as in the URL, Content-Type, body -> the answer, problem documents included."""
+UploadAllCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
+"""``services.leader``'s: of several uploads task id as in the URL, Content-Type and body -> the answers, problem
+documents included."""
 
 _KNOWN_LENGTH = 512
 
 
 class LocalUploads:
-    """A ``Transport``: uploads to ``leader_url`` are calls of ``upload``, everything else goes through ``onward``."""
+    """A ``GroupTransport``: uploads to ``leader_url`` are calls of ``upload_all``, everything else goes through
+    ``onward``."""
 
-    def __init__(self, onward: Transport, leader_url: str, upload: UploadCall) -> None:
+    def __init__(self, onward: Transport, leader_url: str, upload_all: UploadAllCall) -> None:
         self._onward = onward
-        self._upload = upload
+        self._upload_all = upload_all
         self._origin = origin_of(leader_url)
         prefix = re.escape(re.sub(r"^[^/]*//[^/]*", "", leader_url).rstrip("/"))
         self._resource = re.compile(rf"[^/]*//[^/]*{prefix}/tasks/([A-Za-z0-9_-]+)/reports")
@@ -52,11 +54,19 @@ class LocalUploads:
         body: bytes = b"",
     ) -> HttpResponse:
         """See ``tacit.ports.Transport``."""
-        if method == "POST":
-            task_id = self._known(url) if len(url) <= _KNOWN_LENGTH else None
-            if task_id is not None:
-                return await self._upload(task_id, _content_type(headers or {}), body)
+        if self.groups(method, url):
+            return (await self.post_all([Exchange(url, headers or {}, body)]))[0]
         return await self._onward.request(method, url, headers=headers, body=body)
+
+    def groups(self, method: str, url: str) -> bool:
+        """See ``tacit.ports.GroupTransport``: whether it is an upload to the Leader."""
+        return method == "POST" and len(url) <= _KNOWN_LENGTH and self._known(url) is not None
+
+    async def post_all(self, exchanges: Sequence[Exchange]) -> list[HttpResponse]:
+        """See ``tacit.ports.GroupTransport``."""
+        return await self._upload_all(
+            [(self._known(url) or "", _content_type(headers), body) for url, headers, body in exchanges]
+        )
 
     def _find(self, url: str) -> str | None:
         """The task in the URL of an upload resource of the Leader, None for any other URL."""
@@ -72,12 +82,12 @@ def leader_url_of(listen: Listen, prefix: str) -> str:
     return f"{'http' if listen.tls_cert is None else 'https'}://{host}:{listen.port}{prefix}"
 
 
-def upload_call(leader: web.Application) -> UploadCall:
+def upload_call(leader: web.Application) -> UploadAllCall:
     """The Leader's uploads as a function. Raises ``UsageError`` for a Leader that takes none."""
-    key = importlib.import_module("services.leader.app").UPLOAD
+    key = importlib.import_module("services.leader.app").UPLOAD_ALL
     if key not in leader:
         raise UsageError("this leader takes no uploads; its roles must include upload")
-    call: UploadCall = leader[key]
+    call: UploadAllCall = leader[key]
     return call
 
 
@@ -102,4 +112,5 @@ async def run_ingest(gateway_config: Path, leader_config: Path, leader_url: str 
 
 
 def _content_type(headers: Mapping[str, str]) -> str | None:
-    return next((value for name, value in headers.items() if name.lower() == "content-type"), None)
+    found = headers.get("content-type")
+    return found or next((value for name, value in headers.items() if name.lower() == "content-type"), None)

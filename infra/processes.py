@@ -1,4 +1,4 @@
-"""Each service of a layout as a process of its own, watched until this one ends.
+"""The services of a layout as processes of their own, watched until this one ends.
 
 A child is ``tacit serve`` on the service's own configuration. Its standard input is a pipe from here: when this
 process ends, however it ends, the pipe closes and the child stops. Nothing is restarted: a service that dies is
@@ -14,14 +14,14 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from infra.deployables import SERVICES
+from infra.deployment import Parts
 from infra.layout import Layout
-from infra.workers import Part, service_part
+from infra.workers import Part
 from tacit.adapters.http import AiohttpTransport
 from tacit.errors import UsageError
 from tacit.ports import TransportError
@@ -37,18 +37,23 @@ PIDS = "processes.json"
 class ServiceProcess:
     """One running service."""
 
-    name: str
-    url: str
-    config: Path
-    log: Path
+    part: Part
     process: asyncio.subprocess.Process
-    label: str = ""
-    """What people call it, where a service has several processes."""
+
+    @property
+    def name(self) -> str:
+        """What it serves."""
+        return self.part.name
 
     @property
     def title(self) -> str:
-        """Its label, or its service's name."""
-        return self.label or self.name
+        """What people call it."""
+        return self.part.label
+
+    @property
+    def log(self) -> Path:
+        """Where it writes."""
+        return self.part.log
 
     @property
     def pid(self) -> int:
@@ -64,7 +69,7 @@ class ServiceProcess:
     @property
     def restart_command(self) -> str:
         """What brings the service back on the same address."""
-        return shlex.join(["tacit", "serve", self.name, "--config", str(self.config)])
+        return shlex.join(["tacit", "serve", *self.part.arguments])
 
     def last_words(self) -> str:
         """The last line of its log, or an empty text."""
@@ -75,27 +80,27 @@ class ServiceProcess:
         return ""
 
 
-def serve_command(name: str, config: Path) -> list[str]:
-    """The command line of one service, run by this interpreter whatever the folder holds that it runs in."""
-    return [sys.executable, "-P", "-m", "infra.cli", "serve", name, "--config", str(config)]
+def serve_command(*arguments: str) -> list[str]:
+    """The command line of ``tacit serve``, run by this interpreter whatever the folder holds that it runs in."""
+    return [sys.executable, "-P", "-m", "infra.cli", "serve", *arguments]
 
 
 @contextlib.asynccontextmanager
-async def running(layout: Layout, further: Sequence[Part] = ()) -> AsyncIterator[list[ServiceProcess]]:
-    """Every service of ``layout`` and its ``further`` processes, all ready, while the block runs; afterwards all of
-    them have ended.
+async def running(layout: Layout, parts: Parts) -> AsyncIterator[list[ServiceProcess]]:
+    """The processes of ``layout``, all ready, while the block runs; afterwards all of them have ended.
 
     Raises ``UsageError`` with the last line of its log if one of them ends before it is ready.
     """
     services: list[ServiceProcess] = []
     try:
-        for name in SERVICES:
-            services.append(await _start(service_part(layout, name)))
+        for part in parts.first:
+            services.append(await _start(part))
         await asyncio.gather(*(_until_ready(service) for service in services))
-        fresh = [await _start(part) for part in further]  # after the first, which made the tables
+        fresh = [await _start(part) for part in parts.further]  # after the first, which made the tables
         services += fresh
         await asyncio.gather(*(_until_ready(service) for service in fresh))
-        (layout.state_dir / PIDS).write_text(json.dumps({service.title: service.pid for service in services}))
+        pids = {part.label: service.pid for service in services for part in service.part.services}
+        (layout.state_dir / PIDS).write_text(json.dumps(pids))
         yield services
     finally:
         await stop_all(services)
@@ -138,14 +143,14 @@ async def stop_all(services: list[ServiceProcess], patience: float = STOP_SECOND
 async def _start(part: Part) -> ServiceProcess:
     with _open_log(part.log) as sink:
         process = await asyncio.create_subprocess_exec(
-            *serve_command(part.name, part.config),
+            *serve_command(*part.arguments),
             "--stop-with-stdin",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=sink,
             start_new_session=True,
         )
-    return ServiceProcess(part.name, part.url, part.config, part.log, process, part.label)
+    return ServiceProcess(part, process)
 
 
 def _open_log(path: Path) -> IO[bytes]:
@@ -159,22 +164,26 @@ def _open_log(path: Path) -> IO[bytes]:
 async def _until_ready(service: ServiceProcess) -> None:
     try:
         async with asyncio.timeout(READY_SECONDS):
-            await _ready_line(service)
-            await _healthy(service.url)
+            announced = dict([await _ready_line(service) for _ in service.part.services])
+            for part in service.part.services:
+                if announced.get(part.name) != part.url:
+                    found = announced.get(part.name, "no address")
+                    raise UsageError(f"{part.label} listens on {found}, not on {part.url}; see {part.config}")
+                await _healthy(part.url)
     except TimeoutError as error:
         raise UsageError(f"{service.title} is not ready after {READY_SECONDS:.0f} s; see {service.log}") from error
 
 
-async def _ready_line(service: ServiceProcess) -> None:
+async def _ready_line(service: ServiceProcess) -> tuple[str, str]:
+    """The next service that the process announces, and its URL."""
     output = service.process.stdout
     line = b"" if output is None else await output.readline()
     try:
-        announced = json.loads(line)["url"]
+        ready = json.loads(line)
+        return str(ready["service"]), str(ready["url"])
     except (ValueError, KeyError, TypeError) as error:
         words = service.last_words().removeprefix("tacit: ")
         raise UsageError(f"{service.title} did not start: {words or f'see {service.log}'}") from error
-    if announced != service.url:
-        raise UsageError(f"{service.title} listens on {announced}, not on {service.url}; see {service.config}")
 
 
 async def _healthy(url: str) -> None:

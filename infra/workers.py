@@ -26,6 +26,19 @@ class Part:
     config: Path
     log: Path
     url: str
+    hosted: tuple[Part, ...] = ()
+    """The services of a process that is several: a gateway and a leader."""
+
+    @property
+    def services(self) -> tuple[Part, ...]:
+        """Every service of the process by itself."""
+        return self.hosted or (self,)
+
+    @property
+    def arguments(self) -> list[str]:
+        """What ``tacit serve`` is told."""
+        leader = [] if not self.hosted else ["--leader-config", str(self.hosted[-1].config)]
+        return [self.name, "--config", str(self.config), *leader]
 
 
 def service_part(layout: Layout, name: str) -> Part:

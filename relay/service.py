@@ -23,6 +23,7 @@ from tacit.service.counters import TrafficCounters
 from tacit.service.limits import ByteBudget, busy
 
 GATEWAY_UNREACHABLE = "urn:tacit:problem:gateway-unreachable"
+_OK = 200
 _PASSED_PROBLEMS = frozenset({400, 413, 415, 422, 429, 503})
 _MAX_RETRY_AFTER_DIGITS = 6
 
@@ -74,7 +75,7 @@ class Relay:
         response = await self._ask(f"{self._url}/frames", headers, encode_requests(messages))
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise busy(self._deps.entropy, self._retry_after)
-        if response.status != HTTPStatus.OK or response.headers.get("content-type") != OHTTP_RES_FRAME:
+        if response.status != _OK or response.headers.get("content-type") != OHTTP_RES_FRAME:
             self.counters.add("gateway_answer_refused")
             raise _unreachable(502)
         try:
@@ -94,7 +95,7 @@ class Relay:
 
     def _checked(self, answer: Answer) -> Answer:
         """``answer``, if it is one that a gateway gives. Raises ``Abort`` (502)."""
-        is_message = answer.status == HTTPStatus.OK and answer.content_type == OHTTP_RES
+        is_message = answer.status == _OK and answer.content_type == OHTTP_RES
         is_problem = answer.status in _PASSED_PROBLEMS and answer.content_type == PROBLEM_JSON
         if not (is_message or is_problem) or len(answer.body) > self.config.max_response:
             self.counters.add("gateway_answer_refused")

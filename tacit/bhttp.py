@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tacit.codec import Reader
 from tacit.errors import DecodeError
@@ -18,6 +19,10 @@ Fields = tuple[tuple[str, str], ...]
 
 _WHAT = "binary HTTP message"
 _KNOWN_REQUEST, _KNOWN_RESPONSE, _INDETERMINATE_REQUEST, _INDETERMINATE_RESPONSE = range(4)
+
+_SECTIONS = 5
+"""Method, scheme, authority, path, fields."""
+_REMEMBERED, _REMEMBERED_SIZE = 1024, 512
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -60,8 +65,8 @@ def field_value(fields: Fields, name: str) -> str | None:
 
 def encode_request(request: Request, *, indeterminate: bool = False) -> bytes:
     """Bytes of ``request``. Raises ``ValueError`` for a request that HTTP does not allow."""
-    _check_control_data(request)
     control = (request.method, request.scheme, request.authority, request.path)
+    _check_control_data(*control)
     head = b"".join(_opaque(part.encode("ascii")) for part in control)
     framing = _INDETERMINATE_REQUEST if indeterminate else _KNOWN_REQUEST
     return _varint(framing) + head + _encode_body(request, indeterminate)
@@ -81,19 +86,65 @@ def encode_response(response: Response, *, indeterminate: bool = False) -> bytes
 
 
 def decode_request(data: bytes) -> Request:
-    """Strict inverse of ``encode_request``, either framing, any zero padding. Raises ``DecodeError``."""
+    """Strict inverse of ``encode_request``, either framing, any zero padding. Raises ``DecodeError``.
+
+    Requests of one kind have control data and fields in common, to the byte: what these say is remembered.
+    """
+    end = _end_of_fields(data)
+    if not end:
+        return read_request(data)
+    method, scheme, authority, path, fields = _known_head(data[:end])
+    reader = Reader(data, _WHAT, end)
+    content = _read_content(reader, indeterminate=False)
+    return Request(method, scheme, authority, path, fields, content, _read_end(reader, indeterminate=False))
+
+
+def read_request(data: bytes) -> Request:
+    """``decode_request``, with nothing remembered."""
     reader = Reader(data, _WHAT)
+    indeterminate, control, fields = _read_head(reader)
+    content = _read_content(reader, indeterminate)
+    return Request(*control, fields, content, _read_end(reader, indeterminate))
+
+
+def _end_of_fields(data: bytes) -> int:
+    """Where the header section of a request of known length ends; 0 for other messages, and for what is long or does
+    not get as far."""
+    if data[:1] != b"\x00":
+        return 0
+    at = 1
+    for _ in range(_SECTIONS):
+        if at + 1 >= len(data):
+            return 0
+        size = data[at]
+        if size < 0x40:
+            at += 1 + size
+        elif size < 0x80:
+            at += 2 + ((size & 0x3F) << 8 | data[at + 1])
+        else:
+            return 0
+    return at if at <= min(len(data), _REMEMBERED_SIZE) else 0
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _known_head(head: bytes) -> tuple[str, str, str, str, Fields]:
+    _, control, fields = _read_head(Reader(head, _WHAT))
+    return *control, fields
+
+
+def _read_head(reader: Reader) -> tuple[bool, tuple[str, str, str, str], Fields]:
+    """Whether the length is indeterminate; method, scheme, authority and path; the fields."""
     framing = reader.varint()
     if framing not in (_KNOWN_REQUEST, _INDETERMINATE_REQUEST):
         raise DecodeError("the binary HTTP message is not a request")
-    method, scheme, authority, path = (_read_ascii(reader) for _ in range(4))
-    fields, content, trailers = _read_body(reader, framing == _INDETERMINATE_REQUEST)
-    request = Request(method, scheme, authority, path, fields, content, trailers)
+    indeterminate = framing == _INDETERMINATE_REQUEST
+    control = (_read_ascii(reader), _read_ascii(reader), _read_ascii(reader), _read_ascii(reader))
+    fields = _read_fields(reader, indeterminate)
     try:
-        _check_control_data(request)
+        _check_control_data(*control)
     except ValueError as error:
         raise DecodeError(str(error)) from error
-    return request
+    return indeterminate, control, fields
 
 
 def decode_response(data: bytes) -> Response:
@@ -110,8 +161,8 @@ def decode_response(data: bytes) -> Response:
         status = reader.varint()
     if not 200 <= status <= 599:
         raise DecodeError("the binary HTTP response has an invalid status")
-    fields, content, trailers = _read_body(reader, indeterminate)
-    return Response(status, fields, content, trailers, tuple(informational))
+    fields, content = _read_fields(reader, indeterminate), _read_content(reader, indeterminate)
+    return Response(status, fields, content, _read_end(reader, indeterminate), tuple(informational))
 
 
 def pad_to(encoded: bytes, size: int) -> bytes:
@@ -121,14 +172,14 @@ def pad_to(encoded: bytes, size: int) -> bytes:
     return encoded.ljust(size, b"\x00")
 
 
-def _check_control_data(request: Request) -> None:
-    if not _TOKEN.fullmatch(request.method):
+def _check_control_data(method: str, scheme: str, authority: str, path: str) -> None:
+    if not _TOKEN.fullmatch(method):
         raise ValueError("the method is not a token")
-    if not _SCHEME.fullmatch(request.scheme):
+    if not _SCHEME.fullmatch(scheme):
         raise ValueError("the scheme is malformed")
-    if not _VISIBLE.fullmatch(request.authority) or not _VISIBLE.fullmatch(request.path):
+    if not _VISIBLE.fullmatch(authority) or not _VISIBLE.fullmatch(path):
         raise ValueError("authority and path hold visible ASCII characters only")
-    if not request.path.startswith("/") and request.path not in ("", "*"):
+    if not path.startswith("/") and path not in ("", "*"):
         raise ValueError("the path does not begin with a slash")
 
 
@@ -154,13 +205,17 @@ def _encode_fields(fields: Fields, indeterminate: bool) -> bytes:
     return lines + _varint(0) if indeterminate else _opaque(lines)
 
 
-def _read_body(reader: Reader, indeterminate: bool) -> tuple[Fields, bytes, Fields]:
-    fields = _read_fields(reader, indeterminate)
-    content = _read_content(reader, indeterminate)
+def _read_end(reader: Reader, indeterminate: bool) -> Fields:
+    """The trailers, and nothing but padding behind them."""
+    left = reader.rest()
+    if left == bytes(len(left)):  # a section of no bytes, or none at all
+        return ()
+    reader = Reader(left, _WHAT)
     trailers = _read_fields(reader, indeterminate)
-    if reader.rest().strip(b"\x00"):
+    padding = reader.rest()
+    if padding != bytes(len(padding)):
         raise DecodeError("the padding of the binary HTTP message is not zero")
-    return fields, content, trailers
+    return trailers
 
 
 def _read_content(reader: Reader, indeterminate: bool) -> bytes:

@@ -138,9 +138,9 @@ def aead_open(aead_id: int, key: bytes, nonce: bytes, aad: bytes, ciphertext: by
         raise CryptoError("the ciphertext does not open") from error
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class KeySchedule:
-    """What KeySchedule of RFC 9180 section 5.1 derives. Has no repr on purpose."""
+    """What KeySchedule of RFC 9180 section 5.1 derives. Has no repr on purpose; made per message, so not frozen."""
 
     key: bytes
     base_nonce: bytes

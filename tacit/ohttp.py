@@ -7,7 +7,8 @@ the response; a ``Gateway`` holds its active and previous keys and opens request
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
 from tacit import bhttp, hpke
 from tacit.codec import Reader, Writer
@@ -20,6 +21,7 @@ SIZE_CLASSES = (4096, 16384, 65536, 262144)
 
 HEADER_SIZE = 7
 REQUEST_OVERHEAD = HEADER_SIZE + hpke.ENC_SIZE + hpke.TAG_SIZE
+_CIPHERTEXT = HEADER_SIZE + hpke.ENC_SIZE
 
 _REQUEST_LABEL = b"message/bhttp request"
 _RESPONSE_LABEL = b"message/bhttp response"
@@ -117,6 +119,8 @@ class ClientContext:
 class ServerContext:
     """What a gateway keeps of one request to answer it; ``enc`` identifies the request in a replay window."""
 
+    __slots__ = ("_recipient", "_suite", "enc")
+
     def __init__(self, recipient: hpke.RecipientContext, suite: Suite, enc: bytes) -> None:
         self._recipient = recipient
         self._suite = suite
@@ -135,23 +139,23 @@ class ServerContext:
         return nonce + hpke.aead_seal(self._suite.aead_id, key, aead_nonce, b"", response)
 
 
-@dataclass(frozen=True, slots=True)
-class SealedRequest:
-    """An encapsulated request taken apart: to which key, under which suite and info string, and what to open."""
+class Recipient:
+    """One key of a gateway under one suite: what requests with the same header are opened with."""
 
-    key_pair: KeyPair
-    suite: Suite
-    info: bytes
-    enc: bytes
-    ciphertext: bytes = field(repr=False)
+    __slots__ = ("info", "key_pair", "suite")
 
-    def setup(self) -> hpke.RecipientContext:
-        """The HPKE context that opens it. Raises ``CryptoError``."""
-        return hpke.setup_recipient(self.suite, self.key_pair, self.enc, self.info)
+    def __init__(self, key_pair: KeyPair, suite: Suite, info: bytes) -> None:
+        self.key_pair = key_pair
+        self.suite = suite
+        self.info = info
 
-    def opened(self, recipient: hpke.RecipientContext) -> tuple[bytes, ServerContext]:
+    def setup(self, enc: bytes) -> hpke.RecipientContext:
+        """The HPKE context of a request. Raises ``CryptoError``."""
+        return hpke.setup_recipient(self.suite, self.key_pair, enc, self.info)
+
+    def opened(self, context: hpke.RecipientContext, enc: bytes, ciphertext: bytes) -> Opened:
         """BHTTP bytes and context. Raises ``CryptoError`` when it does not open."""
-        return recipient.open(b"", self.ciphertext), ServerContext(recipient, self.suite, self.enc)
+        return context.open(b"", ciphertext), ServerContext(context, self.suite, enc)
 
 
 Opened = tuple[bytes, ServerContext]
@@ -165,6 +169,7 @@ class Gateway:
         self._keys = {config.key_id: (config, pair) for config, pair in keys}
         if len(self._keys) != len(keys):
             raise ValueError("two keys have the same identifier")
+        self._recipients: dict[bytes, Recipient] = {}
 
     def decapsulate_request(self, message: bytes) -> Opened:
         """BHTTP bytes and context of an encapsulated request.
@@ -172,16 +177,19 @@ class Gateway:
         Raises ``DecodeError`` when it is truncated and ``CryptoError`` when the key identifier, the suite or
         the ciphertext is not one that this gateway opens.
         """
-        sealed = self.take_apart(message)
-        return sealed.opened(sealed.setup())
+        recipient, enc, ciphertext = self.take_apart(message)
+        return recipient.opened(recipient.setup(enc), enc, ciphertext)
 
-    def take_apart(self, message: bytes) -> SealedRequest:
-        """The parts of an encapsulated request, nothing opened yet; raises as ``decapsulate_request`` does."""
-        reader = Reader(message, "encapsulated request")
-        header = reader.raw(HEADER_SIZE)
-        enc = reader.raw(hpke.ENC_SIZE)
-        if reader.remaining < hpke.TAG_SIZE:
+    def take_apart(self, message: bytes) -> tuple[Recipient, bytes, bytes]:
+        """What opens an encapsulated request, its encapsulated key and its ciphertext, nothing opened yet; raises as
+        ``decapsulate_request`` does. Requests with the same header have the same ``Recipient``."""
+        if len(message) < REQUEST_OVERHEAD:
             raise DecodeError("encapsulated request is truncated")
+        header = message[:HEADER_SIZE]
+        recipient = self._recipients.get(header) or self._recipient(header)
+        return recipient, message[HEADER_SIZE:_CIPHERTEXT], message[_CIPHERTEXT:]
+
+    def _recipient(self, header: bytes) -> Recipient:
         key_id = header[0]
         kem_id, kdf_id, aead_id = (int.from_bytes(header[at : at + 2], "big") for at in (1, 3, 5))
         if key_id not in self._keys:
@@ -189,7 +197,9 @@ class Gateway:
         config, pair = self._keys[key_id]
         if kem_id != config.kem_id or (kdf_id, aead_id) not in config.algorithms:
             raise CryptoError("the suite is not one that the key configuration offers")
-        return SealedRequest(pair, Suite(kem_id, kdf_id, aead_id), _request_info(header), enc, reader.rest())
+        return self._recipients.setdefault(
+            header, Recipient(pair, Suite(kem_id, kdf_id, aead_id), _request_info(header))
+        )
 
     def decapsulate_all(self, messages: Sequence[bytes]) -> list[Opened | CryptoError | DecodeError]:
         """``decapsulate_request`` of every message, in order; what it raises stands in the place of its message."""
@@ -236,10 +246,18 @@ def padded_request(
 
 def padded_response(context: ServerContext, response: bhttp.Response, entropy: Entropy) -> bytes:
     """``response`` encapsulated, its length that of a size class. Raises ``Refusal`` when too large."""
+    encode = _padded if response.content else _known_padded
+    return context.encapsulate_response(encode(response, context.response_overhead), entropy)
+
+
+def _padded(response: bhttp.Response, overhead: int) -> bytes:
+    """``response`` encoded, ``overhead`` bytes short of a size class."""
     encoded = bhttp.encode_response(response)
-    size = size_class(len(encoded) + context.response_overhead)
-    padded = bhttp.pad_to(encoded, size - context.response_overhead)
-    return context.encapsulate_response(padded, entropy)
+    return bhttp.pad_to(encoded, size_class(len(encoded) + overhead) - overhead)
+
+
+_known_padded = lru_cache(maxsize=64)(_padded)
+"""For responses without content, of which there are few."""
 
 
 def open_response(context: ClientContext, message: bytes) -> bhttp.Response:
@@ -257,6 +275,7 @@ def _request_info(header: bytes) -> bytes:
     return _REQUEST_LABEL + b"\x00" + header
 
 
+@lru_cache(maxsize=16)
 def _nonce_size(suite: Suite) -> int:
     return max(hpke.NONCE_SIZE, suite.key_size)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 
 class Clock(Protocol):
@@ -56,6 +56,27 @@ class Transport(Protocol):
         body: bytes = b"",
     ) -> HttpResponse:
         """Send and wait for the whole answer. Raises ``TransportError``; any HTTP status is an answer."""
+        ...
+
+
+class Exchange(NamedTuple):
+    """A POST that waits to be sent."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@runtime_checkable
+class GroupTransport(Transport, Protocol):
+    """A transport that does some exchanges for less when it gets several at once."""
+
+    def groups(self, method: str, url: str) -> bool:
+        """Whether such requests are among them."""
+        ...
+
+    async def post_all(self, exchanges: Sequence[Exchange]) -> list[HttpResponse]:
+        """Every answer in its place. Raises ``TransportError`` for all of them."""
         ...
 
 

@@ -1,7 +1,8 @@
-"""What it costs to take a contribution: relay, gateway, leader upload and database, as real processes.
+"""What it costs to take a contribution: relay, gateway with leader uploads, and database, as real processes.
 
-Contributions are prepared beforehand; the Leader forms no job meanwhile. CPU time of every server process per
-contribution at each offered rate, and how long uploads took to be acknowledged.
+Contributions are prepared beforehand. On PostgreSQL the process that works on jobs stands still meanwhile; on SQLite,
+where that is the same process, jobs are as few as they can be. CPU time of every server process per contribution at
+each offered rate, and how long uploads took to be acknowledged.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from infra.bench.implementations import OPENSSL
 from infra.bench.live import BUCKETS, LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
 from infra.bench.rows import Row, Subject, Timing
+from infra.deployment import Deployment
 from tacit.errors import Fatal
 
 RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
 """Contributions per second offered (0: as fast as they are answered) -> contributions per repetition."""
-PARTIES = ("relay", "gateway", "leader", "helper", "database", "redis", "mosquitto")
+PARTIES = ("relay", "gateway", "gateway + uploads", "leader", "helper", "database", "redis", "mosquitto")
 """Whose time a contribution costs; the other services poll and wait at their own pace."""
 TOTAL, BESIDE = "all servers", "others"
-NO_JOBS = {"min_job_size": 1 << 30, "max_job_delay": 86400.0}
+FEW_JOBS = {"job_size": 4096, "min_job_size": 1 << 30, "max_job_delay": 86400.0}
 BATCH_SIZE = 1_000_000
 WARM_UP = 200
 SUBJECT = Subject("histogram", {"length": BUCKETS})
@@ -33,12 +35,13 @@ PERCENTILES = (50, 99)
 def ingest_rows(
     repetitions: int, servers: frozenset[str] | None = None, rates: dict[float, int] | None = None
 ) -> Iterator[Row]:
-    """Per rate: every party's CPU time, their sum, and two percentiles of the upload latency."""
+    """Per rate, with gateway and uploads together: every party's CPU time, their sum, and two percentiles of the upload
+    latency."""
     beside = default_servers() if servers is None else servers
-    path = path_of(OPENSSL, beside)
     plan = RATES if rates is None else rates
-    with laid_out(beside, limits=NO_JOBS) as layout:
-        runs = run_on(layout, lambda stack: _measure(stack, plan, repetitions))
+    path = path_of(OPENSSL, beside, together=True)
+    with laid_out(beside, Deployment(together=True), limits=FEW_JOBS) as site:
+        runs = run_on(site, lambda stack: _measure(stack, plan, repetitions))
     for rate, some in runs.items():
         yield from cost_rows("ingest", path, rate, [cost for cost, _ in some])
         yield from latency_rows("upload latency", path, rate, [load for _, load in some])
@@ -79,18 +82,19 @@ async def warm_up(stack: LiveStack, made: Iterator[Contribution]) -> int:
 async def _measure(
     stack: LiveStack, plan: dict[float, int], repetitions: int
 ) -> dict[float, list[tuple[dict[str, float], Load]]]:
-    order = await stack.publish(BATCH_SIZE, "at_B")  # whose jobs, unlike an interval's, wait for ``NO_JOBS``
+    order = await stack.publish(BATCH_SIZE, "at_B")  # whose jobs, unlike an interval's, wait for ``FEW_JOBS``
     found: dict[float, list[Any]] = {}
     total = WARM_UP + sum(plan.values()) * repetitions
     made = iter(await asyncio.to_thread(prepare, order, total, time.time()))
     sent = await warm_up(stack, made)
-    for rate, count in plan.items():
-        for _ in range(repetitions):
-            messages = [next(made).message for _ in range(count)]
-            before = stack.cpu()
-            load = await send_all(stack.layout.urls["relay"], messages, rate)
-            found.setdefault(rate, []).append((spent(before, stack.cpu(), count), load))
-            sent += count
+    with stack.paused("leader"):
+        for rate, count in plan.items():
+            for _ in range(repetitions):
+                messages = [next(made).message for _ in range(count)]
+                before = stack.cpu()
+                load = await send_all(stack.layout.urls["relay"], messages, rate)
+                found.setdefault(rate, []).append((spent(before, stack.cpu(), count), load))
+                sent += count
     await stack.require_stored(order.recipe, sent)
     if not found:
         raise Fatal("no rate to offer")

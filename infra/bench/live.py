@@ -20,18 +20,19 @@ from typing import Any, Literal, TypeVar
 import uvloop
 
 from infra.api import call, verified_log
+from infra.backends import backends, parse_backends
 from infra.bench.contributions import Order, slot_keys
-from infra.bench.implementations import BATCH_CRYPTO, optional
 from infra.bench.processes import cpu_by_party, memory_of_tree
 from infra.bench.storage import POSTGRES, SQLITE, has_postgres
-from infra.databases import databases
+from infra.deployment import INGEST, Deployment, Parts, deploy
 from infra.layout import Layout, StackOptions, create_layout, signing_key_of
+from infra.markers import amend_config
 from infra.places import policy_of
 from infra.processes import ServiceProcess, running
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
-from tacit.errors import Fatal, UsageError
+from tacit.errors import Fatal
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
@@ -49,6 +50,8 @@ READY_SECONDS = 60.0
 PAUSE = 0.02
 COUNT_PAUSE = 0.1
 """Between two looks at the Leader's counts: each reads what it has, at the cost of the processes that are measured."""
+PARTIES = {INGEST: "gateway + uploads"}
+"""What rows call the processes that are several services."""
 Result = TypeVar("Result")
 
 
@@ -57,17 +60,28 @@ def default_servers() -> frozenset[str]:
     return frozenset({POSTGRES} if has_postgres() else ())
 
 
-def path_of(crypto: str, servers: frozenset[str]) -> str:
-    """The path of rows: cryptography, database, and the brokers beside it."""
+def path_of(crypto: str, servers: frozenset[str], *, together: bool) -> str:
+    """The path of rows: cryptography, database and the brokers beside it, and whether gateway and uploads are one
+    process and messages come in frames (``tacit up --together``)."""
     database = POSTGRES if POSTGRES in servers else SQLITE
-    return f"{crypto}, {'+'.join([database, *sorted(servers - {POSTGRES})])}"
+    used = "+".join([database, *sorted(servers - {POSTGRES})])
+    return f"{crypto}, {used}, {'together' if together else 'one process each'}"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A stack on disk and the processes that it will have."""
+
+    layout: Layout
+    parts: Parts
 
 
 @contextlib.contextmanager
 def laid_out(
-    servers: frozenset[str], *, batch_crypto: bool = False, limits: Mapping[str, Any] | None = None
-) -> Iterator[Layout]:
-    """A new stack on disk with its ``servers`` running; ``limits`` are the Leader's. All of it is gone afterwards."""
+    servers: frozenset[str], deployment: Deployment, *, limits: Mapping[str, Any] | None = None
+) -> Iterator[Site]:
+    """A new stack on disk with its ``servers`` (as ``tacit up --with`` names them) running; ``limits`` are the
+    Leader's. All of it is gone afterwards. Raises ``UsageError``."""
     folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
     folder.chmod(0o711)
     now = time.time()
@@ -75,32 +89,19 @@ def laid_out(
     options = StackOptions(epoch_seconds=epoch, slots_per_epoch=SLOTS, job_size=JOB_SIZE)
     try:
         layout = create_layout(folder / "stack", options, OsEntropy(), now)
-        for name in ("leader", "helper"):
-            _change(layout.configs[name], {BATCH_CRYPTO: True} if batch_crypto else {})
-        body = json.loads(layout.configs["leader"].read_text())
-        _change(layout.configs["leader"], {"limits": {**body["limits"], **(limits or {})}})
-        with _running(layout, servers):
-            yield layout
+        leader = layout.configs["leader"]
+        amend_config(leader, limits={**json.loads(leader.read_text())["limits"], **(limits or {})})
+        with backends(layout, parse_backends(sorted(servers), {}), OsEntropy()):
+            yield Site(layout, deploy(layout, deployment))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _running(layout: Layout, servers: frozenset[str]) -> contextlib.AbstractContextManager[None]:
-    """The servers of a stack, by the names that ``tacit up --with`` takes. Raises ``UsageError``."""
-    parse, provide = (optional("infra.backends", name) for name in ("parse_backends", "backends"))
-    if parse is not None:
-        found: contextlib.AbstractContextManager[None] = provide(layout, parse(sorted(servers), {}), OsEntropy())
-        return found
-    if servers - {POSTGRES}:
-        raise UsageError(f"this installation runs no {', '.join(sorted(servers - {POSTGRES}))}")
-    return databases(layout, wanted=POSTGRES in servers, url_file=None, entropy=OsEntropy())
-
-
-def run_on(layout: Layout, work: Callable[[LiveStack], Coroutine[Any, Any, Result]]) -> Result:
-    """Start the services of ``layout``, do ``work``, stop them."""
+def run_on(site: Site, work: Callable[[LiveStack], Coroutine[Any, Any, Result]]) -> Result:
+    """Start the services of ``site``, do ``work``, stop them."""
 
     async def whole() -> Result:
-        async with started(layout) as stack:
+        async with started(site) as stack:
             return await work(stack)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -108,10 +109,10 @@ def run_on(layout: Layout, work: Callable[[LiveStack], Coroutine[Any, Any, Resul
 
 
 @contextlib.asynccontextmanager
-async def started(layout: Layout) -> AsyncIterator[LiveStack]:
+async def started(site: Site) -> AsyncIterator[LiveStack]:
     """The stack with all services ready and its issuer's keys in the log."""
-    async with running(layout) as services, AiohttpTransport() as transport:
-        stack = LiveStack(layout, services, transport)
+    async with running(site.layout, site.parts) as services, AiohttpTransport() as transport:
+        stack = LiveStack(site.layout, services, transport)
         await stack.until_keys()
         yield stack
 
@@ -127,11 +128,11 @@ class LiveStack:
 
     def pids(self, name: str) -> list[int]:
         """The process ids of a service."""
-        return [service.pid for service in self.services if service.name == name]
+        return [one.pid for one in self.services if any(part.name == name for part in one.part.services)]
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds of every service, of the database and of the brokers so far."""
-        return cpu_by_party((service.name, service.pid) for service in self.services)
+        return cpu_by_party((PARTIES.get(service.name, service.name), service.pid) for service in self.services)
 
     def memory(self, name: str) -> float:
         """Bytes that the processes of a service have to themselves."""
@@ -141,6 +142,18 @@ class LiveStack:
         """Send a signal to every process of a service."""
         for pid in self.pids(name):
             os.kill(pid, number)
+
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Processes that serve ``name`` alone stand still while the block runs."""
+        pids = [one.pid for one in self.services if one.name == name]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
         """Log a recipe of ``BUCKETS`` buckets that asks now, wait until both aggregators take part, and return what
@@ -250,8 +263,3 @@ class LiveStack:
             if time.monotonic() > until:
                 raise Fatal(f"waited {seconds:.0f} s until {what}")
             await asyncio.sleep(PAUSE)
-
-
-def _change(config: Path, changes: Mapping[str, Any]) -> None:
-    """Write settings into a service's configuration."""
-    config.write_text(json.dumps({**json.loads(config.read_text()), **changes}, indent=1))

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from infra.bench.contributions import Order, prepare
-from infra.bench.implementations import MULTIBUFFER, OPENSSL, has_batch_crypto
+from infra.bench.implementations import MULTIBUFFER, OPENSSL, has_multibuffer
 from infra.bench.ingest import BATCH_SIZE, SUBJECT, WARM_UP, cost_rows, latency_rows, spent, warm_up
 from infra.bench.live import LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
 from infra.bench.rows import Row, Timing
+from infra.deployment import Deployment
 from tacit.errors import Fatal
 from tacit.media_types import dap
 from tacit.messages import Report
@@ -50,14 +51,19 @@ def pipeline_rows(
     rates: dict[float, int] | None = None,
     at_b: int = AT_B,
 ) -> Iterator[Row]:
-    """Costs at each rate, the rate that is sustained, the time from the B-th contribution to its result, with
-    OpenSSL and with batch cryptography; then the memory under a queue."""
+    """Costs at each rate, the rate that is sustained, the time from the B-th contribution to its result: with a process
+    for each service, with gateway and uploads together, and that with batch cryptography; then the memory under a
+    queue."""
     beside = default_servers() if servers is None else servers
     plan = RATES if rates is None else rates
-    for crypto in (OPENSSL, MULTIBUFFER) if has_batch_crypto() else (OPENSSL,):
-        with laid_out(beside, batch_crypto=crypto == MULTIBUFFER) as layout:
-            found = run_on(layout, lambda stack: _measure(stack, plan, repetitions, at_b))
-        yield from _rows(path_of(crypto, beside), plan, found)
+    deployments = [Deployment(), Deployment(together=True)]
+    if has_multibuffer():
+        deployments.append(Deployment(together=True, batch_crypto=True))
+    for deployment in deployments:
+        with laid_out(beside, deployment) as site:
+            found = run_on(site, lambda stack: _measure(stack, plan, repetitions, at_b))
+        crypto = MULTIBUFFER if deployment.batch_crypto else OPENSSL
+        yield from _rows(path_of(crypto, beside, together=deployment.together), plan, found)
     yield from memory_rows(queued, beside)
 
 
@@ -110,12 +116,12 @@ def memory_rows(queued: Sequence[int], servers: frozenset[str]) -> Iterator[Row]
     """
     first: dict[str, float] = {}
     for count in sorted(queued):
-        with laid_out(servers) as layout:
-            found = run_on(layout, partial(_queue, count=count))
+        with laid_out(servers, Deployment()) as site:
+            found = run_on(site, partial(_queue, count=count))
         for party, size in found.items():
             least = first.setdefault(party, size)
             timing = Timing(size, 0.0, 1)
-            row = SUBJECT.row(f"memory, {count:,} queued", party, path_of(OPENSSL, servers), timing)
+            row = SUBJECT.row(f"memory, {count:,} queued", party, path_of(OPENSSL, servers, together=False), timing)
             yield replace(row, ratio=size / least)
 
 

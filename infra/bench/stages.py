@@ -19,7 +19,6 @@ from typing import Any
 
 from infra.bench.contributions import enclose, make_reports, private_key
 from infra.bench.implementations import (
-    BATCH_CRYPTO,
     BATCH_TOKENS,
     MULTIBUFFER,
     OPENSSL,
@@ -27,7 +26,7 @@ from infra.bench.implementations import (
     batch_verifier,
     cryptos,
     decapsulator,
-    has_batch_crypto,
+    has_multibuffer,
     helper_job,
     leader_job,
     sealer,
@@ -35,6 +34,7 @@ from infra.bench.implementations import (
 from infra.bench.primitives import Primitives
 from infra.bench.rows import Row, Subject, Timing, measured
 from infra.bench.storage import Backend, Database, backends
+from infra.deployment import BATCH_CRYPTO
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
@@ -122,7 +122,7 @@ def stage_rows(repetitions: int) -> Iterator[Row]:
     for backend in backends():
         default = prepared.get(BATCH_TOKENS, prepared[OPENSSL])
         yield from _stored(backend, OPENSSL, primitives, default, repetitions)
-        if has_batch_crypto():
+        if has_multibuffer():
             yield from _stored(backend, MULTIBUFFER, primitives, prepared[MULTIBUFFER], repetitions)
 
 

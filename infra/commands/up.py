@@ -1,4 +1,4 @@
-"""``tacit up``: a whole stack on this machine, one process per service."""
+"""``tacit up``: a whole stack on this machine, its services as processes of their own."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rich.table import Table
 from infra.agents import provision_agents
 from infra.backends import POSTGRES, backends, parse_backends
 from infra.companions import BROKER, REDIS
+from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
 from infra.processes import ServiceProcess, running, watch
-from infra.workers import Part, further_parts
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 
@@ -61,6 +61,12 @@ LeaderWorkers = Annotated[
     int, typer.Option("--leader-workers", min=0, max=64, help="Further leader processes, for jobs only.")
 ]
 HelperWorkers = Annotated[int, typer.Option("--helper-workers", min=1, max=64, help="Helper processes on one address.")]
+Together = Annotated[
+    bool, typer.Option("--together", help="For load: gateway and leader uploads in one process, messages in frames.")
+]
+BatchCrypto = Annotated[
+    bool, typer.Option("--batch-crypto", help="Gateway, leader and helper open messages with the multi-buffer kernels.")
+]
 
 
 def up(
@@ -75,10 +81,12 @@ def up(
     mqtt_url_file: MqttUrl = None,
     leader_workers: LeaderWorkers = 0,
     helper_workers: HelperWorkers = 1,
+    together: Together = False,
+    batch_crypto: BatchCrypto = False,
 ) -> None:
     """Run every service as a process of its own until Ctrl-C; a new state folder gets fresh keys.
 
-    Example: tacit up --agents 60 --batch-floor 20 --with postgres,redis,mosquitto --leader-workers 2
+    Example: tacit up --agents 60 --batch-floor 20 --with postgres,redis,mosquitto --together --batch-crypto
     """
     url_files = {POSTGRES: postgres_url_file, REDIS: redis_url_file, BROKER: mqtt_url_file}
     wanted = parse_backends(backends_named or [], url_files)
@@ -87,11 +95,11 @@ def up(
             layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor)
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
-            further = further_parts(layout, leader_workers, helper_workers)
+            parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
             paths = provision_agents(layout, agents, entropy, SystemClock().now())
         except OSError as error:
             raise UsageError(f"{error.filename or state_dir}: {error.strerror or 'cannot be used'}") from error
-        asyncio.run(_up(layout, paths, further, as_json=as_json))
+        asyncio.run(_up(layout, paths, parts, as_json=as_json))
 
 
 def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DEFAULT_BATCH_FLOOR) -> Layout:
@@ -111,7 +119,11 @@ def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DE
 def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
     """The document of ``tacit up --json``: ``state_dir``, ``credentials``, and ``{url, pid, config}`` by service and by
     further process."""
-    found = {one.title: {"url": one.url, "pid": one.pid, "config": str(one.config)} for one in services}
+    found = {
+        part.label: {"url": part.url, "pid": one.pid, "config": str(part.config)}
+        for one in services
+        for part in one.part.services
+    }
     return {
         "state_dir": str(layout.state_dir),
         "credentials": {name: str(path) for name, path in sorted(layout.credentials.items())},
@@ -120,11 +132,11 @@ def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
     }
 
 
-async def _up(layout: Layout, agents: list[Path], further: list[Part], *, as_json: bool) -> None:
+async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> None:
     notes = Console(stderr=True, highlight=False, soft_wrap=True)
     stopping = asyncio.Event()
     with _stop_signals(stopping):
-        starting = asyncio.ensure_future(_run(layout, agents, further, notes, stopping, as_json=as_json))
+        starting = asyncio.ensure_future(_run(layout, agents, parts, notes, stopping, as_json=as_json))
         told = asyncio.ensure_future(stopping.wait())
         await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
@@ -138,14 +150,14 @@ async def _up(layout: Layout, agents: list[Path], further: list[Part], *, as_jso
 async def _run(
     layout: Layout,
     agents: list[Path],
-    further: list[Part],
+    parts: Parts,
     notes: Console,
     stopping: asyncio.Event,
     *,
     as_json: bool,
 ) -> None:
     notes.print(f"starting {len(layout.configs)} services in {escape(str(layout.state_dir))}")
-    async with running(layout, further) as services:
+    async with running(layout, parts) as services:
         if as_json:
             print(json.dumps(describe(layout, services)), flush=True)
         else:
@@ -169,7 +181,8 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     for heading in ("service", "operator", "url", "pid"):
         table.add_column(heading, no_wrap=True)
     for service in services:
-        table.add_row(service.title, OPERATORS[service.name], service.url, str(service.pid))
+        for part in service.part.services:
+            table.add_row(part.label, OPERATORS[part.name], part.url, str(service.pid))
     console.print(table)
     folder = escape(str(layout.state_dir))
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)

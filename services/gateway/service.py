@@ -8,8 +8,10 @@ passes once: its encapsulated key is durably remembered before anything reaches 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import NamedTuple
 
 from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
@@ -21,7 +23,7 @@ from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.frames import Answer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.multibuffer.ohttp import decapsulate_all
-from tacit.ports import HttpResponse, TransportError
+from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
 from tacit.service.app import Deps, own_fault, problem_response
 from tacit.service.counters import TrafficCounters
 from tacit.service.group_commit import GroupCommitter
@@ -34,7 +36,22 @@ REQUEST_FIELDS = ("content-type", "accept")
 RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
 
 _GROUP = 256
+_KNOWN_FIELDS = 256
+_SUCCESS = bhttp.Response(200)
+_UNANSWERED = Answer(500, PROBLEM_JSON, b"")
 _INNER = {kind: f"inner_{kind}xx" for kind in range(1, 6)}
+
+
+class _Passing(NamedTuple):
+    """A request that may pass if it is new: its place among others, its size, and what its target gets."""
+
+    place: int
+    size: int
+    seen: SeenRequest
+    target: Target
+    method: str
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class Gateway:
@@ -48,13 +65,14 @@ class Gateway:
         self._deps = deps
         self._targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())
+        self._group = deps.transport if isinstance(deps.transport, GroupTransport) else None
         self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(
             window.remember, _GROUP, config.group_delay, deps.clock
         )
 
     def _opener(self) -> OpenAll:
         keys = self.ring.gateway()
-        return functools.partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
+        return partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
 
     def rotate(self) -> None:
         """Make a new active key now."""
@@ -82,30 +100,32 @@ class Gateway:
             opened = await self._opening.open(message)
         except CryptoError as error:
             raise _wrong_key(error) from error
-        return await self._sealed(opened, len(message))
+        (response,) = await self._inside([(opened, len(message))])
+        return self._sealed(opened[1], response)
 
     async def answer_frame(self, messages: Sequence[bytes]) -> list[Answer]:
         """One answer per message, as each would get alone: what is wrong with one costs no other anything."""
-        opened = self._opening.open_all(messages)
         self.counters.add("framed", len(messages))
-        pairs = zip(messages, opened, strict=True)
-        return list(await asyncio.gather(*(self._framed(each, len(message)) for message, each in pairs)))
+        answers: list[Answer] = []
+        requests: list[tuple[ohttp.Opened, int]] = []
+        places: list[int] = []
+        for place, found in enumerate(self._opening.open_all(messages)):
+            if isinstance(found, Exception):
+                abort = _wrong_key(found) if isinstance(found, CryptoError) else _malformed(found)
+                answers.append(_answer(abort))
+            else:
+                answers.append(_UNANSWERED)
+                requests.append((found, len(messages[place])))
+                places.append(place)
+        for place, (opened, _), response in zip(places, requests, await self._inside(requests), strict=True):
+            try:
+                answers[place] = Answer(200, OHTTP_RES, self._sealed(opened[1], response))
+            except Exception as error:
+                answers[place] = _answer(self._internal(error))
+        return answers
 
-    async def _framed(self, opened: ohttp.Opened | Exception, size: int) -> Answer:
-        """Never raises: an error is this message's answer."""
-        try:
-            if not isinstance(opened, Exception):
-                return Answer(200, OHTTP_RES, await self._sealed(opened, size))
-            abort = _wrong_key(opened) if isinstance(opened, CryptoError) else _malformed(opened)
-        except Exception as error:
-            abort = self._internal(error)
-        response = problem_response(abort)
-        return Answer(abort.status, PROBLEM_JSON, response.body if isinstance(response.body, bytes) else b"")
-
-    async def _sealed(self, opened: ohttp.Opened, size: int) -> bytes:
-        """The encapsulated response to a request of ``size`` bytes that is open."""
-        encoded, context = opened
-        response = await self._answer_inside(encoded, context.enc, size)
+    def _sealed(self, context: ohttp.ServerContext, response: bhttp.Response) -> bytes:
+        """The encapsulated ``response``."""
         try:
             sealed = ohttp.padded_response(context, response, self._deps.entropy)
         except (Refusal, ValueError):
@@ -114,58 +134,116 @@ class Gateway:
         self.counters.add(_INNER[response.status // 100])
         return sealed
 
-    async def _answer_inside(self, encoded: bytes, enc: bytes, size: int) -> bhttp.Response:
+    async def _inside(self, requests: Sequence[tuple[ohttp.Opened, int]]) -> list[bhttp.Response]:
+        """What is answered inside: to a request that must not pass why not, otherwise what its target says."""
+        answers: list[bhttp.Response] = [_SUCCESS] * len(requests)
+        passing: list[_Passing] = []
+        for place, ((encoded, context), size) in enumerate(requests):
+            try:
+                passing.append(self._admit(place, bhttp.decode_request(encoded), context.enc, size))
+            except Exception as error:  # what happens inside is answered inside
+                answers[place] = self._failed(error)
         try:
-            return _as_bhttp(await self._pass_on(bhttp.decode_request(encoded), enc, size))
-        except Abort as abort:
-            return _problem(abort)
-        except DecodeError as error:
-            return _problem(_malformed(error))
-        except Exception as error:  # what happens inside is answered inside
-            return _problem(self._internal(error))
+            fresh = await self._are_new([one.seen for one in passing])
+        except Exception as error:
+            for one in passing:
+                answers[one.place] = self._failed(error)
+            return answers
+        new = []
+        for one, is_new in zip(passing, fresh, strict=True):
+            if is_new:
+                new.append(one)
+                self._deps.saw("gateway", request_bytes=one.size, target=one.target.name)
+            else:
+                answers[one.place] = _problem(Abort(REPLAYED, status=409, title="The request was sent before."))
+        for one, answer in zip(new, await self._fetch_all(new), strict=True):
+            answers[one.place] = answer
+        return answers
 
-    async def _pass_on(self, request: bhttp.Request, enc: bytes, size: int) -> HttpResponse:
-        """Check ``request``, remember it, send it. Raises ``Abort`` or ``DecodeError``."""
+    def _admit(self, place: int, request: bhttp.Request, enc: bytes, size: int) -> _Passing:
+        """Check ``request``. Raises ``Abort`` or ``DecodeError``."""
         target = self._targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         headers = _passed(request)
-        if not await self._is_new(SeenRequest(enc, date)):
-            raise Abort(REPLAYED, status=409, title="The request was sent before.")
-        self._deps.saw("gateway", request_bytes=size, target=target.name)
-        return await self._fetch(request, target, headers)
+        return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
 
-    async def _is_new(self, request: SeenRequest) -> bool:
+    async def _are_new(self, requests: Sequence[SeenRequest]) -> Sequence[bool]:
         try:
-            return await self._window.submit(request)
+            return await self._window.submit_all(requests)
         except TransportError as error:
             raise Unavailable("the replay window does not answer") from error
 
-    async def _fetch(self, request: bhttp.Request, target: Target, headers: dict[str, str]) -> HttpResponse:
+    async def _fetch_all(self, passing: Sequence[_Passing]) -> list[bhttp.Response]:
+        """What the targets answer; each request goes alone, unless the transport likes to have it with others."""
+        grouped = [one for one in passing if self._group is not None and self._group.groups(one.method, one.target.url)]
+        if self._group is None or not grouped:
+            return list(await asyncio.gather(*map(self._fetch, passing)))
+        together = {one.place for one in grouped}
+        alone = [one for one in passing if one.place not in together]
+        some, others = await asyncio.gather(
+            self._fetch_group(self._group, grouped), asyncio.gather(*map(self._fetch, alone))
+        )
+        by_place = dict(zip([one.place for one in (*grouped, *alone)], (*some, *others), strict=True))
+        return [by_place[one.place] for one in passing]
+
+    async def _fetch(self, one: _Passing) -> bhttp.Response:
+        return (await self._asked(self._exchange(one), 1))[0]
+
+    async def _fetch_group(self, transport: GroupTransport, group: Sequence[_Passing]) -> list[bhttp.Response]:
+        exchanges = [Exchange(one.target.url, one.headers, one.content) for one in group]
+        return await self._asked(transport.post_all(exchanges), len(group))
+
+    async def _exchange(self, one: _Passing) -> list[HttpResponse]:
+        transport = self._deps.transport
+        return [await transport.request(one.method, one.target.url, headers=one.headers, body=one.content)]
+
+    async def _asked(self, answers: Awaitable[Sequence[HttpResponse]], count: int) -> list[bhttp.Response]:
+        """The ``count`` answers, or as many times why there are none."""
         try:
             async with asyncio.timeout(self.config.target_timeout):
-                return await self._deps.transport.request(
-                    request.method, target.url, headers=headers, body=request.content
-                )
-        except TimeoutError as error:
-            raise _unreachable(504) from error
+                return [_as_bhttp(answer) for answer in await answers]
+        except TimeoutError:
+            failed = _problem(_unreachable(504))
         except TransportError as error:
-            raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
+            failed = _problem(_unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502))
+        except Exception as error:  # what happens inside is answered inside
+            failed = self._failed(error)
+        return [failed] * count
+
+    def _failed(self, error: Exception) -> bhttp.Response:
+        """The response that says of a request that it did not pass."""
+        if isinstance(error, Abort):
+            return _problem(error)
+        return _problem(_malformed(error) if isinstance(error, DecodeError) else self._internal(error))
 
     def _internal(self, error: Exception) -> Abort:
         return own_fault("gateway", self._deps, error)
 
 
-def _passed(request: bhttp.Request) -> dict[str, str]:
+def _passed(request: bhttp.Request) -> Mapping[str, str]:
     """The fields that go on to a target. Raises ``DecodeError`` for repeated ones and for trailers."""
     if request.trailers:
         raise DecodeError("a request with trailers is not passed on")
-    found = {name: bhttp.field_value(request.fields, name) for name in REQUEST_FIELDS}
-    return {name: value for name, value in found.items() if value is not None}
+    return _passed_fields(request.fields)
+
+
+@lru_cache(maxsize=_KNOWN_FIELDS)
+def _passed_fields(fields: bhttp.Fields) -> Mapping[str, str]:
+    found = {name: bhttp.field_value(fields, name) for name in REQUEST_FIELDS}
+    return MappingProxyType({name: value for name, value in found.items() if value is not None})
 
 
 def _as_bhttp(response: HttpResponse) -> bhttp.Response:
+    if response.status == _SUCCESS.status and not response.body and not response.headers:
+        return _SUCCESS
     fields = tuple((name, response.headers[name]) for name in RESPONSE_FIELDS if name in response.headers)
     return bhttp.Response(response.status, fields, response.body)
+
+
+def _answer(abort: Abort) -> Answer:
+    """An answer in clear."""
+    body = problem_response(abort).body
+    return Answer(abort.status, PROBLEM_JSON, body if isinstance(body, bytes) else b"")
 
 
 def _problem(abort: Abort) -> bhttp.Response:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.gateway.file_window import FileWriter
+from tacit.adapters.bulk import insert_new, is_postgres
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import Int64, upsert
@@ -123,10 +125,9 @@ class ReplayStore:
         if self._writer is not None:
             fresh = await self._writer.insert([(request.enc, request.date) for request in requests])
         else:
-            rows = {request.enc: {"enc": request.enc, "date": request.date} for request in requests}
+            dates = {request.enc: request.date for request in requests}
             async with self._database.transaction() as connection:
-                statement = upsert(connection, SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
-                fresh = set((await connection.execute(statement, list(rows.values()))).scalars())
+                fresh = set(await _insert(connection, list(dates.items())))
         answers: list[bool] = []
         for request in requests:
             answers.append(request.enc in fresh)
@@ -143,3 +144,12 @@ class ReplayStore:
         if self._opened is None:
             raise Fatal("the replay window is not open")
         return self._opened
+
+
+async def _insert(connection: AsyncConnection, rows: Sequence[tuple[bytes, int]]) -> list[bytes]:
+    """Insert ``(enc, date)`` rows; returns the keys that were not there."""
+    if is_postgres(connection):
+        return await insert_new(connection, SEEN, ("enc", "date"), rows, "enc")
+    statement = upsert(connection, SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
+    found = await connection.execute(statement, [{"enc": enc, "date": date} for enc, date in rows])
+    return list(found.scalars())

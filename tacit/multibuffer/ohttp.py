@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.errors import CryptoError, DecodeError
-from tacit.hpke import KeyPair, RecipientContext, Suite
+from tacit.hpke import RecipientContext
 from tacit.multibuffer.hpke import BatchOpener
-from tacit.ohttp import Gateway, SealedRequest, ServerContext
+from tacit.ohttp import Gateway, Recipient, ServerContext
 
 Decapsulated = tuple[bytes, ServerContext]
 """BHTTP bytes and the context that answers them."""
@@ -18,30 +18,33 @@ Decapsulated = tuple[bytes, ServerContext]
 def decapsulate_all(gateway: Gateway, messages: Sequence[bytes]) -> list[Decapsulated | CryptoError | DecodeError]:
     """For each message what ``gateway.decapsulate_request`` returns for it, or the error that it raises, in order."""
     results: list[Decapsulated | CryptoError | DecodeError] = []
-    groups: dict[tuple[KeyPair, Suite, bytes], list[tuple[int, SealedRequest]]] = {}
+    groups: dict[Recipient, list[tuple[int, bytes, bytes]]] = {}
     for index, message in enumerate(messages):
         try:
-            sealed = gateway.take_apart(message)
+            recipient, enc, ciphertext = gateway.take_apart(message)
         except (CryptoError, DecodeError) as error:
             results.append(error)
             continue
         results.append(CryptoError("the request was not opened"))
-        groups.setdefault((sealed.key_pair, sealed.suite, sealed.info), []).append((index, sealed))
-    for (key_pair, suite, info), members in groups.items():
-        contexts = BatchOpener(key_pair, suite, info).contexts([sealed.enc for _, sealed in members])
-        for (index, sealed), context in zip(members, contexts, strict=True):
-            results[index] = _opened(sealed, context)
+        groups.setdefault(recipient, []).append((index, enc, ciphertext))
+    for recipient, members in groups.items():
+        opener = BatchOpener(recipient.key_pair, recipient.suite, recipient.info)
+        contexts = opener.contexts([enc for _, enc, _ in members])
+        for (index, enc, ciphertext), context in zip(members, contexts, strict=True):
+            results[index] = _opened(recipient, context, enc, ciphertext)
     return results
 
 
-def _opened(sealed: SealedRequest, context: RecipientContext | CryptoError) -> Decapsulated | CryptoError:
+def _opened(
+    recipient: Recipient, context: RecipientContext | CryptoError, enc: bytes, ciphertext: bytes
+) -> Decapsulated | CryptoError:
     if isinstance(context, CryptoError):
         return context
     try:
-        return sealed.opened(context)
+        return recipient.opened(context, enc, ciphertext)
     except CryptoError:
         pass  # what the kernels derived may be at fault: OpenSSL decides
     try:
-        return sealed.opened(sealed.setup())
+        return recipient.opened(recipient.setup(enc), enc, ciphertext)
     except CryptoError as error:
         return error

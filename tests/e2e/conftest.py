@@ -32,7 +32,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., ReadyProcess]]:
     with contextlib.ExitStack() as stack:
 
         def start(name: str, config: Path, *flags: str, piped_stdin: bool = False) -> ReadyProcess:
-            command = [*serve_command(name, config), *flags]
+            command = [*serve_command(name, "--config", str(config)), *flags]
             return stack.enter_context(ReadyProcess(command, tmp_path / f"{name}.log", piped_stdin=piped_stdin))
 
         yield start

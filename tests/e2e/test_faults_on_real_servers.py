@@ -102,7 +102,7 @@ class World:
         return only
 
     def _start(self, title: str, config: Path) -> None:
-        command = [*serve_command(title.split(maxsplit=1)[0], config), "--stop-with-stdin"]
+        command = [*serve_command(title.split(maxsplit=1)[0], "--config", str(config)), "--stop-with-stdin"]
         log = self.folder / f"{title.replace(' ', '-')}.log"
         process = self.restarted.enter_context(ReadyProcess(command, log, piped_stdin=True))
         self.pids[title] = int(process.ready()["pid"])

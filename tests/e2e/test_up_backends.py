@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ from infra import mosquitto as mosquitto_module
 from infra import redis as redis_module
 from infra.backends import Wanted, backends, parse_backends
 from infra.cli import run
+from infra.commands.up import SERVICE_NAMES
 from infra.companions import BROKER_FILE, REDIS_FILE
 from infra.layout import Layout, StackOptions, create_layout, load_layout
 from infra.mosquitto import MosquittoServer
@@ -212,3 +214,28 @@ def test_whole_stack_runs_on_its_own_servers_with_further_processes(reachable: P
         process.signal(signal.SIGTERM)
         assert process.wait() == 0
     assert not any(map(accepts, urls))
+
+
+def test_gateway_and_uploads_in_one_process_are_named_and_healthy_as_two_services(tmp_path: Path) -> None:
+    folder = tmp_path / "stack"
+    command = [*UP, "--together", "--batch-crypto", "--state-dir", str(folder)]
+    with ReadyProcess(command, tmp_path / "stderr") as process:
+        document = process.ready()
+        assert document["gateway"]["pid"] == document["leader"]["pid"]
+        assert len({document[name]["pid"] for name in SERVICE_NAMES}) == len(SERVICE_NAMES) - 1
+        asked = subprocess.run(
+            [*UP[:4], "status", "--json", "--state-dir", str(folder)], capture_output=True, check=True
+        )
+        status = json.loads(asked.stdout)
+        assert status["ok"], status["problems"]
+        assert {one["name"]: one["pid"] for one in status["processes"]} == {
+            name: document[name]["pid"] for name in SERVICE_NAMES
+        }
+        os.kill(document["gateway"]["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while "its log" not in process.stderr:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        told = process.stderr
+    configs = [document[name]["config"] for name in ("gateway", "leader")]
+    assert f"tacit serve ingest --config {configs[0]} --leader-config {configs[1]}" in told

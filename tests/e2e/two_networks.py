@@ -69,7 +69,7 @@ class Site:
     def start(self, name: str, config: Path, *, there: bool = False) -> dict[str, Any]:
         """Start one process in this network or in the other one; returns its ready line."""
         enter = ["ip", "netns", "exec", self.there] if there else []
-        command = [*enter, *serve_command(name, config), "--stop-with-stdin"]
+        command = [*enter, *serve_command(name, "--config", str(config)), "--stop-with-stdin"]
         log = self.folder / f"{'there' if there else 'here'}-{config.stem}-{name}.log"
         process = ReadyProcess(command, log, piped_stdin=True)
         return self.processes.enter_context(process).ready()

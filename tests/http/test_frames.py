@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -217,10 +217,11 @@ async def test_a_fault_within_one_message_is_its_own_answer(
     )
     relay.gateway.targets.answer = HttpResponse(201, {}, b"ok")
 
-    async def fail(request: bhttp.Request, *_: object) -> HttpResponse:
-        return HttpResponse(599 if request.content == b"bad" else 201, {}, b"")
+    async def fail(requests: Sequence[tuple[ohttp.Opened, int]]) -> list[bhttp.Response]:
+        contents = [bhttp.decode_request(encoded).content for (encoded, _), _ in requests]
+        return [bhttp.Response(599 if content == b"bad" else 201) for content in contents]
 
-    monkeypatch.setattr(relay.gateway.app[GATEWAY], "_pass_on", fail)
+    monkeypatch.setattr(relay.gateway.app[GATEWAY], "_inside", fail)
     assert [answer.status for answer in await relay.send(good, bad)] == [200, 502]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
 
 from infra.ingest import LocalUploads, leader_url_of, upload_call
+from services.gateway.handlers import GATEWAY
 from tacit import bhttp, ohttp
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, UsageError
@@ -41,13 +42,15 @@ class Uploads:
     """The Leader's uploads as a function: the calls, and their answer."""
 
     calls: list[tuple[str, str | None, bytes]] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
     answer: HttpResponse | Exception = field(default_factory=lambda: HttpResponse(200, {}, b""))
 
-    async def call(self, task_id: str, content_type: str | None, body: bytes) -> HttpResponse:
-        self.calls.append((task_id, content_type, body))
+    async def call(self, uploads: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
+        self.calls += uploads
+        self.groups.append(len(uploads))
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer
+        return [self.answer] * len(uploads)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,28 @@ async def test_a_report_that_the_gateway_opened_is_an_upload_by_call(start: Star
     assert onward.sent == [("POST", f"{TARGET}/tasks/{TASK}/collection_jobs")]
 
 
+async def test_the_uploads_of_a_frame_are_one_call_and_every_message_keeps_its_answer(start: Start) -> None:  # noqa: F811
+    gateway, onward = await start(), Onward()
+    uploads = Uploads(answer=HttpResponse(200, {"content-type": "x/y"}, b"errors"))
+    deps = Deps(gateway.clock, entropy, LocalUploads(onward, TARGET, uploads.call), gateway.observed, background=False)
+    gateway.deps = deps
+    await gateway.restart()
+    fields = (*gateway.request().fields[:1], ("content-type", UPLOAD))
+    paths = [f"/tasks/{TASK}/reports", f"/tasks/{TASK}/collection_jobs", "/elsewhere", f"/tasks/{TASK}/reports"]
+    made = [ohttp.padded_request(gateway.config, gateway.request(path=path, fields=fields), entropy) for path in paths]
+    messages = [message for message, _ in made]
+    answers = await gateway.app[GATEWAY].answer_frame([messages[0], b"short", *messages[1:], messages[0]])
+    assert [answer.status for answer in answers] == [200, 400, 200, 200, 200, 200]
+    found = [
+        ohttp.open_response(context, answer.body)
+        for (_, context), answer in zip((*made, made[0]), (answers[0], *answers[2:]), strict=True)
+    ]
+    assert [(one.status, one.content) for one in found[:2]] == [(200, b"errors"), (202, b"onward")]
+    assert [one.status for one in found[2:]] == [403, 200, 409]
+    assert uploads.groups == [2]
+    assert len(onward.sent) == 1
+
+
 @pytest.mark.parametrize(("fault", "status"), [(TransportError("down"), 502), (RuntimeError("bug"), 500)])
 async def test_what_fails_in_the_leader_is_answered_inside(start: Start, fault: Exception, status: int) -> None:  # noqa: F811
     gateway = await start()
@@ -115,9 +140,13 @@ async def test_call_and_http_exchange_answer_alike(start: Start) -> None:  # noq
     leader.router.add_post("/tasks/{task_id}/reports", upload)
     async with InProcessTransport({TARGET: leader}) as network:
 
-        async def call(task_id: str, content_type: str | None, body: bytes) -> HttpResponse:
-            headers = {} if content_type is None else {"Content-Type": content_type}
-            return await network.request("POST", f"{TARGET}/tasks/{task_id}/reports", headers=headers, body=body)
+        async def call(uploads: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
+            found = []
+            for task_id, content_type, body in uploads:
+                headers = {} if content_type is None else {"Content-Type": content_type}
+                url = f"{TARGET}/tasks/{task_id}/reports"
+                found.append(await network.request("POST", url, headers=headers, body=body))
+            return found
 
         answers = []
         for transport in (network, LocalUploads(network, TARGET, call)):

@@ -51,6 +51,25 @@ def test_requests_survive_both_framings_and_padding(request: bhttp.Request, inde
     assert bhttp.decode_request(bhttp.pad_to(encoded, len(encoded) + padding)) == request
 
 
+@settings(max_examples=150, deadline=None)
+@given(request=_REQUESTS, indeterminate=st.booleans(), data=st.data())
+def test_heads_that_are_remembered_say_what_reading_them_says(
+    request: bhttp.Request, indeterminate: bool, data: st.DataObject
+) -> None:
+    """For whole, damaged and shortened messages alike."""
+    encoded = bytearray(bhttp.encode_request(request, indeterminate=indeterminate))
+    for _ in range(data.draw(st.integers(0, 2))):
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    message = bytes(encoded[: data.draw(st.integers(0, len(encoded)))] if data.draw(st.booleans()) else encoded)
+    found: list[bhttp.Request | None] = []
+    for read in (bhttp.read_request, bhttp.decode_request, bhttp.decode_request):
+        try:
+            found.append(read(message))
+        except DecodeError:
+            found.append(None)
+    assert found == [found[0]] * 3
+
+
 @settings(max_examples=60, deadline=None)
 @given(response=_RESPONSES, indeterminate=st.booleans(), padding=st.integers(0, 9))
 def test_responses_survive_both_framings_and_padding(

@@ -19,8 +19,11 @@ from client_agent.config import AgentConfig
 from infra.agents import MEAN_VISITS, provision_agents
 from infra.commands.up import show
 from infra.deployables import SERVICES
+from infra.deployment import HOSTED, Deployment, deploy
 from infra.layout import OPERATORS, Layout, StackOptions, create_layout
+from infra.markers import amend_config
 from infra.processes import ServiceProcess
+from infra.workers import service_part
 from tacit.service.config import load_config, read_secret
 from tacit.testing.entropy import SeededEntropy
 
@@ -65,10 +68,7 @@ def test_provisioned_visits_are_geometric_with_the_stated_mean(layout: Layout) -
 def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout: Layout) -> None:
     services = [
         ServiceProcess(
-            name,
-            layout.urls[name],
-            layout.configs[name],
-            layout.configs[name].parent / "service.log",
+            service_part(layout, name),
             cast("asyncio.subprocess.Process", SimpleNamespace(pid=4000 + number)),
         )
         for number, name in enumerate(SERVICES)
@@ -78,14 +78,14 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
     show(layout, services, [agent], console)
     text = cast("io.StringIO", console.file).getvalue()
     for service in services:
-        assert service.url in text
+        assert service.part.url in text
         assert str(service.pid) in text
         assert OPERATORS[service.name] in text
     everybody = f"'{agent.parent.parent}'/*/agent.json"
     assert f"tacit agent run $(printf -- '--config %s ' {everybody})" in text
     assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text
     assert f"tacit recipe publish visits.json --state-dir '{layout.state_dir}'" in text
-    assert services[0].restart_command == f"tacit serve recipe_server --config '{services[0].config}'"
+    assert services[0].restart_command == f"tacit serve recipe_server --config '{services[0].part.config}'"
 
 
 def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
@@ -99,3 +99,47 @@ def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
     loaded = set(json.loads(done.stdout))
     assert "relay.app" in loaded
     assert loaded.isdisjoint({"tacit.hpke", "tacit.ohttp", "tacit.vdaf", "tacit.messages", "services.gateway.app"})
+
+
+def setting(layout: Layout, setting: str) -> object:
+    name, _, member = setting.partition(".")
+    return json.loads(layout.configs[name].read_text()).get(member)
+
+
+def test_gateway_and_uploads_together_are_one_process_and_the_relay_sends_frames(tmp_path: Path) -> None:
+    layout = create_layout(tmp_path, StackOptions(), SeededEntropy(1), NOW)
+    parts = deploy(layout, Deployment(together=True, batch_crypto=True))
+    ingest = parts.first[-1]
+    assert [part.label for part in parts.first] == [name for name in SERVICES if name not in HOSTED] + ["ingest"]
+    assert [(part.name, part.url, part.config) for part in ingest.services] == [
+        (name, layout.urls[name], layout.configs[name]) for name in ("gateway", "leader")
+    ]
+    gateway, leader = (str(layout.configs[name]) for name in HOSTED)
+    assert ingest.arguments == ["ingest", "--config", gateway, "--leader-config", leader]
+    assert setting(layout, "relay.frames") == {}
+    assert [setting(layout, f"{name}.batch_crypto") for name in ("gateway", "leader", "helper")] == [True] * 3
+    assert parts.further == [], "a database file has one process"
+    assert setting(layout, "leader.roles") is None
+
+
+def test_on_a_database_server_jobs_are_another_process_than_uploads(tmp_path: Path) -> None:
+    layout = create_layout(tmp_path, StackOptions(), SeededEntropy(1), NOW)
+    amend_config(layout.configs["leader"], database_file="database.url")
+    parts = deploy(layout, Deployment(together=True))
+    assert setting(layout, "leader.roles") == ["upload"]
+    assert [part.label for part in parts.further] == ["leader worker-1"]
+    assert json.loads(parts.further[0].config.read_text())["roles"] == ["worker"]
+    assert len(deploy(layout, Deployment(together=True, leader_workers=2)).further) == 2
+
+
+def test_a_choice_that_is_not_repeated_is_undone_and_settings_made_by_hand_stay(tmp_path: Path) -> None:
+    layout = create_layout(tmp_path, StackOptions(), SeededEntropy(1), NOW)
+    before = {name: json.loads(path.read_text()) for name, path in layout.configs.items()}
+    amend_config(layout.configs["helper"], batch_crypto=True)
+    for _ in range(2):
+        deploy(layout, Deployment(together=True, batch_crypto=True))
+    parts = deploy(layout, Deployment())
+    assert [part.label for part in parts.first] == list(SERVICES)
+    assert setting(layout, "helper.batch_crypto") is True
+    amend_config(layout.configs["helper"], batch_crypto=None)
+    assert {name: json.loads(path.read_text()) for name, path in layout.configs.items()} == before

@@ -1,0 +1,98 @@
+"""How the services of a stack are spread over processes, and the settings that go with it.
+
+By default every service is one process, and a message of a client is one exchange on each leg, as RFC 9458 describes.
+Two choices change that, for more load:
+
+* ``together``: gateway and leader uploads are one process (``infra.ingest``), and the relay sends its messages in
+  frames. On PostgreSQL jobs are then the work of leader processes of their own, at least one; on SQLite, which one
+  process has to itself, they stay with the uploads.
+* ``batch_crypto``: gateway, leader and helper use the multi-buffer kernels for HPKE too.
+
+A choice that the next start does not repeat is undone; settings that a person made by hand stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from infra.deployables import SERVICES
+from infra.layout import Layout
+from infra.markers import amend_config
+from infra.workers import Part, further_parts, service_part
+
+CHOICES = "deployment.json"
+INGEST = "ingest"
+HOSTED = ("gateway", "leader")
+BATCH_CRYPTO = "batch_crypto"
+"""The setting of gateway, leader and helper that takes the multi-buffer cryptography instead of OpenSSL."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """See above; further processes are those of ``infra.workers``."""
+
+    together: bool = False
+    batch_crypto: bool = False
+    leader_workers: int = 0
+    helper_workers: int = 1
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The processes of a stack: the ``first`` make the tables that the ``further`` ones share."""
+
+    first: list[Part]
+    further: list[Part]
+
+
+def deploy(layout: Layout, deployment: Deployment) -> Parts:
+    """Write ``deployment`` into the configurations of ``layout`` and return its processes, in the order in which they
+    start. The databases must have been chosen. Raises ``UsageError``."""
+    shared = "database_file" in json.loads(layout.configs["leader"].read_text())
+    _configure(layout, deployment, own_workers=deployment.together and shared)
+    workers = deployment.leader_workers
+    further = further_parts(layout, max(workers, int(deployment.together and shared)), deployment.helper_workers)
+    if not deployment.together:
+        return Parts([service_part(layout, name) for name in SERVICES], further)
+    others = [service_part(layout, name) for name in SERVICES if name not in HOSTED]
+    return Parts([*others, ingest_part(layout)], further)
+
+
+def ingest_part(layout: Layout) -> Part:
+    """The process of the gateway and the leader's uploads."""
+    gateway, leader = (service_part(layout, name) for name in HOSTED)
+    log = gateway.config.parent / f"{INGEST}.log"
+    return Part(
+        INGEST, INGEST, gateway.config, log, gateway.url, tuple(replace(one, log=log) for one in (gateway, leader))
+    )
+
+
+def _configure(layout: Layout, deployment: Deployment, *, own_workers: bool) -> None:
+    """Set what is chosen, and take back what was chosen before and is not now."""
+    settings: list[tuple[str, str, Any, bool]] = [
+        ("relay", "frames", {}, deployment.together),
+        ("leader", "roles", ["upload"], own_workers),
+        *((name, BATCH_CRYPTO, True, deployment.batch_crypto) for name in ("gateway", "leader", "helper")),
+    ]
+    marker = layout.state_dir / CHOICES
+    chosen = _read(marker)
+    now: list[str] = []
+    for service, member, value, wanted in settings:
+        setting = f"{service}.{member}"
+        if wanted and (setting in chosen or member not in json.loads(layout.configs[service].read_text())):
+            amend_config(layout.configs[service], **{member: value})
+            now.append(setting)
+        elif setting in chosen:
+            amend_config(layout.configs[service], **{member: None})
+    marker.write_text(json.dumps(now))
+
+
+def _read(marker: Path) -> list[str]:
+    with contextlib.suppress(FileNotFoundError):
+        found: list[str] = json.loads(marker.read_text())
+        return found
+    return []
