@@ -32,7 +32,6 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "checkpoint_timeout": "15min",  # each checkpoint makes the next write to every page of an index a whole page of log
     "max_wal_size": "2GB",
-    "wal_buffers": "16MB",
     "password_encryption": "scram-sha-256",
     "logging_collector": "off",
 }
