@@ -17,7 +17,7 @@ from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRA
 from tacit.adapters.postgres_shared import WRITE_LOCK
 from tacit.aggregator.store import SqlStore
 
-_STORE_NEW = "SELECT store_reports($1, $2, $3, $4, $5, $6, $7, $8)"
+_STORE_NEW = "SELECT store_reports($1, $2, $3, $4, $5, $6, $7)"
 
 
 class LeaderTx(ReportsTx, JobsTx):
@@ -137,9 +137,7 @@ class LeaderStore(SqlStore[LeaderTx]):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
         task_ids, *others = (list(column) for column in columns)
-        found = await self._opened().at_once(
-            _STORE_NEW, WRITE_LOCK, now, sorted(set(task_ids)), sorted(closable), task_ids, *others
-        )
+        found = await self._opened().at_once(_STORE_NEW, WRITE_LOCK, now, sorted(closable), task_ids, *others)
         return found is not None and bool(found[0][0])
 
     async def open(self) -> None:

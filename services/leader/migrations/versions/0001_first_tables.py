@@ -15,15 +15,19 @@ depends_on = None
 
 STORE_REPORTS = """
 CREATE FUNCTION store_reports(
-    writers bigint, since double precision, named bytea[], closable bytea[],
+    writers bigint, since double precision, closable bytea[],
     task_ids bytea[], report_ids bytea[], digests bytea[], bodies bytea[]
 ) RETURNS boolean LANGUAGE plpgsql
-SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
+SET plan_cache_mode TO force_generic_plan
+SET enable_seqscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off
 AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(writers);
     IF EXISTS (SELECT FROM reports r WHERE r.report_id = ANY(report_ids))
-        OR EXISTS (SELECT FROM outcomes o WHERE o.task_id = ANY(named) AND o.report_id = ANY(report_ids))
+        OR EXISTS (
+            SELECT FROM unnest(task_ids, report_ids) AS u (task_id, report_id)
+            JOIN outcomes o ON o.task_id = u.task_id AND o.report_id = u.report_id
+        )
         OR EXISTS (SELECT FROM releases e WHERE e.task_id = ANY(closable))
     THEN
         RETURN false;
@@ -42,7 +46,7 @@ $$
 """
 """Stores reports that nobody has seen, in one statement: all of them, or none where one is known or a batch of a task
 among ``closable`` was released. Every query in it sees what was committed before it got the writers' lock. Its plans
-are made once: by index, because the tables grow after that."""
+are made once: one look into an index per report, because the tables grow after that."""
 
 
 def upgrade() -> None:
