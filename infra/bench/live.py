@@ -41,6 +41,8 @@ from tacit.service.config import read_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 
 SLOTS = 4
+ACCOUNT = ("1000", "0.001")
+"""Epsilon and delta of the stack's account: measurements publish many recipes, and ask nobody."""
 JOB_SIZE = 1000
 BUCKETS = 128
 POPULATION = 5_000_000
@@ -86,7 +88,14 @@ def laid_out(
     folder.chmod(0o711)
     now = time.time()
     epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > LEFT_OF_EPOCH)
-    options = StackOptions(epoch_seconds=epoch, slots_per_epoch=SLOTS, job_size=JOB_SIZE)
+    epsilon, delta = ACCOUNT
+    options = StackOptions(
+        epoch_seconds=epoch,
+        slots_per_epoch=SLOTS,
+        job_size=JOB_SIZE,
+        account_epsilon=epsilon,
+        account_delta=delta,
+    )
     try:
         layout = create_layout(folder / "stack", options, OsEntropy(), now)
         leader = layout.configs["leader"]

@@ -116,7 +116,9 @@ def laid_out(folder: Path) -> Layout:
     """A new stack whose leader forms small jobs and tries again soon."""
     now = time.time()
     epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > 7200)
-    options = StackOptions(epoch_seconds=epoch, slots_per_epoch=SLOTS, poll_seconds=0.5, idle_seconds=0.2)
+    options = StackOptions(
+        epoch_seconds=epoch, slots_per_epoch=SLOTS, poll_seconds=0.5, idle_seconds=0.2, account_delta="0.001"
+    )
     layout = create_layout(folder, options, OsEntropy(), now)
     body = json.loads(layout.configs["leader"].read_text())
     amend_config(layout.configs["leader"], limits={**body["limits"], **LIMITS})
