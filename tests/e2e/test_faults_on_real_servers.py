@@ -117,7 +117,12 @@ def laid_out(folder: Path) -> Layout:
     now = time.time()
     epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > 7200)
     options = StackOptions(
-        epoch_seconds=epoch, slots_per_epoch=SLOTS, poll_seconds=0.5, idle_seconds=0.2, account_delta="0.001"
+        epoch_seconds=epoch,
+        slots_per_epoch=SLOTS,
+        poll_seconds=0.5,
+        idle_seconds=0.2,
+        account_epsilon="1000",
+        account_delta="0.001",
     )
     layout = create_layout(folder, options, OsEntropy(), now)
     body = json.loads(layout.configs["leader"].read_text())
