@@ -64,7 +64,11 @@ def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
         )  # fmt: skip
     console = answers(100)
     console.print(table)
-    console.print("bold: the proposal; dim: for comparison, not run by this platform today", style="dim")
+    console.print(
+        "→ the proposal; dim for comparison: central, shuffled and local are not run here, and flips (noise shares)",
+        style="dim",
+    )
+    console.print("need a policy that allows recipes without a local guarantee", style="dim")
     console.print(f"next: tacit recipe new --population {goal.population} --rate {chosen.rate:g} "
                   f"--min-batch-size {chosen.batch_size} --epsilon {goal.epsilon:g} ...", soft_wrap=True)  # fmt: skip
 

@@ -67,7 +67,7 @@ class Goal:
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One way to ask. ``stderr`` in devices; ``contributions`` are expected; ``epsilon0`` is None without a local
-    guarantee; ``available`` says whether this platform runs it today.
+    guarantee; ``available`` says whether it may be proposed: this platform runs it, with a local guarantee.
     """
 
     model: str
