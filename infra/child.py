@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,20 +84,20 @@ class Child:
 
 
 @dataclass
-class PrivateServer:
+class PrivateServer(ABC):
     """A server program on a port of this machine, its files in ``folder``; ``start`` and ``stop`` may alternate."""
 
     folder: Path
     port: int
     _child: Child | None = None
 
+    @abstractmethod
     def command(self) -> list[str]:
         """Program and arguments. Raises ``UsageError`` where the program is missing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answers(self) -> bool:
         """Whether it serves by now."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Start, and return once it serves. Raises ``UsageError`` with what its log says."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,11 @@ from client_agent.fleet.profile import Profile
 from infra.places import AsJson, StateDir, checked_name, layout_of
 from infra.terminal import answers, notes, print_json
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.fleet.oracle import Verdict
+    from infra.fleet.result import FleetResult
+    from infra.fleet.run import FleetRun, Load
 
 app = typer.Typer(help="Simulate very many devices over the real wire.", no_args_is_help=True)
 
@@ -85,7 +90,6 @@ def run(
     _require_extra()
     from infra.fleet.origin import origin_of
     from infra.fleet.progress import showing
-    from infra.fleet.report import show, write_report
     from infra.fleet.run import Data as Knowledge
     from infra.fleet.run import Load, open_fleet
 
@@ -108,6 +112,15 @@ def run(
     console.print(f"journals: {fleet.folder}")
     with showing(console) as look:
         result, verdict = fleet.run(look, oracle)
+    _answer(result, verdict, load, fleet, out, as_json=as_json)
+
+
+def _answer(
+    result: FleetResult, verdict: Verdict | None, load: Load, fleet: FleetRun, out: Path | None, *, as_json: bool
+) -> None:
+    """Write and show what a run came to. Exits with 1 where the oracle found a difference."""
+    from infra.fleet.report import show, write_report
+
     written = write_report(result, verdict, load, fleet.target, out) if out is not None else []
     if as_json:
         print_json({**result.document(), "oracle": None if verdict is None else verdict.document()})

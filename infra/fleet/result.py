@@ -8,27 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from client_agent.fleet.faults import FATE, Fault
-from client_agent.fleet.metrics import Snapshot, merged
-from client_agent.fleet.sender import Outcome
+from client_agent.fleet.metrics import merged
 from client_agent.fleet.shard import ShardResult
 from client_agent.journal import State
 
 
 @dataclass
-class FleetResult:
+class FleetResult(ShardResult):
     """Sums over the shards. ``timings`` are the longest shard's seconds by stage, ``cpu`` all shards' CPU seconds,
     ``services`` CPU seconds of the stack's processes by service while the fleet ran. ``seconds`` of wall-clock are the
     whole run's but for the wait for the recipe's interval."""
 
-    devices: int = 0
-    sampled: int = 0
-    beyond: int = 0
-    without_token: int = 0
-    prepared: int = 0
-    outcome: Outcome = field(default_factory=Outcome)
-    progress: Snapshot = field(default_factory=Snapshot)
-    timings: dict[str, float] = field(default_factory=dict)
-    cpu: dict[str, float] = field(default_factory=dict)
     services: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
 

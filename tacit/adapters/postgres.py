@@ -68,7 +68,19 @@ _FIRST_MARKER = "INSERT INTO tacit_database (service, holder) VALUES (:service, 
 _BEGIN_WRITE = "SELECT holder FROM tacit_database FOR UPDATE"
 
 
-class PostgresDatabase(Database):
+class PostgresReader(Database):
+    """What every PostgreSQL database reads alike, whoever may write it."""
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A read transaction: one consistent snapshot, beside any writer."""
+        with typed():
+            async with self._engine.connect() as connection:
+                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                yield connection
+
+
+class PostgresDatabase(PostgresReader):
     """An open PostgreSQL database, its schema up to date, taken for this process."""
 
     def __init__(self, engine: AsyncEngine, service: str) -> None:
@@ -115,14 +127,6 @@ class PostgresDatabase(Database):
                         holder = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
                         self._check(holder == self._holder_id)
                         yield connection
-
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A read transaction: one consistent snapshot, beside any writer."""
-        with typed():
-            async with self._engine.connect() as connection:
-                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                yield connection
 
     async def checkpoint(self) -> None:
         """Nothing: see above."""

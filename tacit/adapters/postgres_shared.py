@@ -23,8 +23,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from tacit.adapters.bulk import driver_of, fetch_alone
 from tacit.adapters.migrate import upgrade_async
-from tacit.adapters.postgres import MARKER, OWNER_LOCK, discard, for_a_person, is_closed, make_engine, reason, typed
-from tacit.adapters.sql import Database
+from tacit.adapters.postgres import (
+    MARKER,
+    OWNER_LOCK,
+    PostgresReader,
+    discard,
+    for_a_person,
+    is_closed,
+    make_engine,
+    reason,
+    typed,
+)
 from tacit.errors import Fatal
 
 WRITE_LOCK = OWNER_LOCK + 1
@@ -41,7 +50,7 @@ _SERVICE = sa.text("SELECT service FROM tacit_database")
 _FIRST = sa.text("INSERT INTO tacit_database (service, holder) VALUES (:service, '') ON CONFLICT DO NOTHING")
 
 
-class SharedPostgresDatabase(Database):
+class SharedPostgresDatabase(PostgresReader):
     """An open PostgreSQL database, its schema up to date, beside other processes of the same service."""
 
     def __init__(self, engine: AsyncEngine, service: str) -> None:
@@ -94,14 +103,6 @@ class SharedPostgresDatabase(Database):
                 async with self._engine.connect() as connection, connection.begin():
                     await connection.execute(_SHARED if shared else _ALONE)
                     yield connection
-
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A read transaction: one consistent snapshot, beside any writer."""
-        with typed():
-            async with self._engine.connect() as connection:
-                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                yield connection
 
     async def at_once(self, statement: str, *values: Any) -> list[Any]:
         """The rows of one statement, on a connection kept for such: one round trip, beside this process's other

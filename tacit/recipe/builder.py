@@ -68,12 +68,7 @@ def propose(
     ``start`` and ``duration`` are seconds and multiples of ``time_precision``. Raises ``UsageError`` where the
     numbers give no recipe.
     """
-    chosen = randomizer or RANDOMIZERS_OF_STATISTIC[question.statistic][0]
-    if chosen not in (*VDAF_OF_RANDOMIZER, Flips.NAME):
-        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join((*VDAF_OF_RANDOMIZER, Flips.NAME))} are")
-    if chosen not in RANDOMIZERS_OF_STATISTIC[question.statistic]:
-        fitting = " or ".join(RANDOMIZERS_OF_STATISTIC[question.statistic])
-        raise UsageError(f"a {question.statistic} needs the randomizer {fitting}, not {chosen}")
+    chosen = _randomizer_for(question, randomizer)
     batch_size = default_batch_size(population, rate) if min_batch_size is None else min_batch_size
     if chosen == Flips.NAME:
         spec = _shares_and_vdaf(question, batch_size, epsilon, delta)
@@ -100,6 +95,18 @@ def propose(
         "parties": parties.model_dump(mode="json"),
     }
     return with_claim(body, delta=delta, account=account)
+
+
+def _randomizer_for(question: Question, wanted: str | None) -> str:
+    """The randomizer that is wanted, or the usual one. Raises ``UsageError`` for one that does not fit the question."""
+    fitting = RANDOMIZERS_OF_STATISTIC[question.statistic]
+    chosen = wanted or fitting[0]
+    known = (*VDAF_OF_RANDOMIZER, Flips.NAME)
+    if chosen not in known:
+        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join(known)} are")
+    if chosen not in fitting:
+        raise UsageError(f"a {question.statistic} needs the randomizer {' or '.join(fitting)}, not {chosen}")
+    return chosen
 
 
 def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default") -> Recipe:

@@ -227,7 +227,9 @@ def test_foreign_errors_are_logged_by_type_only(capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().err)["error"] == "ValueError"
 
 
-def test_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_that_cannot_be_written_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     device = Path("/dev/full")
     if not device.exists():
         pytest.skip("this system has no /dev/full")
@@ -238,6 +240,8 @@ def test_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.undo()
     with contextlib.suppress(OSError):  # what is left in the buffer cannot be written either
         full.close()
+    get_logger("leader").error("store_available")
+    assert json.loads(capsys.readouterr().err)["event"] == "store_available"
 
 
 def test_the_log_level_is_a_threshold(capsys: pytest.CaptureFixture[str]) -> None:
