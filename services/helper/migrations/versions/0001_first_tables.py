@@ -16,33 +16,19 @@ depends_on = None
 
 def upgrade() -> None:
     """Make every table."""
+    _log_and_tasks()
+    _outcomes()
+    _answers()
+    keep_out_of_line(op.get_bind(), "aggregation_jobs", "response")
+
+
+def _log_and_tasks() -> None:
+    """What the log says."""
     op.create_table(
-        "aggregate_shares",
-        sa.Column("share_id", sa.LargeBinary(), nullable=False),
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("response", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("share_id"),
-    )
-    op.create_index(op.f("ix_aggregate_shares_task_id"), "aggregate_shares", ["task_id"], unique=False)
-    op.create_table(
-        "aggregation_jobs",
-        sa.Column("job_id", sa.LargeBinary(), nullable=False),
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("response", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("job_id"),
-    )
-    op.create_index(op.f("ix_aggregation_jobs_task_id"), "aggregation_jobs", ["task_id"], unique=False)
-    op.create_table(
-        "buckets",
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("bucket", sa.LargeBinary(), nullable=False),
-        sa.Column("shard", Int64, autoincrement=False, nullable=False),
-        sa.Column("count", Int64, nullable=False),
-        sa.Column("checksum", sa.LargeBinary(), nullable=False),
-        sa.Column("first_time", Int64, nullable=False),
-        sa.Column("last_time", Int64, nullable=False),
-        sa.Column("agg_share", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "bucket", "shard"),
+        "log_state",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
     )
     op.create_table(
         "leaves",
@@ -51,11 +37,22 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_table(
-        "log_state",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("state", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("id"),
+        "tasks",
+        sa.Column("recipe_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("rule", sa.Text(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("recipe", sa.LargeBinary(), nullable=False),
+        sa.Column("token_key_spki", sa.LargeBinary(), nullable=False),
+        sa.Column("opt_in", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("recipe_hash"),
+        sa.UniqueConstraint("task_id"),
     )
+
+
+def _outcomes() -> None:
+    """What became of reports, and what they add up to."""
     op.create_table(
         "outcomes",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -71,11 +68,16 @@ def upgrade() -> None:
     )
     op.create_index("outcomes_by_bucket", "outcomes", ["task_id", "bucket"], unique=False)
     op.create_table(
-        "rejections",
+        "buckets",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("bucket", sa.LargeBinary(), nullable=False),
+        sa.Column("shard", Int64, autoincrement=False, nullable=False),
         sa.Column("count", Int64, nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "cause"),
+        sa.Column("checksum", sa.LargeBinary(), nullable=False),
+        sa.Column("first_time", Int64, nullable=False),
+        sa.Column("last_time", Int64, nullable=False),
+        sa.Column("agg_share", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "bucket", "shard"),
     )
     op.create_table(
         "releases",
@@ -84,19 +86,32 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("task_id", "selector"),
     )
     op.create_table(
-        "tasks",
-        sa.Column("recipe_hash", sa.LargeBinary(), nullable=False),
-        sa.Column("task_id", sa.LargeBinary(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("rule", sa.Text(), nullable=False),
-        sa.Column("detail", sa.Text(), nullable=False),
-        sa.Column("recipe", sa.LargeBinary(), nullable=False),
-        sa.Column("token_key_spki", sa.LargeBinary(), nullable=False),
-        sa.Column("opt_in", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("recipe_hash"),
-        sa.UniqueConstraint("task_id"),
+        "rejections",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("count", Int64, nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "cause"),
     )
-    keep_out_of_line(op.get_bind(), "aggregation_jobs", "response")
+
+
+def _answers() -> None:
+    """What was answered."""
+    op.create_table(
+        "aggregation_jobs",
+        sa.Column("job_id", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("response", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+    )
+    op.create_index(op.f("ix_aggregation_jobs_task_id"), "aggregation_jobs", ["task_id"], unique=False)
+    op.create_table(
+        "aggregate_shares",
+        sa.Column("share_id", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("response", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("share_id"),
+    )
+    op.create_index(op.f("ix_aggregate_shares_task_id"), "aggregate_shares", ["task_id"], unique=False)
 
 
 def downgrade() -> None:

@@ -51,6 +51,93 @@ are made once: one look into an index per report, because the tables grow after 
 
 def upgrade() -> None:
     """Make every table."""
+    _log_and_tasks()
+    _outcomes()
+    _jobs()
+    _collections()
+    _reports()
+    keep_out_of_line(op.get_bind(), "reports", "body")
+    keep_out_of_line(op.get_bind(), "aggregation_jobs", "request", "members")
+    keep_out_of_line(op.get_bind(), "pending", "members")
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("CREATE SEQUENCE report_seqs")
+        op.execute(STORE_REPORTS)
+
+
+def _log_and_tasks() -> None:
+    """What the log says."""
+    op.create_table(
+        "log_state",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "leaves",
+        sa.Column("position", Int64, autoincrement=False, nullable=False),
+        sa.Column("leaf", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("position"),
+    )
+    op.create_table(
+        "tasks",
+        sa.Column("recipe_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("rule", sa.Text(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("recipe", sa.LargeBinary(), nullable=False),
+        sa.Column("token_key_spki", sa.LargeBinary(), nullable=False),
+        sa.Column("opt_in", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("recipe_hash"),
+        sa.UniqueConstraint("task_id"),
+    )
+
+
+def _outcomes() -> None:
+    """What became of reports, and what they add up to."""
+    op.create_table(
+        "outcomes",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("report_id", sa.LargeBinary(), nullable=False),
+        sa.Column("nullifier", sa.LargeBinary(), nullable=True),
+        sa.Column("code", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("bucket", sa.LargeBinary(), nullable=True),
+        sa.Column("job_id", sa.LargeBinary(), nullable=True),
+        sa.Column("digest", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("task_id", "report_id"),
+        sa.UniqueConstraint("nullifier", name="one_report_per_nullifier"),
+    )
+    op.create_index("outcomes_by_bucket", "outcomes", ["task_id", "bucket"], unique=False)
+    op.create_table(
+        "buckets",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("bucket", sa.LargeBinary(), nullable=False),
+        sa.Column("shard", Int64, autoincrement=False, nullable=False),
+        sa.Column("count", Int64, nullable=False),
+        sa.Column("checksum", sa.LargeBinary(), nullable=False),
+        sa.Column("first_time", Int64, nullable=False),
+        sa.Column("last_time", Int64, nullable=False),
+        sa.Column("agg_share", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "bucket", "shard"),
+    )
+    op.create_table(
+        "releases",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("selector", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "selector"),
+    )
+    op.create_table(
+        "rejections",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("count", Int64, nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "cause"),
+    )
+
+
+def _jobs() -> None:
+    """Aggregation jobs and leader-selected batches."""
     op.create_table(
         "aggregation_jobs",
         sa.Column("job_id", sa.LargeBinary(), nullable=False),
@@ -81,18 +168,10 @@ def upgrade() -> None:
         sa.UniqueConstraint("batch_id"),
     )
     op.create_index("batches_by_task", "batches", ["task_id", "state"], unique=False)
-    op.create_table(
-        "buckets",
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("bucket", sa.LargeBinary(), nullable=False),
-        sa.Column("shard", Int64, autoincrement=False, nullable=False),
-        sa.Column("count", Int64, nullable=False),
-        sa.Column("checksum", sa.LargeBinary(), nullable=False),
-        sa.Column("first_time", Int64, nullable=False),
-        sa.Column("last_time", Int64, nullable=False),
-        sa.Column("agg_share", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "bucket", "shard"),
-    )
+
+
+def _collections() -> None:
+    """Collection jobs."""
     op.create_table(
         "collection_jobs",
         sa.Column("job_id", sa.LargeBinary(), nullable=False),
@@ -108,55 +187,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_id"),
     )
     op.create_index("collections_by_task", "collection_jobs", ["task_id", "state"], unique=False)
-    op.create_table(
-        "leaves",
-        sa.Column("position", Int64, autoincrement=False, nullable=False),
-        sa.Column("leaf", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("position"),
-    )
-    op.create_table(
-        "log_state",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("state", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("id"),
-    )
-    op.create_table(
-        "outcomes",
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("report_id", sa.LargeBinary(), nullable=False),
-        sa.Column("nullifier", sa.LargeBinary(), nullable=True),
-        sa.Column("code", sa.Integer(), nullable=False),
-        sa.Column("cause", sa.Text(), nullable=False),
-        sa.Column("bucket", sa.LargeBinary(), nullable=True),
-        sa.Column("job_id", sa.LargeBinary(), nullable=True),
-        sa.Column("digest", sa.LargeBinary(), nullable=True),
-        sa.PrimaryKeyConstraint("task_id", "report_id"),
-        sa.UniqueConstraint("nullifier", name="one_report_per_nullifier"),
-    )
-    op.create_index("outcomes_by_bucket", "outcomes", ["task_id", "bucket"], unique=False)
-    op.create_table(
-        "pending",
-        sa.Column("seq", Int64, autoincrement=False, nullable=False),
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("since", sa.Float(), nullable=False),
-        sa.Column("size", sa.Integer(), nullable=False),
-        sa.Column("members", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("seq"),
-    )
-    op.create_index("pending_by_task", "pending", ["task_id", "seq"], unique=False)
-    op.create_table(
-        "rejections",
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("cause", sa.Text(), nullable=False),
-        sa.Column("count", Int64, nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "cause"),
-    )
-    op.create_table(
-        "releases",
-        sa.Column("task_id", sa.LargeBinary(), nullable=False),
-        sa.Column("selector", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("task_id", "selector"),
-    )
+
+
+def _reports() -> None:
+    """Uploads."""
     op.create_table(
         "reports",
         sa.Column("seq", Int64, autoincrement=False, nullable=False),
@@ -169,24 +203,15 @@ def upgrade() -> None:
     )
     op.create_index("reports_by_id", "reports", ["report_id"], unique=False)
     op.create_table(
-        "tasks",
-        sa.Column("recipe_hash", sa.LargeBinary(), nullable=False),
-        sa.Column("task_id", sa.LargeBinary(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("rule", sa.Text(), nullable=False),
-        sa.Column("detail", sa.Text(), nullable=False),
-        sa.Column("recipe", sa.LargeBinary(), nullable=False),
-        sa.Column("token_key_spki", sa.LargeBinary(), nullable=False),
-        sa.Column("opt_in", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("recipe_hash"),
-        sa.UniqueConstraint("task_id"),
+        "pending",
+        sa.Column("seq", Int64, autoincrement=False, nullable=False),
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("since", sa.Float(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("members", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
     )
-    keep_out_of_line(op.get_bind(), "reports", "body")
-    keep_out_of_line(op.get_bind(), "aggregation_jobs", "request", "members")
-    keep_out_of_line(op.get_bind(), "pending", "members")
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute("CREATE SEQUENCE report_seqs")
-        op.execute(STORE_REPORTS)
+    op.create_index("pending_by_task", "pending", ["task_id", "seq"], unique=False)
 
 
 def downgrade() -> None:
