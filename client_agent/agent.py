@@ -11,60 +11,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import replace
 
-from client_agent import device_rules
 from client_agent.config import AgentConfig
-from client_agent.journal import AgentStore, Entry, Fact, State, Trouble
+from client_agent.deciding import Decider, Deps, may_pass
+from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
 from client_agent.upload import Uploader
-from client_agent.wallet import AttestedDevice, HeldToken, TokenWallet
+from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
 from tacit.codec import b64url, unb64url
-from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
-from tacit.messages import REPORT_ID_SIZE, UploadRequest
-from tacit.ports import Clock, Entropy, Transport, TransportError
-from tacit.randomizers.types import Answer
-from tacit.recipe import derive, rules
-from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.ports import TransportError
+from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
-from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.roles.client import make_report
-from tacit.task import Task
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.client import Bundle, LogState, LogView
 from tacit.tlog.leaves import OhttpConfig
 
-COIN_BITS = 128
-TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
-"""How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
 GATEWAY_KEYS = 2
 """The active one and the previous one (P3)."""
 _DIGEST = 32
-
-
-@dataclass(frozen=True)
-class Deps:
-    """What an agent needs of the world."""
-
-    clock: Clock
-    entropy: Entropy
-    transport: Transport
-
-
-def coin_threshold(rate: Decimal) -> int:
-    """The coin says yes to a uniform 128-bit number below this: ``rate``, rounded down to a multiple of 2^-128."""
-    numerator, denominator = rate.as_integer_ratio()
-    return (numerator << COIN_BITS) // denominator
-
-
-def coin(rate: Decimal, entropy: Entropy) -> bool:
-    """True with probability ``rate``, rounded down to a multiple of 2^-128."""
-    return int.from_bytes(entropy(COIN_BITS // 8), "big") < coin_threshold(rate)
 
 
 class Agent:
@@ -90,13 +60,13 @@ class Agent:
         )
         self._deps = deps
         self._store = store
-        self._source = source
         pinned = ohttp.KeyConfig.decode(unb64url(config.gateway.key_config))
         self._client = ObliviousClient(deps.transport, config.relay_url, [pinned], deps.clock, deps.entropy)
         self._uploader = Uploader(store, self._client, deps.clock, deps.entropy, config.timing)
         self._wallet = TokenWallet(
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
         )
+        self._decider = Decider(config, self._policy, deps, store, source, self._wallet)
         self._log = LogPolicy(NoteKey.decode(config.log_key))
         self._view: LogView | None = None
         self._live = LiveLog()
@@ -132,9 +102,9 @@ class Agent:
             await self.sync()
         except (TransportError, DecodeError, Refusal) as error:
             self._next_poll = now + min(spread, self._config.timing.retry_limit_seconds)
-            await self._note(Fact.LOG_TROUBLE, str(error))
+            await note(self._store, Fact.LOG_TROUBLE, str(error), self._deps.clock.now())
         else:
-            await self._note(Fact.LOG_TROUBLE, "")
+            await note(self._store, Fact.LOG_TROUBLE, "", self._deps.clock.now())
         return self._next_poll if await self._trusted() else NEVER
 
     def hasten(self, within: float) -> None:
@@ -240,115 +210,20 @@ class Agent:
         if kept != await self._store.fact(Fact.GATEWAY_KEYS):
             await self._store.keep({Fact.GATEWAY_KEYS: kept})
 
-    async def _note(self, fact: Fact, what: str) -> None:
-        """Keep a trouble for the device's owner, or that it is over."""
-        known = Trouble.decode(await self._store.fact(fact))
-        if what != (known.what if known else ""):
-            trouble = Trouble(self._deps.clock.now(), what).encode() if what else b""
-            await self._store.keep({fact: trouble})
+    def refusals(self, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
+        """Every rule that refuses a recipe of the log now, for a device whose journal holds ``entries``."""
+        return self._decider.refusals(self._live, live, entries)
+
+    def may_pass(self, refusal: Refusal, live: LiveRecipe) -> bool:
+        """Whether leaves that are still to come may change the answer."""
+        return may_pass(refusal, self._live, live)
 
     async def _decide(self, live: LiveRecipe, entries: Sequence[Entry]) -> Entry | None:
         """Decide and write it down; ``None`` while something is still to come."""
-        try:
-            entry, spend = await self._decision(live, entries)
-        except (Refusal, ValueError, ArithmeticError) as error:
-            detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
-            entry, spend = self._entry(live, State.REFUSED, detail), False
+        entry, spend = await self._decider.decision(self._live, live, entries)
         if entry is not None:
             await self._store.decide(entry, spend=derive.slot_of(live.recipe) if spend else None)
         return entry
-
-    async def _decision(self, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
-        """What to write into the journal (``None``: nothing yet), and whether it spends the slot's token."""
-        recipe = live.recipe
-        refusals = self.refusals(live, entries)
-        if refusals:
-            if all(self.may_pass(refusal, live) for refusal in refusals):
-                return None, False
-            return self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)), False
-        slot = derive.slot_of(recipe)
-        held = await self._wallet.held(slot)
-        if held is None:
-            if await self._wallet.may_come(slot, recipe.interval.end):
-                return None, False
-            return self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"), False
-        try:
-            value = self._source.value(recipe.question.metric)
-        except UsageError as error:
-            await self._note(Fact.SOURCE_TROUBLE, str(error))
-            return None, False
-        await self._note(Fact.SOURCE_TROUBLE, "")
-        if value is None:
-            return self._entry(live, State.INELIGIBLE, "no datum for the metric"), False
-        try:
-            answer = encoder_of(recipe.question).encode(value)
-        except EncodeError as error:
-            return self._entry(live, State.INELIGIBLE, str(error)), False
-        entry = self._take_part(live, answer, held)
-        return entry, entry.state is State.SCHEDULED
-
-    def refusals(self, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
-        """Every rule that refuses a recipe of the log now, for a device whose journal holds ``entries``."""
-        context = self._live.context(live, self._deps.clock.now())
-        found = rules.check(live.recipe, self._policy, context)
-        return found + device_rules.check(live.recipe, self._config, context, entries)
-
-    def may_pass(self, refusal: Refusal, live: LiveRecipe) -> bool:
-        """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
-        token = live.recipe.token
-        no_directory = self._live.directory(token.issuer, token.epoch) is None
-        return refusal.rule == "opt-in-missing" or (refusal.rule == "slot-key-missing" and no_directory)
-
-    def _take_part(self, live: LiveRecipe, answer: Answer, held: HeldToken) -> Entry:
-        """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
-        recipe = live.recipe
-        task = derive.task_of(recipe, self._slot_key(live, held))
-        charged = recipe.privacy.epsilon.aggregator
-        if not coin(recipe.rate, self._deps.entropy):
-            return self._entry(live, State.NOT_SAMPLED, "", charged)
-        measurement = derive.randomizer_of(recipe).randomise(answer, self._deps.entropy)
-        if measurement is None:
-            return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
-        begin = max(self._deps.clock.now(), recipe.interval.start)
-        send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
-        report = make_report(
-            task,
-            measurement,
-            held.token,
-            held.preimages,
-            self._deps.entropy(REPORT_ID_SIZE),
-            task.report_time(send_at),
-            self._deps.entropy,
-        )
-        return replace(
-            self._entry(live, State.SCHEDULED, "", charged),
-            send_at=send_at,
-            deadline=recipe.interval.end + self._config.timing.late_seconds,
-            url=upload_url(task),
-            report=UploadRequest((report,)).encode(),
-        )
-
-    def _slot_key(self, live: LiveRecipe, held: HeldToken) -> bytes:
-        """The slot's key in the log, if the held token is under it."""
-        token = live.recipe.token
-        directory = self._live.directory(token.issuer, token.epoch)
-        spki = None if directory is None else directory.spki(token.slot)
-        if spki is None or hashlib.sha256(spki).digest() != held.key_id:
-            raise Refusal("slot-key-changed", "the log shows another key for the slot than the token was fetched under")
-        return spki
-
-    def _entry(self, live: LiveRecipe, state: State, detail: str, charged: str = "") -> Entry:
-        recipe = live.recipe
-        return Entry(
-            recipe.hash,
-            recipe.name,
-            state,
-            self._deps.clock.now(),
-            detail,
-            charged,
-            slot=derive.slot_of(recipe),
-            charged_delta=recipe.privacy.delta if charged else "",
-        )
 
 
 def _usable_key(published: OhttpConfig) -> ohttp.KeyConfig | None:
@@ -359,16 +234,6 @@ def _usable_key(published: OhttpConfig) -> ohttp.KeyConfig | None:
     except (DecodeError, CryptoError):
         return None
     return key
-
-
-def last_start(recipe: Recipe) -> float:
-    """The latest time for which a report is planned."""
-    return recipe.interval.end - min(TAIL_SHARE * recipe.interval.duration, TAIL_SECONDS)
-
-
-def upload_url(task: Task) -> str:
-    """Where reports of ``task`` go."""
-    return f"{task.configuration.leader_aggregator_endpoint}/tasks/{b64url(task.task_id)}/reports"
 
 
 def journal_table(entries: Sequence[Entry]) -> list[dict[str, str | float | int]]:

@@ -163,6 +163,13 @@ class Trouble:
         return cls(**json.loads(data)) if data else None
 
 
+async def note(store: AgentStore, fact: Fact, what: str, now: float) -> None:
+    """Keep a trouble for the device's owner, since ``now``, or, where ``what`` is empty, that it is over."""
+    known = Trouble.decode(await store.fact(fact))
+    if what != (known.what if known else ""):
+        await store.keep({fact: Trouble(now, what).encode() if what else b""})
+
+
 def check_transition(old: Entry | None, new: Entry) -> None:
     """Raise ``Fatal`` unless the journal may go from ``old`` to ``new``."""
     if old is None or new.state not in TRANSITIONS[old.state]:

@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from client_agent.agent import Agent, Deps
+from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
 from client_agent.sources import open_source

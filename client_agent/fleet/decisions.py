@@ -1,6 +1,6 @@
 """The decisions of many devices at once: datum, coin, journal line. A device that is not sampled ends here.
 
-The coin is the agent's (``client_agent.agent.coin_threshold``): 128 bits of the operating system's randomness for each
+The coin is the agent's (``client_agent.coin.coin_threshold``): 128 bits of the operating system's randomness for each
 device, compared with the same threshold, only that a machine word at a time is compared.
 """
 
@@ -13,7 +13,7 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from client_agent.agent import COIN_BITS, coin_threshold
+from client_agent.coin import COIN_BITS, coin_threshold
 from client_agent.fleet.population import Categories, Population
 from tacit.ports import Entropy
 from tacit.randomizers.types import Measurement, Randomizer

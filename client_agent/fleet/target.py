@@ -13,8 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from client_agent.agent import Agent, Deps, last_start, upload_url
+from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from client_agent.deciding import Deps, last_start, upload_url
 from client_agent.fleet.tokens import SlotKey
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from client_agent.agent import upload_url
+from client_agent.deciding import upload_url
 from client_agent.oblivious import ObliviousClient
 from infra.demo.result import StagedRefusal
 from tacit.errors import DAP_ERROR_PREFIX, Refusal

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client_agent.agent import Agent
-from client_agent.agent import Deps as AgentDeps
+from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.sources import CallableSource
 from infra.layout import Layout

@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from client_agent.agent import Deps as AgentDeps
+from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from infra.demo.attacks import Loot, Thief, helper_refusal, refused_publication, refused_recipe, staged_refusals

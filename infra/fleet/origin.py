@@ -8,8 +8,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from client_agent.agent import Deps
 from client_agent.config import AgentConfig
+from client_agent.deciding import Deps
 from client_agent.fleet.population import Population, listed_population, parse_population
 from client_agent.fleet.target import Target, verified_target
 from infra.demo.dataset import load_csv

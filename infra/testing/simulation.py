@@ -24,7 +24,7 @@ from typing import Any
 from aiohttp import web
 
 from client_agent.agent import Agent
-from client_agent.agent import Deps as AgentDeps
+from client_agent.deciding import Deps as AgentDeps
 from client_agent.sources import CallableSource
 from infra.deployables import SERVICES, deployable
 from infra.layout import OPERATORS, Layout, StackOptions, create_layout, load_layout, signing_key_of

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import infra.fleet.oracle as oracle_module
-from client_agent.agent import Deps
+from client_agent.deciding import Deps
 from client_agent.fleet import rude, sender
 from client_agent.fleet.faults import FATE, WORDS, Fault, parse_faults
 from client_agent.fleet.journal import last_states, read_journal

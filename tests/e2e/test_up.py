@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from client_agent.agent import Agent, Deps
+from client_agent.agent import Agent
 from client_agent.config import AgentConfig, Timing
+from client_agent.deciding import Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import open_source
 from infra.agents import provision_agents

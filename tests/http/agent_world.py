@@ -13,8 +13,8 @@ from typing import Any
 from aiohttp import web
 
 from client_agent.agent import Agent
-from client_agent.agent import Deps as AgentDeps
 from client_agent.config import AgentConfig
+from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, Trouble
 from client_agent.sources import CallableSource, Value
 from services.gateway.service import Gateway

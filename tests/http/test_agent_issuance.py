@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from client_agent.agent import Agent
-from client_agent.agent import Deps as AgentDeps
+from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import CallableSource
 from tacit.codec import b64url, unb64url

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from client_agent.agent import upload_url
 from client_agent.config import Timing
+from client_agent.deciding import upload_url
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.upload import Uploader

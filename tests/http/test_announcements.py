@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_agent.agent import Agent
-from client_agent.agent import Deps as AgentDeps
 from client_agent.config import AgentConfig
+from client_agent.deciding import Deps as AgentDeps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource

@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from client_agent.agent import coin
+from client_agent.coin import coin
 from infra.testing.device import Device
 from infra.testing.simulation import OPTIONS, Simulation, Template
 from services.collector.release import release_document

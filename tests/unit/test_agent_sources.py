@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from client_agent.agent import coin
+from client_agent.coin import coin
 from client_agent.sources import (
     CallableSource,
     CsvSourceConfig,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, chisquare, expon, kstest
 
-from client_agent.agent import coin
+from client_agent.coin import coin
 from client_agent.fleet.arrivals import BURST_SECONDS, BURST_SIZE, SWING, arrivals
 from client_agent.fleet.decisions import CHUNK, coins, decide, ones_of, randomise
 from client_agent.fleet.faults import CHURN, Fault, FaultMix, parse_faults

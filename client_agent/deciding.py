@@ -1,0 +1,173 @@
+"""What a device does about one recipe: verify it and its privacy cost, look for the token and the datum, charge the
+claim, toss the coin, and only then encode, randomise and shard (P11, P21).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from client_agent import device_rules
+from client_agent.coin import coin
+from client_agent.config import AgentConfig
+from client_agent.journal import AgentStore, Entry, Fact, State, note
+from client_agent.pace import uniform
+from client_agent.sources import DataSource
+from client_agent.wallet import HeldToken, TokenWallet
+from tacit.codec import b64url
+from tacit.errors import Refusal, UsageError
+from tacit.messages import REPORT_ID_SIZE, UploadRequest
+from tacit.ports import Clock, Entropy, Transport
+from tacit.randomizers.types import Answer
+from tacit.recipe import derive, rules
+from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.recipe.live import LiveLog, LiveRecipe
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.roles.client import make_report
+from tacit.task import Task
+
+TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
+"""How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
+
+
+@dataclass(frozen=True)
+class Deps:
+    """What an agent needs of the world."""
+
+    clock: Clock
+    entropy: Entropy
+    transport: Transport
+
+
+class Decider:
+    """Decides about recipes, one at a time; the journal is the caller's."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        policy: Policy,
+        deps: Deps,
+        store: AgentStore,
+        source: DataSource,
+        wallet: TokenWallet,
+    ) -> None:
+        self._config = config
+        self._policy = policy
+        self._deps = deps
+        self._store = store
+        self._source = source
+        self._wallet = wallet
+
+    async def decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
+        """What to write into the journal (``None``: nothing yet) about ``live``, a recipe of ``log``, and whether it
+        spends the slot's token."""
+        try:
+            return await self._decision(log, live, entries)
+        except (Refusal, ValueError, ArithmeticError) as error:
+            detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
+            return self._entry(live, State.REFUSED, detail), False
+
+    async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
+        recipe = live.recipe
+        refusals = self.refusals(log, live, entries)
+        if refusals:
+            if all(may_pass(refusal, log, live) for refusal in refusals):
+                return None, False
+            return self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)), False
+        slot = derive.slot_of(recipe)
+        held = await self._wallet.held(slot)
+        if held is None:
+            if await self._wallet.may_come(slot, recipe.interval.end):
+                return None, False
+            return self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"), False
+        try:
+            value = self._source.value(recipe.question.metric)
+        except UsageError as error:
+            await note(self._store, Fact.SOURCE_TROUBLE, str(error), self._deps.clock.now())
+            return None, False
+        await note(self._store, Fact.SOURCE_TROUBLE, "", self._deps.clock.now())
+        if value is None:
+            return self._entry(live, State.INELIGIBLE, "no datum for the metric"), False
+        try:
+            answer = encoder_of(recipe.question).encode(value)
+        except EncodeError as error:
+            return self._entry(live, State.INELIGIBLE, str(error)), False
+        entry = self._take_part(log, live, answer, held)
+        return entry, entry.state is State.SCHEDULED
+
+    def refusals(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
+        """Every rule that refuses a recipe of ``log`` now, for a device whose journal holds ``entries``."""
+        context = log.context(live, self._deps.clock.now())
+        found = rules.check(live.recipe, self._policy, context)
+        return found + device_rules.check(live.recipe, self._config, context, entries)
+
+    def _take_part(self, log: LiveLog, live: LiveRecipe, answer: Answer, held: HeldToken) -> Entry:
+        """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
+        recipe = live.recipe
+        task = derive.task_of(recipe, slot_key(log, live, held))
+        charged = recipe.privacy.epsilon.aggregator
+        if not coin(recipe.rate, self._deps.entropy):
+            return self._entry(live, State.NOT_SAMPLED, "", charged)
+        measurement = derive.randomizer_of(recipe).randomise(answer, self._deps.entropy)
+        if measurement is None:
+            return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
+        begin = max(self._deps.clock.now(), recipe.interval.start)
+        send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
+        report = make_report(
+            task,
+            measurement,
+            held.token,
+            held.preimages,
+            self._deps.entropy(REPORT_ID_SIZE),
+            task.report_time(send_at),
+            self._deps.entropy,
+        )
+        return replace(
+            self._entry(live, State.SCHEDULED, "", charged),
+            send_at=send_at,
+            deadline=recipe.interval.end + self._config.timing.late_seconds,
+            url=upload_url(task),
+            report=UploadRequest((report,)).encode(),
+        )
+
+    def _entry(self, live: LiveRecipe, state: State, detail: str, charged: str = "") -> Entry:
+        recipe = live.recipe
+        return Entry(
+            recipe.hash,
+            recipe.name,
+            state,
+            self._deps.clock.now(),
+            detail,
+            charged,
+            slot=derive.slot_of(recipe),
+            charged_delta=recipe.privacy.delta if charged else "",
+        )
+
+
+def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:
+    """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
+    token = live.recipe.token
+    no_directory = log.directory(token.issuer, token.epoch) is None
+    return refusal.rule == "opt-in-missing" or (refusal.rule == "slot-key-missing" and no_directory)
+
+
+def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
+    """The slot's key in the log, if the held token is under it. Refusal ``slot-key-changed``."""
+    token = live.recipe.token
+    directory = log.directory(token.issuer, token.epoch)
+    spki = None if directory is None else directory.spki(token.slot)
+    if spki is None or hashlib.sha256(spki).digest() != held.key_id:
+        raise Refusal("slot-key-changed", "the log shows another key for the slot than the token was fetched under")
+    return spki
+
+
+def last_start(recipe: Recipe) -> float:
+    """The latest time for which a report is planned."""
+    return recipe.interval.end - min(TAIL_SHARE * recipe.interval.duration, TAIL_SECONDS)
+
+
+def upload_url(task: Task) -> str:
+    """Where reports of ``task`` go."""
+    return f"{task.configuration.leader_aggregator_endpoint}/tasks/{b64url(task.task_id)}/reports"
