@@ -80,7 +80,7 @@ def load_csv(
     devices: int | None,
 ) -> Dataset:
     """Read ``column`` of ``path`` and settle the question. Raises ``UsageError`` with the first thing wrong."""
-    cells = list(_read_column(path, column))
+    cells = list(read_column(path, column))
     if len(cells) < MIN_DEVICES and devices is None:
         raise UsageError(
             f"{path}: {len(cells)} rows below the header, column {column}; "
@@ -110,8 +110,8 @@ def _take(items: list[T], devices: int | None, source: str) -> list[T]:
     return items[:devices]
 
 
-def _read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, cell) for each data row; refuses what is not a clean table."""
+def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, cell) for each data row. Raises ``UsageError`` for what is not a clean table."""
     text = _read_text(path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
