@@ -23,7 +23,7 @@ from tacit.randomizers.flips import SCALAR, Flips
 from tacit.randomizers.types import Answer, Measurement, Randomizer
 
 CHUNK = 1 << 16
-"""Numbers of data that are decided together: with one each, 65,536 devices and 1 MiB of coins."""
+"""Numbers, of data or of measurements, that are decided together: where devices have one each, 1 MiB of coins."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,16 @@ def coins(rate: Decimal, count: int, entropy: Entropy) -> NDArray[np.bool_]:
 
 
 def decide(
-    rate: Decimal, population: Population, first: int, devices: int, entropy: Entropy, generator: np.random.Generator
+    rate: Decimal,
+    population: Population,
+    first: int,
+    devices: int,
+    entropy: Entropy,
+    generator: np.random.Generator,
+    cells: int = 1,
 ) -> Iterator[Decided]:
-    """Datum and coin of the devices from ``first``, chunk by chunk."""
-    chunk = max(1, CHUNK // population.width)
+    """Datum and coin of the devices from ``first``, chunk by chunk; ``cells`` numbers of each are to be kept."""
+    chunk = max(1, CHUNK // max(population.width, cells))
     for begin in range(first, first + devices, chunk):
         count = min(chunk, first + devices - begin)
         data = population.of(begin, count, generator)
@@ -81,6 +87,11 @@ def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tup
         else:
             answers.append(Randomised(device, measurement))
     return answers, beyond
+
+
+def kept_cells(randomizer: Randomizer) -> int:
+    """Numbers in a measurement as it is kept: a category or a few ones count as one."""
+    return randomizer.cells if isinstance(randomizer, Flips) else 1
 
 
 def noisy(shares: Flips, answers: Sequence[Answer], entropy: Entropy) -> list[int] | list[Numbers]:

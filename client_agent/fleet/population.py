@@ -118,8 +118,8 @@ def drawn_population(question: Question, text: str | None) -> Population:
     """``text`` as a distribution of what ``question`` asks for: of categories (by default zipf), or of numbers (by
     default uniform over the question's range). Raises ``UsageError``."""
     if isinstance(question.encoder, Number | Vector):
-        return _numbers(question, question.encoder, text or "uniform")
-    return parse_population(text or "zipf", max(2, len(encoder_of(question).labels)))
+        return _numbers(question, question.encoder, "uniform" if text is None else text)
+    return parse_population("zipf" if text is None else text, max(2, len(encoder_of(question).labels)))
 
 
 def parse_population(text: str, categories: int) -> DrawnCategories:

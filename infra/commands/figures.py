@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -49,20 +49,15 @@ def figures(
     budget = _budget(epsilon, delta)
     if measured:
         require_feasible(population)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{out}: {error.strerror or 'cannot be written'}") from error
+    _make(out)
     with _progress("accounting") as tell:
         drawn = draw_up(population, budget, tell)
     points = _measure(drawn, runs) if measured else []
     paths = [path for figure in drawn for path in write(_with_points(figure, points), budget, out)]
-    document: dict[str, Any] = {"population": population}
-    if points:
-        paths += _write_measured(points, budget, out)
-        document["measured"] = [one.document() for one in points]
+    paths += _write_measured(points, budget, out)
     if as_json:
-        print_json({**document, "files": [str(path) for path in paths]})
+        document = {"population": population, "files": [str(path) for path in paths]}
+        print_json({**document, "measured": [one.document() for one in points]} if measured else document)
     else:
         _show(points)
         answers().print(f"N = {population:,}; {len(drawn)} figures as PNG, SVG and CSV in {out}")
@@ -104,6 +99,8 @@ def _with_points(figure: Figure, points: Sequence[Measured]) -> Figure:
 
 
 def _write_measured(points: Sequence[Measured], budget: Budget, out: Path) -> list[Path]:
+    if not points:
+        return []
     from infra.measure.comparison import write_csv
     from infra.measure.drawing import draw
 
@@ -118,6 +115,13 @@ def _show(points: Sequence[Measured]) -> None:
     console = answers(TABLE_WIDTH)
     console.print(table(points))
     console.print(verdict(points), soft_wrap=True)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror or 'cannot be written'}") from error
 
 
 def _budget(epsilon: float, delta: float) -> Budget:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
 from client_agent.fleet.additions import NUMBER, add, addition_of
-from client_agent.fleet.decisions import CHUNK, decide, randomise
+from client_agent.fleet.decisions import CHUNK, decide, kept_cells, randomise
 from client_agent.fleet.noise_shares import randomise_all
 from client_agent.fleet.population import drawn_population, listed_population
 from tacit.errors import UsageError
@@ -157,6 +157,10 @@ def test_vectors_are_shrunk_by_the_encoder_and_decided_in_smaller_chunks() -> No
             assert sum((entry - 20) ** 2 for entry in answer) <= 25**2
     assert sum(sizes) == CHUNK
     assert max(sizes) == CHUNK // 3
+    shares = Flips("histogram", 9, 12, 1, 500)
+    same = listed_population("file", [3])
+    few = decide(Decimal(1), same, 0, 400, SeededEntropy(5), np.random.default_rng(2), kept_cells(shares))
+    assert next(few).count == CHUNK // 500
 
 
 def test_listed_numbers_and_vectors_are_answered_as_they_are() -> None:
