@@ -117,7 +117,7 @@ def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
     try:
         header = next(reader, None)
         if not header:
-            raise UsageError(f"{path}: line 1: the file is empty; it needs a header and at least 200 rows")
+            raise UsageError(f"{path}: line 1: the file is empty; it needs a header and a row per device")
         if header.count(column) != 1:
             found = "more than once" if column in header else f"not among: {', '.join(header)[:120]}"
             raise UsageError(f"{path}: line 1: column {column} is {found}; name one with --column")

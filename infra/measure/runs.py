@@ -45,9 +45,13 @@ def measure(asked: Sequence[Experiment], runs: int, progress: Callable[[float], 
     done = 0.0
     with ProcessPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), get_context("spawn")) as pool:
         waiting = {pool.submit(squared_error, one): one for one in asked for _ in range(runs)}
-        for future in as_completed(waiting):
-            one = waiting[future]
-            errors[one].append(future.result())
-            done += one.reports / total
-            progress(done)
+        try:
+            for future in as_completed(waiting):
+                one = waiting[future]
+                errors[one].append(future.result())
+                done += one.reports / total
+                progress(done)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return [Measured(one, tuple(found)) for one, found in errors.items()]
