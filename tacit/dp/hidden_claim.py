@@ -26,9 +26,10 @@ from tacit.dp.claim import (
     NoiseStep,
     epsilon_shuffle,
 )
-from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon, least_devices
+from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon, least_devices, smallest_intensity
 from tacit.dp.poisson import upper_quantile
 from tacit.dp.sampling import SPLIT, amplify, amplify_visible
+from tacit.dp.solve import largest_where
 
 IMPORTANCE_SUFFIX = "+importance"
 DUMMIES_SUFFIX = "+dummies"
@@ -73,15 +74,19 @@ class Sample:
         least = self.rate if self.default_rate is None else self.default_rate
         return Turnout(self.rate, least, dummy, reports.reject)
 
+    def devices(self, sends: float, n: int, delta: float) -> int:
+        """N where n messages are honest: what the batch itself shows (below it, a batch comes together with probability
+        below delta) and, for importance sampling, what the operator says, less the share that is not honest."""
+        batch = min(n, self.batch)
+        shown = least_devices(batch, sends, delta)
+        if self.default_rate is None or self.population is None:
+            return shown
+        return max(shown, self.population * batch // self.batch)
+
     def crowd(self, reports: Reports, n: int, delta: float) -> Crowd:
-        """Everybody else where n messages are honest. N is what the batch itself shows (below it, a batch comes
-        together with probability below delta) and, for importance sampling, what the operator says, less the share
-        that is not honest."""
-        turnout, batch = self.turnout(reports), min(n, self.batch)
-        devices = least_devices(batch, turnout.sends, delta)
-        if self.default_rate is not None and self.population is not None:
-            devices = max(devices, self.population * batch // self.batch)
-        return Crowd(turnout, devices, batch)
+        """Everybody else where n messages are honest."""
+        turnout = self.turnout(reports)
+        return Crowd(turnout, self.devices(turnout.sends, n, delta), min(n, self.batch))
 
     def reports_among(self, n: int, delta: float) -> int:
         """How many of n messages are no dummies, except with probability delta / 10 (P20). At B/2 half of the
@@ -163,6 +168,24 @@ def dummies_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> f
     """epsilon at ``delta`` of whether a device sent anything, against somebody who knows which others took part and
     sees only the number of messages: what the dummies alone are good for. Infinite where that is nothing."""
     return dummies_epsilon(sample.turnout(reports), sample.crowd(reports, n, delta).devices, delta)
+
+
+def sufficient_intensity(sample: Sample, epsilon: float, delta: float) -> float | None:
+    """The fewest expected dummies, rounded up by at most 1e-4 of it, with which ``dummies_cost`` at B is at most
+    ``epsilon``; the sample's own are not looked at. None where half of its population would not be enough."""
+    rate, population = sample.rate, sample.population or sample.batch
+
+    def devices(dummy: float) -> int:
+        return sample.devices(rate + (1 - rate) * dummy, sample.batch, delta)
+
+    return smallest_intensity(rate, population, devices, epsilon, delta)
+
+
+def largest_intensity(batch: int, delta: float) -> float:
+    """The most expected dummies of which a batch holds at most half, except with probability delta / 10 (P20); 0 where
+    that is not possible; rounded down by at most 1e-5 of the batch."""
+    found = largest_where(lambda mean: upper_quantile(mean, delta / SPLIT) <= batch // 2, 1e-3, batch / 2, batch * 1e-5)
+    return found or 0.0
 
 
 def _from_the_crowd(bound: Bound, reports: Reports, sample: Sample, n: int, delta: float) -> float:
