@@ -32,7 +32,7 @@ Law = NDArray[np.float64]
 OTHERS = 400
 BATCH = 100
 DELTA = 1e-3
-FLIPS = 4
+FLIPS = 2
 RR = local_reports("rr", 1.0)
 SHARES = noise_reports(NoiseStep(scale=1, flips=FLIPS))
 
