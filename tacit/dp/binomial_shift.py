@@ -31,8 +31,8 @@ def delta_binomial_shift(epsilon: float, trials: int, p: float) -> float:
         return 1.0
     parameters.reports(trials, "trials")
     growth, gained = math.exp(epsilon), math.expm1(epsilon)
-    first = math.floor((trials + 1) * p * growth / (1 - p + p * growth)) + 1
-    last = math.ceil((trials + 1) * p / (growth * (1 - p) + p)) - 1
+    first = min(math.floor((trials + 1) * p * growth / (1 - p + p * growth)), trials) + 1
+    last = max(math.ceil((trials + 1) * p / (growth * (1 - p) + p)), 1) - 1
     more = _stick(first - 1, _upper(first, trials, p), gained, trials, p)
     fewer = _stick(last, _lower(last - 1, trials, p), gained, trials, p)
     return min(1.0, max(more, fewer, 0.0))

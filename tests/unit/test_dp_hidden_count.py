@@ -57,6 +57,14 @@ def test_the_binomial_shift_is_the_larger_sum_of_both_directions(epsilon: float,
     assert found == pytest.approx(summed, rel=1e-7, abs=1e-13)
 
 
+@pytest.mark.parametrize("epsilon", [5.0, 20.0, 37.5, 59.0])
+def test_where_everybody_or_nobody_sends_one_message_more_is_certain_at_any_epsilon(epsilon: float) -> None:
+    assert delta_binomial_shift(epsilon, 99, 0.9) >= 0.9**99
+    assert delta_binomial_shift(epsilon, 99, 0.1) >= 0.9**99
+    assert math.isinf(epsilon_binomial_shift(99, 0.9, 1e-5))
+    assert math.isinf(epsilon_binomial_shift(99, 0.1, 1e-5))
+
+
 def test_rare_dummies_are_as_good_as_poisson_ones() -> None:
     for intensity in (34.1, 90.1, 280.1):
         many = epsilon_binomial_shift(10**7, intensity / 10**7, 1e-6)
@@ -133,7 +141,7 @@ def answers(reports: Reports, sample: Sample) -> list[Law]:
 
 CROWDS = ((0, OTHERS), (OTHERS // 2, OTHERS // 2), (1500, 50), (1800, 0))
 SAMPLES = {
-    "dummies": Sample(BATCH, 0.4, None, 20.0, OTHERS),
+    "dummies": Sample(BATCH, 0.3, None, 20.0, OTHERS),
     "importance": Sample(BATCH, 0.6, 0.05),
     "importance and dummies": Sample(BATCH, 0.6, 0.05, 20.0, OTHERS),
     "rare default": Sample(BATCH, 0.5, 0.03, 15.0, OTHERS),
