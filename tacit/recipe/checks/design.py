@@ -1,8 +1,6 @@
-"""Rules on the design: question, randomizer, VDAF, sampling, batch, interval."""
+"""Rules on the design: question, randomizer, VDAF, batch, interval."""
 
 from __future__ import annotations
-
-from decimal import Decimal
 
 from tacit.errors import Refusal
 from tacit.randomizers.flips import Flips
@@ -130,29 +128,6 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
     except Refusal as refusal:
         return refusal.detail
     return None
-
-
-def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """A probability above zero."""
-    if 0 < recipe.rate <= 1:
-        return None
-    return f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
-
-
-def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's cap of q."""
-    if recipe.rate <= Decimal(policy.max_sampling_rate):
-        return None
-    return f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
-
-
-def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """q = 1 only where no amplification by sampling is claimed (P19)."""
-    claimed = recipe.privacy.epsilon
-    amplified = Decimal(claimed.aggregator) < Decimal(claimed.aggregator_with_relay)
-    if recipe.rate < 1 or not ("sampling" in recipe.privacy.mechanism or amplified):
-        return None
-    return "q = 1 gives no amplification by sampling, but the claim has it; claim none, or lower q"
 
 
 def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
