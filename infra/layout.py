@@ -252,7 +252,7 @@ class _Builder:
             "gateway_client": ("relay", "gateway"),
             "collector": ("collector", "leader", "helper"),
             "results": ("collector", "recipe_server"),
-            "operator": ("analyst", "collector", "leader", "helper"),
+            "operator": ("analyst", "collector", "leader", "helper", "attester", "issuer"),
         }.items():
             token = bearer_token(self._entropy)
             for holder in holders:
@@ -284,6 +284,7 @@ class _Builder:
             "name": OPERATORS["issuer"],
             "signing_key": "signing.key",
             "attester_credential": "issuer_client.token",
+            "operator_token": "operator.token",
             "recipe_server_url": self._urls["recipe_server"],
             "request_uri": f"{self._urls['issuer']}/token-request",
             "epoch_seconds": self._options.epoch_seconds,
@@ -296,6 +297,7 @@ class _Builder:
         return {
             "issuer_url": self._urls["issuer"],
             "issuer_credential": "issuer_client.token",
+            "operator_token": "operator.token",
             "software_roots": ["device-root.pem"],
         }
 
