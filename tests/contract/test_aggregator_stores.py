@@ -234,7 +234,7 @@ async def test_released_batches_stay_released(store: Store) -> None:
     async with store.transaction() as tx:
         await tx.release(TASK.task_id, TASK.interval.encode())
         await tx.release(AT_B.task_id, BATCH)
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError, match="parameters hidden"):
         async with store.transaction() as tx:
             await tx.release(AT_B.task_id, BATCH)
     async with store.read() as tx:
