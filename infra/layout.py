@@ -54,7 +54,7 @@ _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for numb
 class StackOptions:
     """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; ``unbounded_local``:
     whether they accept noise shares; the three of ``account`` are what the one privacy account allows in any period of
-    so many seconds."""
+    so many seconds, and what the stack's own devices charge against."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -115,6 +115,11 @@ class Layout:
                 "attestation": {"identity": state_dir / "identity.pem"},
                 "policy": self.policy_path,
                 "source": source,
+                "budget": {
+                    "epsilon": self.options.account_epsilon,
+                    "delta": self.options.account_delta,
+                    "days": max(1, self.options.account_seconds // 86400),
+                },
                 "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late},
             }
         )
