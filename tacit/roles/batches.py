@@ -84,8 +84,8 @@ def check_rate(task: Task, accepted_in_task: int) -> None:
     if accepted_in_task > most:
         raise Abort(
             RATE_BOUND_PROBLEM,
-            f"{accepted_in_task} contributions were accepted; the recipe expects {task.expected_contributions}, "
-            f"at most {most} are released",
+            f"{accepted_in_task} contributions were accepted, more than twice the expected "
+            f"{task.expected_contributions}; at most {most} are released",
             status=403,
             title="The task received more contributions than its recipe allows for.",
         )
