@@ -43,7 +43,11 @@ def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None
     named = any(word in recipe.privacy.mechanism for word in _CLAIMED)
     if recipe.rate < 1 or not (named or amplified):
         return None
-    return "q = 1 gives no amplification by sampling, but the claim has it; claim none, or lower q"
+    stated = claimed.aggregator_with_relay
+    return (
+        f"q = 1 gives no amplification by sampling, but the claim has it ({recipe.privacy.mechanism}, epsilon "
+        f"{claimed.aggregator} against an aggregator); claim {stated} there as with the relay, or lower q below 1"
+    )
 
 
 def importance_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
