@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tacit.randomizers.flips import Flips
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import randomizer_of, vdaf_of
+from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
 
 
@@ -14,17 +15,19 @@ def outlook(recipe: Recipe) -> dict[str, Any]:
     """``{outlook: {...}}`` for noise shares, nothing for other recipes. Errors are in units of the result at the
     expected contributions: ``noise_stderr`` per number, ``sampling_stderr`` at most that of the sample.
     ``epsilon_half`` is claim (b) with half of B honest; sizes are those of one device's measurement and of the
-    leader's input share. ``one_device`` is how far a dishonest device can move a total within what is proved.
+    leader's input share. ``one_device`` is how far a dishonest device can move a total within what is proved. In
+    importance sampling the errors are those of a number whose holders take part at the higher rate.
     """
     shares = randomizer_of(recipe)
     if not isinstance(shares, Flips):
         return {}
-    batch, rate = recipe.batch, float(recipe.rate)
-    population = batch.expected_contributions / rate
+    batch, design = recipe.batch, replace(design_of(recipe), default=None, default_rate=None)
+    reports = batch.expected_contributions
+    population = reports / design.sends(design.rate)
     low, high = shares.low, shares.low + shares.unit * shares.maximum
     worst = (low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high)
-    noise = shares.noise_stderr(population, rate)
-    (total,) = shares.expected_stderrs([worst], round(population), rate)[:1]
+    noise = shares.noise_stderr(reports, design)
+    (total,) = shares.expected_stderrs([worst], round(population), design)[:1]
     vdaf = vdaf_of(recipe)
     field_size = vdaf.field.ENCODED_SIZE
     return {

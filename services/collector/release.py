@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import labels, randomizer_of
+from tacit.recipe.derive import design_of, labels, randomizer_of
 from tacit.recipe.model import UNBOUNDED, Recipe
 from tacit.roles.collector import AggregateResult
 
@@ -26,7 +26,7 @@ def release_document(
     if len(names) != len(aggregate.values):
         raise Refusal("collection-values", f"{len(aggregate.values)} values for {len(names)} labels")
     try:
-        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, float(recipe.rate))
+        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, design_of(recipe))
     except ValueError as error:
         raise Refusal("collection-values", str(error)) from error
     precision = recipe.batch.time_precision

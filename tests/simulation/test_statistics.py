@@ -34,6 +34,7 @@ from services.collector.release import release_document
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import SHUFFLE_FMT22
 from tacit.messages import CollectionJobResp, Interval, Report, Role
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Measurement, Randomizer
 from tacit.recipe.derive import randomizer_of, task_of
@@ -125,11 +126,11 @@ def score(
     """Standardised errors of ``runs`` runs."""
     scores = Scores()
     cells = list(truth) if randomizer.cells > 1 else [truth[1]]
-    expected = randomizer.expected_stderrs(cells, sum(truth), q)
+    expected = randomizer.expected_stderrs(cells, sum(truth), SampleDesign(q))
     for run in range(runs):
         measurements = join(randomizer, truth, q, f"{label} {run}")
         counts = aggregate(measurements, SeededEntropy(f"{label} shares {run}".encode()))
-        estimate = randomizer.estimate(counts, len(measurements), q)
+        estimate = randomizer.estimate(counts, len(measurements), SampleDesign(q))
         scores.add(cells, estimate.values, estimate.stderrs, expected)
     return scores
 
@@ -195,8 +196,8 @@ def broken(mistake: str) -> list[list[float]]:
         measurements = join(randomizer, VISITS, RATE, f"broken {run}")
         counts = added_up(16)(measurements, SeededEntropy(0))
         q = 0.6 if mistake == "rate" else RATE
-        values = estimator.estimate(counts, len(measurements), q).values
-        stderrs = randomizer.expected_stderrs(VISITS, DEVICES, RATE)
+        values = estimator.estimate(counts, len(measurements), SampleDesign(q)).values
+        stderrs = randomizer.expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
         if mistake == "sampling":
             unsampled = (s * s - x * (1 - RATE) / RATE for s, x in zip(stderrs, VISITS, strict=True))
             stderrs = tuple(math.sqrt(value) for value in unsampled)
@@ -274,7 +275,7 @@ class Parties:
 
 def test_errors_of_whole_contributions_look_standard_normal_in_fifty_runs() -> None:
     parties = Parties()
-    expected = randomizer_of(parties.recipe).expected_stderrs(VISITS, DEVICES, RATE)
+    expected = randomizer_of(parties.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
     for run in range(RUNS):
         entropy = SeededEntropy(b"whole %d" % run)
@@ -354,7 +355,7 @@ async def whole_run(crowd: Crowd, folder: Path, seed: int) -> dict[str, Any]:
 
 def scored(crowd: Crowd, folder: Path, seeds: Sequence[int]) -> Scores:
     """Standardised errors of whole runs."""
-    expected = randomizer_of(crowd.recipe).expected_stderrs(VISITS, DEVICES, RATE)
+    expected = randomizer_of(crowd.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
     for seed in seeds:
         result = asyncio.run(whole_run(crowd, folder / str(seed), seed))
