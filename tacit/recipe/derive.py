@@ -137,13 +137,13 @@ def flips_of(recipe: Recipe) -> Flips:
 def design_of(recipe: Recipe) -> SampleDesign:
     """Who sends with which probability. Refusal ``sampling-rate``."""
     sampling = recipe.sampling
-    importance, dummies = sampling.importance, sampling.dummies
+    importance = sampling.importance
     try:
         return SampleDesign(
             float(recipe.rate),
             None if importance is None else importance.default,
             None if importance is None else float(importance.default_rate),
-            0.0 if dummies is None else float(dummies.intensity) / dummies.population,
+            float(sampling.dummy_rate),
         )
     except ValueError as error:
         raise Refusal("sampling-rate", str(error)) from error
