@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from client_agent.coin import coin
+from client_agent.deciding import drawn
 from infra.testing.device import Device
 from infra.testing.simulation import OPTIONS, Simulation, Template
 from services.collector.release import release_document
@@ -211,12 +211,15 @@ def test_a_mistake_in_the_estimator_is_caught(mistake: str) -> None:
     assert normality(broken(mistake)).smallest() < ALPHA
 
 
-class Parties:
-    """Everybody who touches a report, and one token per device, made once. No network, no database."""
+KIT = RecipeKit(b"statistics")
 
-    def __init__(self) -> None:
-        kit = RecipeKit(b"statistics")
-        self.recipe = kit.recipe(population=DEVICES, rate=Decimal(str(RATE)))
+
+class Parties:
+    """Everybody who touches a report of ``KIT``'s recipe, and one token per device, made once. No network, no database.
+    ``answers`` are the devices' own."""
+
+    def __init__(self, recipe: Recipe, answers: Sequence[int]) -> None:
+        kit, self.recipe, self.answers = KIT, recipe, answers
         key = issuer_key()
         self.task = task_of(self.recipe, key.token_key.spki)
         self.collector = kit.key_pairs[Role.COLLECTOR]
@@ -226,17 +229,15 @@ class Parties:
             Party(self.task, role, verify_key, kit.key_pairs[role], verifier) for role in (Role.LEADER, Role.HELPER)
         )
         draw = token_source(key, SeededEntropy(b"tokens"))
-        self.tokens = [draw(self.task.slot) for _ in range(DEVICES)]
+        self.tokens = [draw(self.task.slot) for _ in answers]
 
     def contribute(self, entropy: SeededEntropy) -> list[Report]:
         """What every device does once it has decided that the recipe is good."""
-        randomizer = randomizer_of(self.recipe)
-        answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
         reports = []
-        for category, held in zip(answers, self.tokens, strict=True):
-            if not coin(self.recipe.rate, entropy):
+        for answer, held in zip(self.answers, self.tokens, strict=True):
+            measurement, _ = drawn(self.recipe, answer, entropy)
+            if measurement is None:
                 continue
-            measurement = randomizer.randomise(category, entropy)
             time = self.task.interval.start
             reports.append(make_report(self.task, measurement, held.token, held.preimages, entropy(16), time, entropy))
         return reports
@@ -274,7 +275,8 @@ class Parties:
 
 
 def test_errors_of_whole_contributions_look_standard_normal_in_fifty_runs() -> None:
-    parties = Parties()
+    answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
+    parties = Parties(KIT.recipe(population=DEVICES, rate=Decimal(str(RATE))), answers)
     expected = randomizer_of(parties.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
     for run in range(RUNS):
