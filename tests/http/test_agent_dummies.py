@@ -147,7 +147,7 @@ def shape(entry: Entry) -> dict[str, Any]:
 RECIPES: dict[str, Recipe] = {
     "krr": UNEQUAL,
     "rappor": with_sampling(KIT.recipe(randomizer="rappor", population=20_000), dummies=DUMMIES),
-    "rr": with_sampling(KIT.recipe(question=SMOKES, population=20_000), dummies=DUMMIES),
+    "rr": with_sampling(KIT.recipe(question=SMOKES, population=20_000, epsilon=Decimal("0.6")), dummies=DUMMIES),
     "flips": with_sampling(
         KIT.recipe(question=SMOKES, population=20_000, randomizer="flips", epsilon=Decimal("0.5")), dummies=DUMMIES
     ),

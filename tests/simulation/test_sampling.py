@@ -43,28 +43,28 @@ IMPORTANCE = {"default": 0, "default_rate": "0.4"}
 SMOKES = Question(text="Do you smoke?", metric="smokes", encoder=Boolean(kind="boolean"), statistic="count")
 
 
-def visits(make: Any, **options: Any) -> Recipe:
-    """Doctor visits of 300 devices, of which those without any take part less often."""
-    asked = make(question=ASKED, population=DEVICES, rate=Decimal("0.5"), min_batch_size=None, **options)
-    return with_sampling(asked, dummies=DUMMIES, importance=IMPORTANCE)
+def visits(make: Any, population: int = DEVICES, dummies: int = 20, **options: Any) -> Recipe:
+    """Doctor visits: devices without any take part less often."""
+    asked = make(question=ASKED, population=population, rate=Decimal("0.5"), **{"min_batch_size": None, **options})
+    sent = {"intensity": str(dummies), "population": population}
+    return with_sampling(asked, dummies=sent, importance=IMPORTANCE)
 
 
-def smokes(make: Any, **options: Any) -> Recipe:
-    """How many of 300 devices smoke, by noise shares."""
-    asked = make(
-        question=SMOKES, population=DEVICES, rate=Decimal("0.5"), min_batch_size=None, randomizer="flips", **options
-    )
-    return with_sampling(asked, dummies=DUMMIES)
+def smokes(make: Any, population: int = DEVICES, dummies: int = 20, **options: Any) -> Recipe:
+    """How many devices smoke, by noise shares."""
+    options = {"min_batch_size": None, "randomizer": "flips", **options}
+    asked = make(question=SMOKES, population=population, rate=Decimal("0.5"), **options)
+    return with_sampling(asked, dummies={"intensity": str(dummies), "population": population})
 
 
-def scores(recipe: Recipe, result: dict[str, Any], truth: Sequence[int]) -> list[float]:
+def scores(recipe: Recipe, result: dict[str, Any], truth: Sequence[int], devices: int = DEVICES) -> list[float]:
     """Standardised errors of a release, whose error bars are the estimator's own."""
     randomizer, design = randomizer_of(recipe), design_of(recipe)
     counts = [row["count"] for row in result["buckets"]]
     estimate = randomizer.estimate(counts, result["report_count"], design)
     assert [row["estimate"] for row in result["buckets"]] == list(estimate.values)
     assert [row["stderr"] for row in result["buckets"]] == list(estimate.stderrs)
-    expected = randomizer.expected_stderrs(truth, DEVICES, design)
+    expected = randomizer.expected_stderrs(truth, devices, design)
     found = [(value - true) / error for value, true, error in zip(estimate.values, truth, expected, strict=True)]
     assert max(map(abs, found)) < FIVE, found
     return found
@@ -131,22 +131,28 @@ def test_sampling_that_no_estimate_can_bear_is_refused_at_the_release(member: st
     assert refused.value.rule in {"collection-values", "sampling-rate"}
 
 
+CROWD = 2 * DEVICES
+LARGE: dict[str, Any] = {"population": CROWD, "dummies": 70, "min_batch_size": 270, "epsilon": Decimal("0.5")}
+"""Enough devices that 70 dummies hide one of them and are less than half of a batch."""
+
+
 @pytest.mark.slow
 async def test_the_whole_stack_releases_what_devices_and_dummies_sent(tmp_path: Path) -> None:
     folder = tmp_path / "stack"
     await Template.make(folder, options=replace(OPTIONS, slots_per_epoch=2, unbounded_local=True))
     simulation = Simulation(folder, seed=31)
     recipes = [
-        visits(simulation.recipe, name="visits"),
-        smokes(simulation.recipe, name="smokes", token=simulation.slot(1)),
+        visits(simulation.recipe, name="visits", **LARGE),
+        smokes(simulation.recipe, name="smokes", token=simulation.slot(1), **LARGE),
     ]
-    answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
+    shape = [2 * devices for devices in VISITS]
+    answers = [category for category, devices in enumerate(shape) for _ in range(devices)]
     data = [
         {"mdvis": str(answer), "smokes": "yes" if device < SMOKERS else "no"} for device, answer in enumerate(answers)
     ]
     async with lived(simulation, recipes, data):
         found: list[float] = []
-        for recipe, truth in zip(recipes, (VISITS, [SMOKERS]), strict=True):
+        for recipe, truth in zip(recipes, (shape, [SMOKERS]), strict=True):
             collection = await simulation.collect(recipe)
             assert collection["state"] == "released", collection
             (result,) = await simulation.results(recipe)
@@ -154,9 +160,9 @@ async def test_the_whole_stack_releases_what_devices_and_dummies_sent(tmp_path: 
             sent = [simulation.measurement(recipe, report) for report in reports]
             assert [row["count"] for row in result["buckets"]] == [sum(column) for column in zip(*sent, strict=True)]
             assert [row["label"] for row in result["buckets"]] == list(labels(recipe))
-            found += scores(recipe, result, truth)
+            found += scores(recipe, result, truth, CROWD)
             told = Counter([(entry.state, entry.detail) for entry in await entries(simulation, recipe)])
-            assert told == {(State.SENT, STORED): len(reports), (State.NOT_SAMPLED, ""): DEVICES - len(reports)}
+            assert told == {(State.SENT, STORED): len(reports), (State.NOT_SAMPLED, ""): CROWD - len(reports)}
     assert mean_square(found) < 2
 
 
