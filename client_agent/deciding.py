@@ -1,5 +1,6 @@
-"""What a device does about one recipe: verify it and its privacy cost, look for the token and the datum, charge the
-claim, toss the coin, and only then encode, randomise and shard (P11, P21).
+"""What a device does about one recipe: verify it and its privacy cost, look for the token and the datum, encode it,
+charge the claim, toss the coin, and only then randomise and shard (P11, P21). A device that does not take part may send
+a dummy instead (P20).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.ports import Clock, Entropy, Transport
-from tacit.randomizers.types import Answer
+from tacit.randomizers.types import Answer, Measurement
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import EncodeError, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
@@ -104,15 +105,14 @@ class Decider:
         return found + device_rules.check(live.recipe, self._config, context, entries)
 
     def _take_part(self, log: LiveLog, live: LiveRecipe, answer: Answer, held: HeldToken) -> Entry:
-        """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
+        """Charge, toss the coins, and make the report, real or dummy, if they say so. Raises ``Refusal`` before the
+        first coin."""
         recipe = live.recipe
         task = derive.task_of(recipe, slot_key(log, live, held))
         charged = recipe.privacy.epsilon.aggregator
-        if not coin(recipe.rate, self._deps.entropy):
-            return self._entry(live, State.NOT_SAMPLED, "", charged)
-        measurement = derive.randomizer_of(recipe).randomise(answer, self._deps.entropy)
+        measurement, detail = drawn(recipe, answer, self._deps.entropy)
         if measurement is None:
-            return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
+            return self._entry(live, State.NOT_SAMPLED, detail, charged)
         begin = max(self._deps.clock.now(), recipe.interval.start)
         send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(
@@ -144,6 +144,21 @@ class Decider:
             slot=derive.slot_of(recipe),
             charged_delta=recipe.privacy.delta if charged else "",
         )
+
+
+def drawn(recipe: Recipe, answer: Answer, entropy: Entropy) -> tuple[Measurement | None, str]:
+    """What an eligible device sends, and why nothing: its randomised answer if the coin of that answer's rate says so;
+    where none comes of that, with the probability of dummies a dummy (P20), of which nothing tells later that it was
+    one."""
+    randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
+    if coin(sampling.rate_of(answer), entropy):
+        measurement = randomizer.randomise(answer, entropy)
+        if measurement is not None:
+            return measurement, ""
+        why = "randomised beyond the bound"
+    if sampling.dummies is not None and coin(sampling.dummy_rate, entropy):
+        return randomizer.dummy(entropy), ""
+    return None, why
 
 
 def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:
