@@ -11,10 +11,10 @@ import pytest
 from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 
 from tacit.accounting.accountants import epsilon_pld
-from tacit.accounting.calibrate import sigma_for
 from tacit.accounting.events import Gaussian, Relation, Repeated, Sampled
 from tacit.accounting.examples import rows
 from tacit.accounting.mechanisms import explain
+from tacit.accounting.sigma import sigma_for
 from tacit.dp.gaussian import sigma_gaussian
 
 EPSILON_ERROR = 0.01
