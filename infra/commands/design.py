@@ -87,6 +87,9 @@ def _allowed(path: Path | None, max_epsilon0: float | None, *, unbounded: bool) 
         "max_epsilon0": min(most, max_epsilon0 or most),
         "allow_unbounded_local": unbounded or policy.allow_unbounded_local,
         "min_batch_size": policy.min_batch_size,
+        "max_epsilon_half": float(policy.max_epsilon_half_batch),
+        "max_with_relay": float(policy.max_epsilon_aggregator_with_relay or "inf"),
+        "max_half_with_relay": float(policy.max_epsilon_half_batch_with_relay or "inf"),
     }
 
 

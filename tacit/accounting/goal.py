@@ -19,8 +19,9 @@ VECTOR = "vector-sum"
 class Goal:
     """What is wanted. ``cells`` counts the numbers in the answer; a histogram of 1 is a yes-or-no question. Values of
     sums, means and vectors lie from ``low`` to ``high`` and are rounded to multiples of ``unit``; ``norm`` bounds a
-    vector's length. ``max_epsilon0`` caps what one device's report tells, ``allow_unbounded_local`` says that it may
-    tell everything, ``min_batch_size`` is the least batch that policy accepts.
+    vector's length. The rest is policy: ``max_epsilon0`` caps what one device's report tells, ``allow_unbounded_local``
+    says that it may tell everything, ``min_batch_size`` is the least batch; ``max_epsilon_half`` caps the claim at B/2
+    (0: twice epsilon, at least 2), ``max_with_relay`` and ``max_half_with_relay`` both claims without sampling (P17).
     """
 
     population: int
@@ -35,6 +36,9 @@ class Goal:
     norm: int = 1
     allow_unbounded_local: bool = False
     min_batch_size: int = 2
+    max_epsilon_half: float = 0.0
+    max_with_relay: float = math.inf
+    max_half_with_relay: float = math.inf
 
     def __post_init__(self) -> None:
         for name in ("population", "cells", "unit", "norm", "min_batch_size"):

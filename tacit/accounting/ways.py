@@ -15,7 +15,7 @@ from tacit.dp import parameters
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.dp.binomial_noise import NoiseShare, noise_share
 from tacit.dp.calibrate import largest_epsilon0
-from tacit.dp.claim import MECHANISM_OF
+from tacit.dp.claim import MECHANISM_OF, epsilon_shuffle
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.rr_exact import rappor_flip, rr_flip
 from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
@@ -58,9 +58,10 @@ def central(goal: Goal) -> Alternative:
 def aggregated(goal: Goal) -> Iterator[Alternative]:
     """Everyone contributes, with noise shares that half a batch of honest devices make large enough (P17)."""
     batch = int(FILL * goal.population)
-    share = _share(goal, goal.epsilon, batch // 2)
+    inner = min(goal.epsilon, goal.max_with_relay, _half(goal, 1.0, batch))
+    share = _share(goal, inner, batch // 2)
     if share is not None:
-        yield _with_shares(goal, AGGREGATION, 1.0, batch, share, goal.epsilon)
+        yield _with_shares(goal, AGGREGATION, 1.0, batch, share, inner)
 
 
 def sampled(goal: Goal, name: str) -> Iterator[Alternative]:
@@ -69,10 +70,13 @@ def sampled(goal: Goal, name: str) -> Iterator[Alternative]:
         batch = int(FILL * int(rate * goal.population))
         if batch < 2 or (name, rate) == ("flips", 1.0):
             continue
-        inner = _before_sampling(goal, rate, batch)
+        inner = min(_before_sampling(goal.epsilon, rate, batch, goal.delta), goal.max_with_relay)
         if name != "flips":
             yield _sampled_locally(goal, name, rate, batch, inner)
-        elif (share := _share(goal, inner, batch // 2)) is not None:
+            continue
+        inner = min(inner, _half(goal, rate, batch))
+        share = _share(goal, inner, batch // 2)
+        if share is not None:
             yield _with_shares(goal, SAMPLED, rate, batch, share, inner)
 
 
@@ -110,8 +114,11 @@ def local_randomizers(goal: Goal) -> tuple[str, ...]:
 
 
 def _sampled_locally(goal: Goal, name: str, rate: float, batch: int, inner: float) -> Alternative:
-    target = min(inner, parameters.MAX_EPSILON0)
-    epsilon0 = min(largest_epsilon0(MECHANISM_OF[name], batch, goal.delta, target), goal.max_epsilon0)
+    mechanism, found = MECHANISM_OF[name], [goal.max_epsilon0]
+    for reports, most in ((batch, inner), (max(1, batch // 2), _half(goal, rate, batch))):
+        found.append(largest_epsilon0(mechanism, reports, goal.delta, min(most, parameters.MAX_EPSILON0)))
+    epsilon0 = min(found)
+    inner = min(inner, epsilon_shuffle(mechanism, epsilon0, batch, goal.delta))
     stderr = _cell(name, epsilon0, goal.cells, rate).stderr(goal.holders, goal.population)
     proof = _proof_of(goal, name, epsilon0)
     return Alternative(
@@ -149,12 +156,18 @@ def _cell(name: str, epsilon0: float, cells: int, rate: float) -> CellModel:
     return CellModel(1 - flip, flip, rate)
 
 
-def _before_sampling(goal: Goal, rate: float, batch: int) -> float:
-    """The epsilon that a batch may cost so that sampling, where it may be claimed (P17b), brings it to the goal's."""
-    if amplify_visible(goal.epsilon, rate, batch, goal.delta) is None:
-        return goal.epsilon
-    effective = q_eff(rate, batch, goal.delta / SPLIT)
-    return math.log1p(math.expm1(goal.epsilon) / min(1.0, effective))
+def _half(goal: Goal, rate: float, batch: int) -> float:
+    """What half of a batch may cost before its sampling is counted (P17)."""
+    cap = goal.max_epsilon_half or 2 * max(1.0, goal.epsilon)
+    return min(_before_sampling(cap, rate, max(1, batch // 2), goal.delta), goal.max_half_with_relay)
+
+
+def _before_sampling(epsilon: float, rate: float, batch: int, delta: float) -> float:
+    """The epsilon that a batch may cost so that sampling, where it may be claimed (P17b), brings it to ``epsilon``."""
+    if amplify_visible(epsilon, rate, batch, delta) is None:
+        return epsilon
+    effective = q_eff(rate, batch, delta / SPLIT)
+    return math.log1p(math.expm1(epsilon) / min(1.0, effective))
 
 
 def _share(goal: Goal, epsilon: float, honest: int) -> NoiseShare | None:

@@ -60,9 +60,9 @@ CHEAP = [
 COSTLY = [
     ("rappor-exact", "e0"),
     ("subsampled-gaussian", "sigma"),
-    ("subsampled-gaussian", "q"),
+    pytest.param("subsampled-gaussian", "q", marks=pytest.mark.slow),
     ("laplace", "scale"),
-    ("discrete-gaussian", "scale"),
+    pytest.param("discrete-gaussian", "scale", marks=pytest.mark.slow),
     ("discrete-laplace", "rounds"),
     ("donation", "m"),
     ("heterogeneous", "total_delta"),
@@ -113,7 +113,7 @@ def at_an_end(found: Calibration) -> bool:
     return found.value in (1, 2) or found.value >= 0.999
 
 
-@pytest.mark.parametrize(("name", "solve"), CHEAP + COSTLY)
+@pytest.mark.parametrize(("name", "solve"), [*CHEAP, *COSTLY])
 def test_calibration_returns_to_the_parameter_that_gave_the_target(name: str, solve: str) -> None:
     target = explain(name, ORDINARY[name])["epsilon"] * (1 + 1e-9)
     found = solved(name, solve, target)

@@ -17,15 +17,17 @@ from tacit.accounting.goal import Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED
 from tacit.dp.binomial_noise import delta_noise
-from tacit.dp.claim import NoiseStep, compute_claim, compute_noise_claim
+from tacit.dp.claim import NoiseStep, compute_claim, compute_claims, compute_noise_claim
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.vector_noise import epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.randomizers.flips import Flips, Statistic
 from tacit.randomizers.registry import randomizer_from
-from tacit.recipe.claims import claim_of
+from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import vector_step
 from tacit.recipe.model import Recipe, Vector
+from tacit.recipe.policy import Policy
+from tacit.recipe.rules import check
 from tacit.testing.recipes import RecipeKit
 from tacit.vdaf.registry import chunk_length_for
 
@@ -158,6 +160,18 @@ def test_a_vector_is_hidden_by_noise_shares_near_the_optimum_and_locally_far_fro
     assert only(found, LOCAL, "Gaussian").stderr > 100 * best.stderr
 
 
+@pytest.mark.parametrize(("population", "accuracy"), [(20_000, 0.02), (100_000, 0.001), (100_000, 0.005)])
+def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, accuracy: float) -> None:
+    for way in alternatives(Goal(population, 16, 1.0, 1e-6), accuracy * population):
+        if way.available and way.epsilon0 is not None:
+            claims = compute_claims(
+                randomizer=way.randomizer, epsilon0=way.epsilon0, n=way.batch_size, sampling_rate=way.rate, delta=1e-6
+            )
+            assert claims.at_batch.aggregator <= 1 + 1e-6
+            assert claims.at_half.aggregator <= 2 + 1e-6
+            assert claims.at_batch.aggregator_with_relay == pytest.approx(way.inner or 0, rel=1e-3)
+
+
 def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
     goal = Goal(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
     found = alternatives(goal)
@@ -219,21 +233,30 @@ def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.
     assert "median is not known" in capsys.readouterr().err
 
 
-def test_the_next_command_makes_a_recipe_that_keeps_the_goal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+NUMBER = ["--statistic", "mean", "--low", "0", "--high", "40", "--allow-unbounded-local"]
+ASKED = {
+    "mean by noise shares": (NUMBER, []),
+    "histogram by krr": (["--cells", "16"], ["--buckets", ",".join(map(str, range(16)))]),
+    "yes or no": (["--cells", "1"], ["--boolean"]),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_the_next_command_makes_a_recipe_that_policy_accepts(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    goal, question = ASKED[case]
     parties = tmp_path / "parties.json"
     parties.write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
-    goal = ["--population", "20000", "--statistic", "mean", "--low", "0", "--high", "40", "--accuracy", "0.01"]
-    assert run(["recipe", "design", *goal, "--allow-unbounded-local"]) == 0
+    assert run(["recipe", "design", "--population", "20000", "--accuracy", "0.01", *goal]) == 0
     shown = capsys.readouterr().out
     command = shlex.split(next(line for line in shown.splitlines() if line.startswith("next:"))[len("next: tacit ") :])
-    rest = ["--name", "hours", "--text", "How long?", "--metric", "hours", "--parties", str(parties)]
+    rest = ["--name", "hours", "--text", "How long?", "--metric", "hours", "--parties", str(parties), *question]
     when = ["--start", "2000000040", "--duration", "3600", "--epoch", "1", "--slot", "0", "--json"]
     assert run([*command[:-1], *rest, *when]) == 0
-    made = json.loads(capsys.readouterr().out)
-    recipe = Recipe.from_body(made["recipe"])
-    assert claim_of(recipe, recipe.batch.min_batch_size // 2).aggregator <= 1 + 1e-6
+    recipe = Recipe.from_body(json.loads(capsys.readouterr().out)["recipe"])
+    policy = Policy(allow_unbounded_local="--allow-unbounded-local" in goal)
+    assert check(recipe, policy, Context(Stage.DRAFT, 1e9)) == []
 
 
 @pytest.mark.parametrize("bad", [["--accuracy", "2"], ["--epsilon", "0"], ["--cells", "0"], ["--delta", "1"]])
