@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from infra.bench.implementations import MULTIBUFFER, OPENSSL
 from infra.bench.rows import Row
 
+CLAIM, LEDGER = "claim, fresh interpreter", "ledger of 1,000 recipes"
+ACCOUNTING = (CLAIM, LEDGER)
+ALONE, READ = "claim alone", "read and claim"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
 SECOND = 1e6
@@ -60,8 +63,10 @@ TARGETS: Sequence[Target] = (
     *_by_crypto("whole server side", 450.0, 300.0, "all servers", 1000.0),
     Target("sustained, wall time", SECOND / 5000, paths=(MULTIBUFFER,)),
     Target("release latency at B", 2 * SECOND),
+    Target(CLAIM, 0.05 * SECOND, paths=(ALONE,)),
+    Target(LEDGER, 2 * SECOND),
 )
-"""Microseconds: of CPU time per report, of wall time for the last two."""
+"""Microseconds: of CPU time per report or, of accounting, in all; of wall time for "wall time" and "latency"."""
 MOST_GROWTH = 1.10
 """Memory with a longer queue over that with a short one."""
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from infra.bench import history
 from infra.bench.kernels import STAGES, kernel_rows
 from infra.bench.rows import Row, document, machine
-from infra.bench.targets import MOST_GROWTH, target_of
+from infra.bench.targets import ACCOUNTING, MOST_GROWTH, target_of
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
@@ -81,6 +81,15 @@ def pipeline(
     _deliver(_pipeline(repetitions, servers, million=million), as_json=as_json, save=save)
 
 
+@app.command("accounting")
+def accounting(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS, save: Save = False) -> None:
+    """CPU time of one recipe's claim in a fresh interpreter, and of a full ledger of 1,000 recipes.
+
+    Needs tacit[accounting]. Example: tacit bench accounting
+    """
+    _deliver(_accounting(repetitions), as_json=as_json, save=save)
+
+
 @app.command("all")
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
     """Everything, in a few minutes. Example: tacit bench all --json --save"""
@@ -88,6 +97,7 @@ def everything(as_json: AsJson = False, save: Save = False, million: Million = F
     def rows() -> Iterator[Row]:
         yield from kernel_rows(KERNEL_REPETITIONS)
         yield from _stages(STAGE_REPETITIONS)
+        yield from _accounting(STAGE_REPETITIONS)
         yield from _ingest(LIVE_REPETITIONS, None)
         yield from _pipeline(LIVE_REPETITIONS, None, million=million)
 
@@ -111,6 +121,12 @@ def _stages(repetitions: int) -> Iterator[Row]:
     from infra.bench.stages import stage_rows
 
     return stage_rows(repetitions)
+
+
+def _accounting(repetitions: int) -> Iterator[Row]:
+    from infra.bench.accounting import accounting_rows
+
+    return accounting_rows(repetitions)
 
 
 def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
@@ -170,6 +186,8 @@ def _table_of(row: Row) -> str:
         return "primitives"
     if row.stage in STAGES:
         return "kernels"
+    if row.stage in ACCOUNTING:
+        return "accounting"
     if row.stage.startswith("memory"):
         return "memory"
     return "running services" if row.offered_rate is not None or "latency" in row.stage else "stages"
@@ -177,7 +195,7 @@ def _table_of(row: Row) -> str:
 
 def _table(name: str, rows: list[Row]) -> Table:
     """The rows, without columns in which nothing stands; a VDAF that all of them share goes into the title."""
-    figure = "bytes" if name == "memory" else "µs/report"
+    figure = {"memory": "bytes", "accounting": "CPU"}.get(name, "µs/report")
     columns = (name, "VDAF", "role", "path", "offered", figure, "floor", "ratio", "spread", "target")
     cells = [_cells(row) for row in rows]
     vdafs = {str(line[VDAF]) for line in cells}
@@ -215,7 +233,7 @@ def _cells(row: Row) -> list[str | Text]:
 def _figure(row: Row, value: float) -> str:
     if row.stage.startswith("memory"):
         return f"{value / 2**20:.0f} MiB"
-    if "latency" in row.stage:
+    if "latency" in row.stage or row.stage in ACCOUNTING:
         return f"{value / 1000:,.{0 if value >= 1e5 else 1}f} ms"
     if value < 1:
         return f"{value:.4f}"

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from infra.places import AsJson
+from infra.places import AsJson, policy_of
 from infra.terminal import answers, plain_table, print_json
-from tacit.accounting.planner import Alternative, Goal, alternatives, proposal
+from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
+from tacit.accounting.planner import alternatives, proposal
+from tacit.accounting.ways import CENTRAL
 from tacit.errors import UsageError
-from tacit.vdaf.registry import chunk_length_for
+from tacit.randomizers.flips import Statistic
+
+WIDTH = 120
+CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
 
 
 def design(
     population: Annotated[int, typer.Option("--population", help="Devices that could answer.")],
-    cells: Annotated[int, typer.Option("--cells", help="Counts in the answer; 1: yes or no.")] = 1,
+    cells: Annotated[
+        int, typer.Option("--cells", "--length", help="Numbers in the answer; of a histogram 1: yes or no.")
+    ] = 1,
+    statistic: Annotated[
+        str, typer.Option("--statistic", help="histogram, count, sum, mean or vector-sum.")
+    ] = "histogram",
+    low: Annotated[int, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = 0,
+    high: Annotated[int, typer.Option("--high", help="Largest value.")] = 1,
+    unit: Annotated[int, typer.Option("--unit", help="Round values to multiples of this.")] = 1,
+    norm: Annotated[int, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = 1,
     epsilon: Annotated[float, typer.Option("--epsilon", help="Against one aggregator or the analyst.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-6,
-    max_epsilon0: Annotated[float, typer.Option("--max-epsilon0", help="Most that one report may tell.")] = 8.0,
+    max_epsilon0: Annotated[
+        float | None,
+        typer.Option("--max-epsilon0", help="Most that one report may tell (default: the policy's, or 8)."),
+    ] = None,
+    allow_unbounded_local: Annotated[
+        bool, typer.Option("--allow-unbounded-local", help="Propose noise shares too: only their sum hides a device.")
+    ] = False,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="Policy file: what it accepts may be proposed.")
+    ] = None,
     accuracy: Annotated[
-        float | None, typer.Option("--accuracy", help="Wanted standard error of a count, as a share of the population.")
+        float | None, typer.Option("--accuracy", help="Wanted standard error, as a share of the population or range.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the comparison into this PNG file.")] = None,
     as_json: AsJson = False,
@@ -30,17 +54,21 @@ def design(
 
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
+    allowed = _allowed(policy, max_epsilon0, unbounded=allow_unbounded_local)
     try:
-        goal = Goal(population, cells, epsilon, delta, max_epsilon0)
+        goal = Goal(
+            population, cells, epsilon, delta, statistic=_statistic(statistic), low=low, high=high, unit=unit,
+            norm=norm, **allowed,
+        )  # fmt: skip
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
     if accuracy is not None and not 0 < accuracy < 1:
-        raise UsageError("--accuracy is a share of the population, above 0 and below 1")
-    wanted = None if accuracy is None else accuracy * population
+        raise UsageError("--accuracy is a share of the population or range, above 0 and below 1")
+    wanted = None if accuracy is None else accuracy * goal.scale
     found = alternatives(goal, wanted)
     chosen = proposal(found, wanted)
     if plot is not None:
-        draw(goal, found, wanted, plot)
+        draw(goal, found, chosen, wanted, plot)
     if as_json:
         print_json({"proposal": _document(goal, chosen), "alternatives": [_document(goal, one) for one in found]})
         return
@@ -49,28 +77,80 @@ def design(
         answers().print(f"drawn in {plot}", soft_wrap=True)
 
 
+def _allowed(path: Path | None, max_epsilon0: float | None, *, unbounded: bool) -> dict[str, Any]:
+    """The members of a goal that say what may be proposed."""
+    if path is None:
+        return {"max_epsilon0": max_epsilon0 or MAX_EPSILON0, "allow_unbounded_local": unbounded}
+    policy = policy_of(path)
+    most = float(policy.max_epsilon_local)
+    return {
+        "max_epsilon0": min(most, max_epsilon0 or most),
+        "allow_unbounded_local": unbounded or policy.allow_unbounded_local,
+        "min_batch_size": policy.min_batch_size,
+        "max_epsilon_half": float(policy.max_epsilon_half_batch),
+        "max_with_relay": float(policy.max_epsilon_aggregator_with_relay or "inf"),
+        "max_half_with_relay": float(policy.max_epsilon_half_batch_with_relay or "inf"),
+    }
+
+
+def _statistic(text: str) -> Statistic:
+    known = get_args(Statistic)
+    if text not in known:
+        raise UsageError(f"--statistic {text} is not known; {', '.join(known)} are")
+    return cast("Statistic", text)
+
+
 def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
-    table = plain_table("", "model", "randomizer", "q", "B", "contributions", "± devices", "± share", "local ε")
+    console = answers(WIDTH)
+    console.print(_table(goal, found, chosen))
+    run = "" if goal.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
+    console.print(f"→ the proposal; dim for comparison: central, shuffled and local are not run here{run}", style="dim")
+    if any(one.share is not None for one in found):
+        console.print("flips 3/12: 3 coin flips on top of 12 times the value, in every device", style="dim")
+    console.print(f"next: {next_command(goal, chosen)} ...", soft_wrap=True)
+
+
+def _table(goal: Goal, found: list[Alternative], chosen: Alternative) -> Any:
+    best = next(one.stderr for one in found if one.model == CENTRAL)
+    names = ("", "model", "randomizer", "q", "B", "chunk", "sent", "bytes", _unit(goal), "share", "× best",
+             "local ε")  # fmt: skip
+    table = plain_table(*names)
+    table.columns[1].no_wrap = table.columns[2].no_wrap = True
     for column in table.columns[3:]:
         column.justify = "right"
+        column.no_wrap = True
     for one in found:
-        mark = "→" if one is chosen else ""
-        local = "" if one.epsilon0 is None else f"{one.epsilon0:.3g}"
-        numbers = (f"{one.rate:g}", f"{one.batch_size:,}", f"{one.contributions:,}", f"{one.stderr:,.1f}")
-        style = "" if one.available else "dim"
+        cost = ("", "") if one.upload_bytes is None else (str(one.chunk_length), f"{one.upload_bytes:,}")
         table.add_row(
-            mark, one.model, one.randomizer, *numbers, f"{100 * one.relative(goal):.2g} %", local,
-            style="bold" if one is chosen else style,
+            "→" if one is chosen else "", one.model, _randomizer(one), f"{one.rate:g}", f"{one.batch_size:,}", cost[0],
+            f"{one.contributions:,}", cost[1], f"{one.stderr:,.4g}", f"{100 * one.relative(goal):.2g} %",
+            f"{one.stderr / best:.3g}", "" if one.epsilon0 is None else f"{one.epsilon0:.3g}",
+            style="bold" if one is chosen else "" if one.available else "dim",
         )  # fmt: skip
-    console = answers(100)
-    console.print(table)
-    console.print(
-        "→ the proposal; dim for comparison: central, shuffled and local are not run here, and flips (noise shares)",
-        style="dim",
+    return table
+
+
+def _unit(goal: Goal) -> str:
+    return "± devices" if goal.counts else f"± {'entry' if goal.statistic == 'vector-sum' else goal.statistic}"
+
+
+def _randomizer(one: Alternative) -> str:
+    return one.randomizer if one.share is None else f"flips {one.share.flips}/{one.share.scale}"
+
+
+def next_command(goal: Goal, one: Alternative) -> str:
+    """The beginning of the command that makes the recipe: its epsilon is what a batch may cost before its sampling."""
+    inner = math.floor((one.inner or goal.epsilon) * 1e4 + 1e-9) / 1e4
+    number = "" if goal.counts else f" --low {goal.low} --high {goal.high}"
+    number += f" --unit {goal.unit}" if goal.unit > 1 else ""
+    number += f" --length {goal.cells} --norm {goal.norm}" if goal.statistic == "vector-sum" else ""
+    statistic = "count" if goal.counts and goal.cells == 1 else goal.statistic
+    delta = f"{goal.delta:.15f}".rstrip("0")
+    return (
+        f"tacit recipe new --population {goal.population} --statistic {statistic}{number}"
+        f" --randomizer {one.randomizer} --rate {one.rate:g} --min-batch-size {one.batch_size}"
+        f" --epsilon {inner:g} --delta {delta}"
     )
-    console.print("need a policy that allows recipes without a local guarantee", style="dim")
-    console.print(f"next: tacit recipe new --population {goal.population} --rate {chosen.rate:g} "
-                  f"--min-batch-size {chosen.batch_size} --epsilon {goal.epsilon:g} ...", soft_wrap=True)  # fmt: skip
 
 
 def _document(goal: Goal, one: Alternative) -> dict[str, Any]:
@@ -84,29 +164,38 @@ def _document(goal: Goal, one: Alternative) -> dict[str, Any]:
         "relative_error": one.relative(goal),
         "epsilon0": one.epsilon0,
         "noise_share": None if one.share is None else {"scale": one.share.scale, "flips": one.share.flips},
-        "chunk_length": chunk_length_for(goal.cells),
+        "epsilon_of_batch": one.inner,
+        "chunk_length": one.chunk_length,
+        "upload_bytes": one.upload_bytes,
         "available": one.available,
     }
 
 
-def draw(goal: Goal, found: list[Alternative], wanted: float | None, path: Path) -> None:
+def draw(goal: Goal, found: list[Alternative], chosen: Alternative, wanted: float | None, path: Path) -> None:
     """Bars of the errors, on a logarithmic axis. Raises ``UsageError`` where the file cannot be written."""
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
-    canvas = Figure(figsize=(8.5, 0.5 * len(found) + 1.4), layout="constrained")
+    canvas = Figure(figsize=(9.5, 0.5 * len(found) + 1.9), layout="constrained")
     place = canvas.subplots()
-    names = [f"{one.model}: {one.randomizer}, q = {one.rate:g}" for one in reversed(found)]
-    colours = ["#332288" if one.available else "#bbbbbb" for one in reversed(found)]
-    bars = place.barh(names, [one.stderr for one in reversed(found)], color=colours)
-    place.bar_label(bars, [f"{one.stderr:,.4g}" for one in reversed(found)], padding=4, fontsize=8)
+    shown = [*reversed(found)]
+    names = [f"{one.model}: {_randomizer(one)}, q = {one.rate:g}" for one in shown]
+    colours = [CHOSEN if one is chosen else ALLOWED if one.available else COMPARED for one in shown]
+    bars = place.barh(names, [one.stderr for one in shown], color=colours)
+    labels = [f"{one.stderr:,.4g}  ({one.contributions:,} contributions)" for one in shown]
     place.set_xscale("log")
-    place.margins(x=0.12)
-    place.set_xlabel("standard error of one count, devices")
+    place.set_xlim(found[0].stderr / 2, found[-1].stderr * (found[-1].stderr / found[0].stderr) ** 0.4 * 4)
+    on_white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    place.bar_label(bars, labels, padding=4, fontsize=8, bbox=on_white, zorder=3)
+    place.set_xlabel(f"standard error of one number of the {goal.statistic}")
+    legend: list[Any] = [Patch(color=CHOSEN, label="proposed"), Patch(color=ALLOWED, label="could be proposed"),
+                         Patch(color=COMPARED, label="for comparison")]  # fmt: skip
     if wanted is not None:
-        place.axvline(wanted, color="#cc6677", linestyle="--", label="wanted")
-        place.legend(loc="lower right", frameon=False)
+        legend.append(place.axvline(wanted, color="#cc6677", linestyle="--", zorder=1.5, label="wanted"))
+    canvas.legend(handles=legend, loc="outside lower center", ncols=len(legend), frameon=False, fontsize=8)
     place.set_title(
-        f"N = {goal.population:,}, {goal.cells} cells, ε = {goal.epsilon:g}, δ = {goal.delta:g}", fontsize=10
+        f"N = {goal.population:,}, {goal.statistic}, {goal.cells} cells, ε = {goal.epsilon:g}, δ = {goal.delta:g}",
+        fontsize=10,
     )
     try:
         canvas.savefig(path, dpi=130)

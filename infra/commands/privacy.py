@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from infra.commands import privacy_parameters as given_by
 from infra.commands.privacy_budget import ledger, plan_command
+from infra.commands.privacy_parameters import flag
 from infra.places import AsJson
 from infra.terminal import answers, plain_table, print_json
 from tacit.accounting.accountants import require_library
+from tacit.accounting.calibrate import Calibration, calibrate
+from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.events import Relation
 from tacit.accounting.examples import EXAMPLES, rows
-from tacit.accounting.mechanisms import MECHANISMS, explain
+from tacit.accounting.mechanisms import MECHANISMS, MechanismEntry, entry_of, explain, relation_of
 
+WIDTH = 110
 app = typer.Typer(help="Account for privacy: mechanisms, worked examples, budgets.", no_args_is_help=True)
 
 _PAPER = {
@@ -59,72 +65,137 @@ def examples(as_json: AsJson = False) -> None:
 
 @app.command("mechanisms")
 def mechanisms(as_json: AsJson = False) -> None:
-    """Every mechanism that explain knows, with its parameters (optional ones in brackets)."""
+    """Every mechanism that explain knows, with its parameters (optional ones in brackets) and its relations."""
     if as_json:
         print_json(
             [
-                {"mechanism": entry.name, "relation": entry.relation.value, "parameters": entry.parameters()}
+                {
+                    "mechanism": entry.name,
+                    "relation": entry.relation.value,
+                    "relations": {relation.value: meaning for relation, meaning in entry.relations.items()},
+                    "parameters": entry.parameters(),
+                    "solved_for": [*entry.rising, *entry.falling],
+                }
                 for entry in MECHANISMS.values()
             ]
         )
         return
-    table = plain_table("mechanism", "parameters", "relation", "what it is")
+    table = plain_table("mechanism", "what it is", "parameters", "relations, the default first")
+    table.columns[0].no_wrap = table.columns[3].no_wrap = True
     for entry in MECHANISMS.values():
-        names = (f"--{_flag(name)}" if needed else f"[--{_flag(name)}]" for name, needed in entry.parameters().items())
-        table.add_row(entry.name, " ".join(names), entry.relation.value, entry.summary)
-    answers().print(table)
+        names = (flag(name) if needed else f"\\[{flag(name)}]" for name, needed in entry.parameters().items())
+        table.add_row(entry.name, entry.summary, " ".join(names), ", ".join(entry.relations))
+    answers(WIDTH).print(table)
 
 
 @app.command("explain")
 def explain_command(
-    mechanism: Annotated[str, typer.Option("--mechanism", help="One of: tacit privacy mechanisms.")],
-    e0: Annotated[float | None, typer.Option("--e0", help="Local epsilon of one report.")] = None,
+    context: typer.Context,
+    mechanism: given_by.Mechanism,
+    relation: given_by.By = None,
+    e0: given_by.E0 = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="Epsilon of one step, or the target.")] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="Failure probability.")] = None,
-    total_delta: Annotated[float | None, typer.Option("--total-delta", help="That of a composition.")] = None,
-    n: Annotated[int | None, typer.Option("--n", help="Reports in a batch.")] = None,
-    q: Annotated[float | None, typer.Option("--q", help="Sampling rate.")] = None,
-    q0: Annotated[float | None, typer.Option("--q0", help="That of devices with the usual answer.")] = None,
-    m: Annotated[int | None, typer.Option("--m", help="Slots of a donation window.")] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Repetitions.")] = None,
-    sigma: Annotated[float | None, typer.Option("--sigma", help="Standard deviation of Gaussian noise.")] = None,
-    scale: Annotated[float | None, typer.Option("--scale", help="Scale (or sigma) of the noise.")] = None,
-    sensitivity: Annotated[float | None, typer.Option("--sensitivity", help="How far one device moves it.")] = None,
-    intensity: Annotated[float | None, typer.Option("--intensity", help="Expected dummies.")] = None,
-    devices: Annotated[int | None, typer.Option("--devices", help="Devices that could send one.")] = None,
+    delta: given_by.Delta = None,
+    total_delta: given_by.TotalDelta = None,
+    steps: given_by.Steps = None,
+    n: given_by.N = None,
+    k: given_by.K = None,
+    q: given_by.Q = None,
+    q0: given_by.Q0 = None,
+    m: given_by.M = None,
+    rounds: given_by.Rounds = None,
+    sigma: given_by.Sigma = None,
+    scale: given_by.Scale = None,
+    sensitivity: given_by.Sensitivity = None,
+    intensity: given_by.Intensity = None,
+    devices: given_by.Devices = None,
+    flips: given_by.FlipsOfShare = None,
+    maximum: given_by.Maximum = None,
+    cells: given_by.Cells = None,
+    length: given_by.Length = None,
+    norm: given_by.Norm = None,
+    signs: given_by.Signs = None,
+    batch_flips: given_by.BatchFlips = None,
     as_json: AsJson = False,
 ) -> None:
     """What a mechanism costs in privacy, or needs, for any parameters.
 
     Example: tacit privacy explain --mechanism shuffle-fmt22 --e0 2 --n 100000 --delta 1e-8
     """
-    options = {
-        "e0": e0,
-        "epsilon": epsilon,
-        "delta": delta,
-        "total_delta": total_delta,
-        "n": n,
-        "q": q,
-        "q0": q0,
-        "m": m,
-        "rounds": rounds,
-        "sigma": sigma,
-        "scale": scale,
-        "sensitivity": sensitivity,
-        "intensity": intensity,
-        "devices": devices,
-    }
-    answer = explain(mechanism, {name: value for name, value in options.items() if value is not None})
+    answer = explain(mechanism, given_by.given(context), relation)
+    entry = entry_of(mechanism)
+    chosen = relation_of(entry, relation)
     if as_json:
-        print_json({name: value if math.isfinite(value) else None for name, value in answer.items()})
+        print_json({"mechanism": entry.name, "relation": chosen.value, **_finite(answer)})
         return
-    entry = MECHANISMS[mechanism]
-    answers().print(f"{entry.name}: {entry.summary}; neighbours by {entry.relation.value}", style="bold")
+    _show(entry, chosen, answer)
+
+
+@app.command("calibrate")
+def calibrate_command(
+    context: typer.Context,
+    mechanism: given_by.Mechanism,
+    solve: Annotated[str, typer.Option("--solve", help="The parameter to find: e0, n (B), q, sigma, ...")],
+    target: Annotated[float, typer.Option("--epsilon", help="The epsilon to keep.")],
+    relation: given_by.By = None,
+    e0: given_by.E0 = None,
+    step_epsilon: Annotated[float | None, typer.Option("--step-epsilon", help="Epsilon of one step.")] = None,
+    delta: given_by.Delta = None,
+    total_delta: given_by.TotalDelta = None,
+    steps: given_by.Steps = None,
+    n: given_by.N = None,
+    k: given_by.K = None,
+    q: given_by.Q = None,
+    q0: given_by.Q0 = None,
+    m: given_by.M = None,
+    rounds: given_by.Rounds = None,
+    sigma: given_by.Sigma = None,
+    scale: given_by.Scale = None,
+    sensitivity: given_by.Sensitivity = None,
+    intensity: given_by.Intensity = None,
+    devices: given_by.Devices = None,
+    flips: given_by.FlipsOfShare = None,
+    maximum: given_by.Maximum = None,
+    cells: given_by.Cells = None,
+    length: given_by.Length = None,
+    norm: given_by.Norm = None,
+    signs: given_by.Signs = None,
+    batch_flips: given_by.BatchFlips = None,
+    as_json: AsJson = False,
+) -> None:
+    """The parameter with which a mechanism keeps a wanted epsilon; what it says with it is computed anew.
+
+    Example: tacit privacy calibrate --mechanism shuffle-fmt22 --solve e0 --n 100000 --delta 1e-8 --epsilon 0.5
+    """
+    parameters = given_by.given(context)
+    found = calibrate(mechanism, solve, target, parameters, relation)
+    if as_json:
+        print_json(_document(found, parameters))
+        return
+    _show(entry_of(mechanism), found.relation, {found.solved: found.value, **found.answer})
+
+
+def _document(found: Calibration, parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "mechanism": found.mechanism,
+        "relation": found.relation.value,
+        "solve": found.solved,
+        "value": found.value,
+        "target": found.target,
+        "parameters": {**parameters, found.solved: found.value},
+        **_finite(found.answer),
+    }
+
+
+def _show(entry: MechanismEntry, relation: Relation, answer: Answer) -> None:
+    console = answers(WIDTH)
+    console.print(f"{entry.name}: {entry.summary}", style="bold")
+    console.print(f"neighbours by {relation}: {entry.relations[relation]}")
     table = plain_table("", "")
     for name, value in answer.items():
-        table.add_row(name, f"{value:.6g}")
-    answers().print(table)
+        table.add_row(name, f"{value:.7g}")
+    console.print(table)
 
 
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
+def _finite(answer: Answer) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in answer.items()}

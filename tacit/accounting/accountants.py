@@ -58,16 +58,16 @@ def epsilon_rdp(event: Event, delta: float, relation: Relation) -> float:
     """As ``epsilon_pld`` by Renyi divergences (Theorem 1 of the SA2 paper).
 
     Raises ``ValueError`` for steps that have no Renyi divergence here, such as one of which only (epsilon, delta) is
-    known.
+    known, or a sampled one by replacement.
     """
     parameters.failure_probability(delta)
     require_library()
     from dp_accounting import dp_event
     from dp_accounting.rdp import RdpAccountant
 
-    accountant = RdpAccountant(neighboring_relation=_neighbours(relation))
+    accountant = RdpAccountant()
     for step, count in flattened(event).items():
-        accountant.compose(dp_event.SelfComposedDpEvent(_library_event(step), count))
+        accountant.compose(dp_event.SelfComposedDpEvent(_library_event(step, relation), count))
     return float(accountant.get_epsilon(delta))
 
 
@@ -83,7 +83,13 @@ def _composed(event: Event, relation: Relation) -> Any:
 
 @lru_cache(maxsize=_CACHED_STEPS)
 def _distribution(step: Mechanism | Sampled, relation: Relation) -> Any:
-    """The privacy loss distribution of one basic step."""
+    """The privacy loss distribution of one basic step.
+
+    A sampled Gaussian by replacement is ``(1-q) N(0) + q N(s)`` against ``(1-q) N(0) + q N(-s)``, sigma 1. No other
+    pair of contributions a, b of norm up to s tells more, in any dimension: for a set A with ``Pr[N(0) in A] = v``,
+    ``Pr[N(a) in A] <= Phi(Phi^-1(v) + s)`` and ``Pr[N(b) in A] >= Phi(Phi^-1(v) - s)`` (Neyman, Pearson), and a half
+    line attains both.
+    """
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -101,13 +107,12 @@ def _distribution(step: Mechanism | Sampled, relation: Relation) -> Any:
         return _response(mechanism, rate, relation)
     if rate < 1 and relation is Relation.REPLACEMENT:
         raise ValueError(f"a sampled {type(mechanism).__name__} is accounted for by add-remove or deletion only")
+    moved = mechanism.sensitivity * relation.contributions
     if isinstance(mechanism, Laplace):
-        return pld.from_laplace_mechanism(mechanism.scale, mechanism.sensitivity, sampling_prob=rate, **grid)
+        return pld.from_laplace_mechanism(mechanism.scale, moved, sampling_prob=rate, **grid)
     if isinstance(mechanism, DiscreteLaplace):
-        return pld.from_discrete_laplace_mechanism(
-            1 / mechanism.scale, mechanism.sensitivity, sampling_prob=rate, **grid
-        )
-    return pld.from_discrete_gaussian_mechanism(mechanism.sigma, mechanism.sensitivity, sampling_prob=rate, **grid)
+        return pld.from_discrete_laplace_mechanism(1 / mechanism.scale, int(moved), sampling_prob=rate, **grid)
+    return pld.from_discrete_gaussian_mechanism(mechanism.sigma, int(moved), sampling_prob=rate, **grid)
 
 
 def _response(mechanism: RandomisedResponse, rate: float, relation: Relation) -> Any:
@@ -122,15 +127,18 @@ def _response(mechanism: RandomisedResponse, rate: float, relation: Relation) ->
     )
 
 
-def _library_event(step: Mechanism | Sampled) -> Any:
+def _library_event(step: Mechanism | Sampled, relation: Relation) -> Any:
+    """The step as the library's event, its sensitivity that of ``relation``."""
     from dp_accounting import dp_event
 
     if isinstance(step, Sampled):
-        return dp_event.PoissonSampledDpEvent(step.rate, _library_event(step.mechanism))
+        if relation is Relation.REPLACEMENT:
+            raise ValueError("a sampled step has a Renyi divergence here by add-remove or deletion only")
+        return dp_event.PoissonSampledDpEvent(step.rate, _library_event(step.mechanism, relation))
     if isinstance(step, Gaussian):
-        return dp_event.GaussianDpEvent(step.sigma / step.sensitivity)
+        return dp_event.GaussianDpEvent(step.sigma / (step.sensitivity * relation.contributions))
     if isinstance(step, Laplace):
-        return dp_event.LaplaceDpEvent(step.scale / step.sensitivity)
+        return dp_event.LaplaceDpEvent(step.scale / (step.sensitivity * relation.contributions))
     raise ValueError(f"{type(step).__name__} has no Renyi divergence here; use the PLD accountant")
 
 

@@ -112,13 +112,17 @@ def accountant_of_record() -> Accountant:
 def compose(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
     """``tacit.ledger.budget.Accountant`` by privacy loss distributions: the composition's epsilon at ``delta``, by
     replacement; infinite where the claims' own deltas exceed it. Never above the light bound."""
-    steps = [cost.step for cost in costs]
-    everything = steps if more is None else [*steps, more.step]
+    return compose_steps([cost.step for cost in costs], delta, None if more is None else more.step)
+
+
+def compose_steps(steps: Sequence[Step], delta: float, more: Step | None = None) -> float:
+    """``compose`` for bare (epsilon, delta) steps. ``ValueError`` names what is out of range."""
+    everything = [*steps] if more is None else [*steps, more]
     light = epsilon_heterogeneous(everything, delta)
     slack = slack_of(everything, delta)
     if slack < MIN_DELTA or len(everything) < 2:
         return light
-    return min(light, _solve(steps, None if more is None else more.step, slack))
+    return min(light, _solve(steps, more, slack))
 
 
 def _solve(steps: Sequence[Step], more: Step | None, slack: float) -> float:

@@ -1,60 +1,167 @@
-"""The noise that a composition needs, found from the accountant's own answers and never on its unsafe side."""
+"""The accountant backwards, for every mechanism: the parameter with which a wanted epsilon is kept.
+
+One search for all of them. It asks the mechanism's own answers (``tacit.accounting.mechanisms``), walks from the side
+on which epsilon is small, so that nothing costly is asked about far from the answer, and never returns a value whose
+epsilon was not computed and found to be within the target.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from tacit.accounting.accountants import epsilon_pld
-from tacit.accounting.events import Gaussian, Relation, Repeated, Sampled
-from tacit.dp.gaussian import sigma_gaussian, sigma_subsampled
+from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.events import Relation
+from tacit.accounting.mechanisms import MechanismEntry, entry_of, explain, relation_of
+from tacit.accounting.sigma import least
+from tacit.dp import parameters
+from tacit.errors import Refusal
 
-MAX_STEPS = 60
+TOLERANCE = 1e-6
+"""Relative distance of a found number from the best one, at most (whole numbers are exact)."""
+ALIASES = {"B": "n", "epsilon0": "e0", "lambda": "intensity", "slots": "m"}
 
 
-@lru_cache(maxsize=512)
-def sigma_for(epsilon: float, delta: float, q: float, rounds: int, tolerance: float = 1e-4) -> float:
-    """The least sigma, to a relative ``tolerance`` above, whose ``rounds``-fold Poisson-subsampled Gaussian of
-    sensitivity 1 is (epsilon, delta) by add/remove: PLD, or the closed form for one round and for q = 1.
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where a parameter is looked for, and where the search begins."""
 
-    The returned sigma was itself accounted for. ``ValueError`` names a bad parameter.
+    low: float
+    high: float
+    start: float
+
+
+RANGES = {
+    "e0": Range(parameters.MIN_EPSILON0, parameters.MAX_EPSILON0, 0.1),
+    "epsilon": Range(1e-9, parameters.MAX_EPSILON0, 0.1),
+    "delta": Range(parameters.MIN_DELTA, 0.999, 1e-3),
+    "total_delta": Range(parameters.MIN_DELTA, 0.999, 1e-3),
+    "q": Range(1e-9, 1.0, 1e-3),
+    "sigma": Range(1e-3, 1e6, 256.0),
+    "scale": Range(1e-3, 1e6, 256.0),
+    "sensitivity": Range(1e-6, 1e6, 1e-2),
+    "intensity": Range(1e-3, 1e9, 4096.0),
+}
+WHOLE = {
+    "n": Range(1, parameters.MAX_N, 1024),
+    "m": Range(1, 10_000, 16),
+    "rounds": Range(1, 100_000, 1),
+    "flips": Range(1, 1 << 16, 256),
+    "batch_flips": Range(1, 1 << 20, 256),
+    "scale": Range(1, 1 << 20, 1),
+    "sensitivity": Range(1, 1 << 20, 1),
+    "maximum": Range(1, 1 << 20, 1),
+    "norm": Range(1, 1 << 20, 1),
+    "length": Range(1, 1 << 16, 1),
+    "cells": Range(1, 2, 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """``solved`` was set to ``value``; ``answer`` is what the mechanism then says, its epsilon within ``target``."""
+
+    mechanism: str
+    relation: Relation
+    solved: str
+    value: float
+    target: float
+    answer: Answer
+
+
+def calibrate(
+    name: str, solve: str, target: float, given: Mapping[str, Any], relation: Relation | None = None
+) -> Calibration:
+    """The parameter ``solve`` of mechanism ``name`` with which its epsilon is as large as possible within ``target``,
+    the others as ``given``: the largest of one with which epsilon grows, the least of one with which it shrinks.
+
+    Raises ``Refusal``: as ``explain``; ``calibrate-target``; ``calibrate-parameter`` for one that decides nothing here;
+    ``target-unreachable`` where no value in its range keeps the target (or the mechanism's own refusal, where it has no
+    answer at all).
     """
-    if rounds == 1:
-        return sigma_subsampled(epsilon, delta, q)
-    widest = sigma_gaussian(epsilon, delta) * math.sqrt(rounds)
-    if q == 1:
-        return widest
+    entry, solved = entry_of(name), ALIASES.get(solve, solve)
+    chosen = relation_of(entry, relation)
+    if not 0 < target <= parameters.MAX_EPSILON0:
+        raise Refusal("calibrate-target", f"the target must be above 0 and at most {parameters.MAX_EPSILON0:g}")
+    _check(entry, solved, given)
+    whole = entry.integral(solved)
+    bounds = (WHOLE if whole else RANGES)[solved]
 
-    def excess(log_sigma: float) -> float:
-        event = Repeated(Sampled(Gaussian(math.exp(log_sigma)), q), rounds)
-        return math.log(max(epsilon_pld(event, delta, Relation.ADD_REMOVE), 1e-12) / epsilon)
+    def answer(value: float) -> Answer:
+        return explain(name, {**given, solved: round(value) if whole else value}, chosen)
 
-    return math.exp(_least(excess, math.log(sigma_subsampled(epsilon, delta, q)), math.log(widest), tolerance))
+    def epsilon(value: float) -> float:
+        try:
+            return answer(value)["epsilon"]
+        except Refusal:
+            return math.inf
+
+    search = _whole if whole else _real
+    value = search(epsilon, target, bounds, rising=solved in entry.rising)
+    if value is None:
+        answer(bounds.low if solved in entry.rising else bounds.high)
+        raise Refusal(
+            "target-unreachable",
+            f"no {solved} from {bounds.low:g} to {bounds.high:g} keeps epsilon {target:g} with the other parameters",
+        )
+    return Calibration(name, chosen, solved, value, target, answer(value))
 
 
-def _least(excess: Callable[[float], float], low: float, high: float, width: float) -> float:
-    """The least argument in [low, high] where a falling function is at most 0, to within ``width`` above.
+def _check(entry: MechanismEntry, solved: str, given: Mapping[str, Any]) -> None:
+    can = (*entry.rising, *entry.falling)
+    if not can:
+        raise Refusal("calibrate-parameter", f"{entry.name} answers no epsilon: it is itself an inverse")
+    if solved not in can:
+        raise Refusal("calibrate-parameter", f"{entry.name} is solved for {', '.join(can)}, not for {solved}")
+    if solved in given:
+        raise Refusal("calibrate-parameter", f"{solved} is what is to be found; leave it out")
 
-    Secant steps inside a bracket (ln epsilon is nearly a line in ln sigma), each pushed past its guess by ``width / 2``
-    to the side that is to be closed, and a halving after two steps on the same side.
-    """
-    low_value, high_value = excess(low), excess(high)
-    if low_value <= 0:
-        return low
-    side = 0
-    for _ in range(MAX_STEPS):
-        if high - low <= width:
-            break
-        middle = 0.5 * (low + high)
-        if abs(side) < 2 and math.isfinite(low_value):
-            guess = low + (high - low) * low_value / (low_value - high_value)
-            nudge = width / 2 if side <= 0 else -width / 2
-            middle = min(max(guess + nudge, low + width / 4), high - width / 4)
-        value = excess(middle)
-        if value <= 0:
-            high, high_value, side = middle, value, max(side, 0) + 1
-        else:
-            low, low_value, side = middle, value, min(side, 0) - 1
-        side = 0 if abs(side) > 2 else side
-    return high
+
+def _bracket(
+    epsilon: Callable[[float], float], target: float, bounds: Range, *, rising: bool
+) -> tuple[float, float] | None:
+    """(a value that keeps the target, its neighbour by a factor 2 that does not, or the same value at the range's end).
+    None where no value was found that keeps it."""
+    up = rising
+    good = bounds.start
+    while epsilon(good) > target:
+        if good in (bounds.low, bounds.high) and good == (bounds.low if up else bounds.high):
+            return None
+        good = max(bounds.low, good / 2) if up else min(bounds.high, good * 2)
+    while True:
+        further = min(bounds.high, good * 2) if up else max(bounds.low, good / 2)
+        if further == good:
+            return good, good
+        if epsilon(further) > target:
+            return good, further
+        good = further
+
+
+def _real(epsilon: Callable[[float], float], target: float, bounds: Range, *, rising: bool) -> float | None:
+    ends = _bracket(epsilon, target, bounds, rising=rising)
+    if ends is None or ends[0] == ends[1]:
+        return None if ends is None else ends[0]
+    sign = -1 if rising else 1
+
+    def excess(log_value: float) -> float:
+        found = epsilon(math.exp(sign * log_value))
+        return math.log(max(found, target * 1e-9) / target)
+
+    found = math.exp(sign * least(excess, sign * math.log(ends[1]), sign * math.log(ends[0]), TOLERANCE))
+    return found if epsilon(found) <= target else ends[0]
+
+
+def _whole(epsilon: Callable[[float], float], target: float, bounds: Range, *, rising: bool) -> float | None:
+    def whole(value: float) -> float:
+        return epsilon(math.floor(value) if rising else math.ceil(value))
+
+    ends = _bracket(whole, target, bounds, rising=rising)
+    if ends is None:
+        return None
+    good, bad = ((math.floor(end) if rising else math.ceil(end)) for end in ends)
+    while abs(good - bad) > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if epsilon(middle) <= target else (good, middle)
+    return good

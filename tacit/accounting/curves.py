@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit.accounting.calibrate import sigma_for
+from tacit.accounting.sigma import sigma_for
 from tacit.dp.gaussian import sigma_gaussian
 
 TOLERANCE = 1e-3

@@ -1,8 +1,8 @@
 """What was run, apart from what it costs: mechanisms, sampling and repetition as frozen values.
 
-An event holds no neighbouring relation. ``sensitivity`` is how far one neighbouring step moves the statistic under
-the relation that the account is kept in: a unit vector that appears moves it by 1, one that is replaced by another
-by up to 2.
+An event holds no neighbouring relation. ``sensitivity`` bounds the norm of what one report contributes. A report that
+appears, disappears or becomes one that contributes nothing moves the statistic by at most that; one that is replaced
+by any other moves it by at most twice that (``Relation.contributions``).
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ class Relation(enum.StrEnum):
     DELETION = "deletion"
     """One device's value becomes a fixed reference, such as all zero."""
 
+    @property
+    def contributions(self) -> int:
+        """How many times one report's largest contribution the statistics of two neighbours lie apart."""
+        return 2 if self is Relation.REPLACEMENT else 1
+
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Normal noise of standard deviation ``sigma`` on a statistic of L2 sensitivity ``sensitivity``."""
+    """Normal noise of standard deviation ``sigma`` on a sum of contributions of L2 norm up to ``sensitivity``."""
 
     sigma: float
     sensitivity: float = 1.0
@@ -40,7 +45,8 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian:
-    """Integers with probability proportional to ``e^(-x^2 / (2 sigma^2))``, on an integer of bounded step."""
+    """Integers with probability proportional to ``e^(-x^2 / (2 sigma^2))``, on a sum of integers of size up to
+    ``sensitivity``."""
 
     sigma: float
     sensitivity: int = 1
@@ -52,7 +58,7 @@ class DiscreteGaussian:
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """Laplace noise of scale ``scale`` on a statistic of L1 sensitivity ``sensitivity``."""
+    """Laplace noise of scale ``scale`` on a sum of contributions of L1 norm up to ``sensitivity``."""
 
     scale: float
     sensitivity: float = 1.0
@@ -64,7 +70,8 @@ class Laplace:
 
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplace:
-    """Integers with probability proportional to ``e^(-|x| / scale)``, on an integer of bounded step."""
+    """Integers with probability proportional to ``e^(-|x| / scale)``, on a sum of integers of size up to
+    ``sensitivity``."""
 
     scale: float
     sensitivity: int = 1

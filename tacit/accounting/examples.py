@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tacit.accounting.mechanisms import MECHANISMS, explain
+from tacit.accounting.events import Relation
+from tacit.accounting.mechanisms import MECHANISMS, explain, relation_of
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One number: ``value`` is the member ``answers`` of what ``mechanism`` says about ``parameters``."""
+    """One number: ``value`` is the member ``answers`` of what ``mechanism`` says about ``parameters``, by ``relation``
+    (none: the mechanism's first)."""
 
     id: str
     mechanism: str
     parameters: dict[str, float]
     answers: str = "epsilon"
+    relation: Relation | None = None
 
     def row(self) -> dict[str, object]:
         """The example, computed."""
@@ -26,8 +29,8 @@ class Example:
             "id": self.id,
             "mechanism": self.mechanism,
             "parameters": self.parameters,
-            "relation": MECHANISMS[self.mechanism].relation.value,
-            "value": explain(self.mechanism, self.parameters)[self.answers],
+            "relation": relation_of(MECHANISMS[self.mechanism], self.relation).value,
+            "value": explain(self.mechanism, self.parameters, self.relation)[self.answers],
         }
 
 
@@ -35,7 +38,7 @@ _ROUND = {"sigma": 5.1, "q": 0.02, "delta": 1e-8}
 _SHUFFLED = {"e0": 4, "n": 10_000, "delta": 1e-10}
 EXAMPLES = (
     Example("ex3_sigma", "gaussian-sigma", {"epsilon": 1, "delta": 1e-8}, "sigma"),
-    Example("ex3_sigma_replacement", "gaussian-sigma", {"epsilon": 1, "delta": 1e-8, "sensitivity": 2}, "sigma"),
+    Example("ex3_sigma_replacement", "gaussian-sigma", {"epsilon": 1, "delta": 1e-8}, "sigma", Relation.REPLACEMENT),
     Example("ex4_fmt22", "shuffle-fmt22", _SHUFFLED),
     Example("ex4_fmt21", "shuffle-fmt21", _SHUFFLED),
     Example("ex5_round_pld", "subsampled-gaussian", {**_ROUND, "rounds": 1}),

@@ -1,4 +1,4 @@
-"""Every mechanism that the platform accounts for, by name: what it takes, under which relation, what it answers.
+"""Every mechanism that the platform accounts for, by name: what it takes, under which relations, what it answers.
 
 ``explain`` computes; nothing here is stored. The functions that cost little come from ``tacit.dp`` and are the ones
 that devices use; compositions come from the PLD accountant.
@@ -8,52 +8,72 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.accounting.accountants import epsilon_pld, epsilon_rdp
-from tacit.accounting.calibrate import sigma_for
-from tacit.accounting.events import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Event,
-    Gaussian,
-    Laplace,
-    Relation,
-    Repeated,
-    Sampled,
-)
-from tacit.dp import amplification, composition, gaussian, parameters, poisson, rr_exact, sampling
-from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon
+from tacit.accounting import device_mechanisms as devices
+from tacit.accounting import server_mechanisms as server
+from tacit.accounting.budgets import compose_steps
+from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.events import DiscreteGaussian, DiscreteLaplace, Laplace, Relation
+from tacit.dp import amplification, composition, poisson, sampling
+from tacit.dp.heterogeneous import Step, epsilon_heterogeneous
 from tacit.errors import Refusal
 
-Answer = dict[str, float]
+REPLACED, ADDED, DELETED = Relation.REPLACEMENT, Relation.ADD_REMOVE, Relation.DELETION
 
 
 @dataclass(frozen=True, slots=True)
 class MechanismEntry:
-    """One mechanism of the table: ``compute`` takes the parameters that its signature names."""
+    """One mechanism of the table: ``compute`` takes the parameters that its signature names, and the relation where the
+    answer depends on it.
+
+    ``relations`` says what neighbours are under each relation that has an answer; the first one is meant where none is
+    given. ``rising`` and ``falling`` name the parameters with which epsilon grows and shrinks.
+    """
 
     name: str
-    relation: Relation
+    relations: Mapping[Relation, str]
     summary: str
     compute: Callable[..., Answer]
+    rising: tuple[str, ...] = ()
+    falling: tuple[str, ...] = ()
+    _signature: inspect.Signature = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_signature", inspect.signature(self.compute))
+
+    @property
+    def relation(self) -> Relation:
+        """The relation that is meant where none is given."""
+        return next(iter(self.relations))
 
     def parameters(self) -> dict[str, bool]:
         """Parameter names, and whether each is required."""
-        found = inspect.signature(self.compute).parameters
-        return {name: parameter.default is inspect.Parameter.empty for name, parameter in found.items()}
+        found = self._signature.parameters
+        return {name: one.default is one.empty for name, one in found.items() if name != "relation"}
+
+    def integral(self, parameter: str) -> bool:
+        """Whether a parameter is a whole number."""
+        return bool(self._signature.parameters[parameter].annotation == "int")
+
+    def answers(self, given: Mapping[str, Any], relation: Relation) -> Answer:
+        """``compute``, whole numbers as integers. ``ValueError`` or ``TypeError`` name what is out of range."""
+        values = {
+            name: int(value) if self.integral(name) and isinstance(value, float) and value.is_integer() else value
+            for name, value in given.items()
+        }
+        return self.compute(**values, **({"relation": relation} if "relation" in self._signature.parameters else {}))
 
 
-def explain(name: str, given: Mapping[str, float]) -> Answer:
-    """What mechanism ``name`` costs, or needs, with the parameters ``given``.
+def explain(name: str, given: Mapping[str, Any], relation: Relation | None = None) -> Answer:
+    """What mechanism ``name`` costs, or needs, with the parameters ``given``, under ``relation`` (none: its first).
 
     Raises ``Refusal`` whose rule names the mechanism: for an unknown one, a missing or superfluous parameter, a value
-    out of range.
+    out of range; and ``mechanism-relation`` for a relation under which it has no answer.
     """
-    entry = MECHANISMS.get(name)
-    if entry is None:
-        raise Refusal("mechanism-unknown", f"{name} is not known; choose one of {', '.join(MECHANISMS)}")
+    entry = entry_of(name)
+    chosen = relation_of(entry, relation)
     wanted = entry.parameters()
     missing = [parameter for parameter, required in wanted.items() if required and parameter not in given]
     if missing:
@@ -62,72 +82,30 @@ def explain(name: str, given: Mapping[str, float]) -> Answer:
     if surplus:
         raise Refusal(f"{name}-parameters", f"{name} has no {', '.join(surplus)}; it takes {', '.join(wanted)}")
     try:
-        return entry.compute(**given)
+        return entry.answers(given, chosen)
     except (ValueError, TypeError) as error:
         raise Refusal(f"{name}-parameters", str(error)) from error
 
 
-def _shuffle(bound: Callable[[float, int, float], float]) -> Callable[..., Answer]:
-    def compute(e0: float, n: int, delta: float) -> Answer:
-        return {"epsilon": bound(e0, n, delta)}
-
-    return compute
-
-
-def _rr_exact(e0: float, n: int, delta: float) -> Answer:
-    flip = rr_exact.rr_flip(e0)
-    return {"epsilon": min(e0, rr_exact.epsilon_one_cell(flip, n, delta)), "flip": flip}
+def entry_of(name: str) -> MechanismEntry:
+    """The mechanism of this name. Refusal ``mechanism-unknown``."""
+    entry = MECHANISMS.get(name)
+    if entry is None:
+        raise Refusal("mechanism-unknown", f"{name} is not known; choose one of {', '.join(MECHANISMS)}")
+    return entry
 
 
-def _rappor_exact(e0: float, n: int, delta: float) -> Answer:
-    flip = rr_exact.rappor_flip(e0)
-    return {"epsilon": min(e0, rr_exact.epsilon_two_cells(flip, n, delta)), "flip": flip}
-
-
-def _rappor_deletion(e0: float, n: int, delta: float) -> Answer:
-    flip = rr_exact.rr_flip(e0)
-    return {"epsilon": min(e0, rr_exact.epsilon_one_cell(flip, n, delta)), "flip": flip}
-
-
-def _gaussian(sigma: float, delta: float, sensitivity: float = 1.0, rounds: int = 1) -> Answer:
-    return {"epsilon": gaussian.epsilon_gaussian(sigma, delta, sensitivity, rounds)}
-
-
-def _gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> Answer:
-    return {
-        "sigma": gaussian.sigma_gaussian(epsilon, delta, sensitivity),
-        "sigma_classical": gaussian.classical_sigma(epsilon, delta, sensitivity),
-    }
-
-
-def _subsampled(sigma: float, q: float, delta: float, rounds: int = 1) -> Answer:
-    event = Repeated(Sampled(Gaussian(sigma), q), rounds)
-    return {
-        "epsilon": epsilon_pld(event, delta, Relation.ADD_REMOVE),
-        "epsilon_rdp": epsilon_rdp(event, delta, Relation.ADD_REMOVE),
-    }
-
-
-def _subsampled_sigma(epsilon: float, q: float, delta: float, rounds: int = 1) -> Answer:
-    return {"sigma": sigma_for(epsilon, delta, q, rounds)}
-
-
-def _noise(make: Callable[[float, Any], Event]) -> Callable[..., Answer]:
-    def compute(scale: float, delta: float, sensitivity: int = 1, rounds: int = 1) -> Answer:
-        return {"epsilon": epsilon_pld(Repeated(make(scale, sensitivity), rounds), delta, Relation.ADD_REMOVE)}
-
-    return compute
+def relation_of(entry: MechanismEntry, wanted: Relation | None) -> Relation:
+    """The relation to answer by. Refusal ``mechanism-relation`` names those that the mechanism has."""
+    if wanted is None or wanted in entry.relations:
+        return wanted or entry.relation
+    raise Refusal(
+        "mechanism-relation", f"{entry.name} has no answer by {wanted}; it has one by {', '.join(entry.relations)}"
+    )
 
 
 def _sampling(epsilon: float, q: float) -> Answer:
     return {"epsilon": sampling.amplify(epsilon, q), "delta_factor": q}
-
-
-def _sampling_visible(epsilon: float, q: float, n: int, delta: float) -> Answer:
-    amplified = sampling.amplify_visible(epsilon, q, n, delta)
-    if amplified is None:
-        raise ValueError("sampling may not be claimed with these q, n and delta (P17b)")
-    return {"epsilon": amplified, "q_eff": sampling.q_eff(q, n, delta / sampling.SPLIT)}
 
 
 def _dummies(epsilon: float, delta: float) -> Answer:
@@ -138,96 +116,134 @@ def _dummies_cost(intensity: float, delta: float) -> Answer:
     return {"epsilon": poisson.epsilon_shift(intensity, delta)}
 
 
-def _donation(epsilon: float, delta: float, m: int) -> Answer:
-    """Appendix A of the SA2 paper for a Gaussian round calibrated to (epsilon, delta): each of m slots with probability
-    1/m, the first one taken. The total delta is 2 delta."""
-    slots = parameters.reports(m, "m")
-    parameters.failure_probability(delta)
-    sigma = gaussian.sigma_gaussian(epsilon, delta)
-    event = Repeated(Sampled(Gaussian(sigma), 1 / slots), slots)
-    tight = epsilon_pld(event, 2 * delta, Relation.ADD_REMOVE)
-    step = sampling.amplify(epsilon, 1 / slots)
-    return {
-        "epsilon": min(epsilon, tight),
-        "epsilon_any_round": min(epsilon, composition.epsilon_composed(step, delta / slots, slots, 2 * delta)),
-        "delta": 2 * delta,
-        "never": (1 - 1 / slots) ** slots,
-    }
-
-
 def _composition(epsilon: float, delta: float, rounds: int, total_delta: float) -> Answer:
     return {"epsilon": composition.epsilon_composed(epsilon, delta, rounds, total_delta)}
 
 
-def _pure_sampled(e0: float, n: int, q: float, delta: float) -> Answer:
-    """Example 6: a shuffled batch, sampled, its size hidden; the inner step at delta/q beside it."""
-    inner = amplification.epsilon_fmt22(e0, n, delta)
-    looser = amplification.epsilon_fmt22(e0, n, min(delta / q, 0.5))
+def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Answer:
+    """What the operator's accountant says, what devices and aggregators say, and what adding the epsilons would."""
+    if not steps:
+        raise ValueError("at least one step is needed")
+    light = epsilon_heterogeneous(steps, total_delta)
     return {
-        "epsilon": sampling.amplify(inner, q),
-        "epsilon_inner": inner,
-        "epsilon_inner_delta_over_q": sampling.amplify(looser, q),
+        "epsilon": compose_steps(steps, total_delta),
+        "epsilon_light": light,
+        "epsilon_added": sum(epsilon for epsilon, _ in steps),
+        "delta_added": sum(delta for _, delta in steps),
     }
 
 
-def _hidden_count(
-    epsilon: float, q: float, n: int, delta: float, q0: float | None = None, intensity: float = 0.0, devices: int = 0
-) -> Answer:
-    """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` for the default answer) or dummies."""
-    if intensity and not devices:
-        raise ValueError("dummies need the number of devices")
-    turnout = Turnout(q, q if q0 is None else q0, intensity / devices if devices else 0.0)
-    crowd = Crowd(turnout, parameters.reports(devices or n, "devices"), parameters.reports(n))
-    return {
-        "epsilon": crowd.epsilon(lambda _: epsilon, delta),
-        "epsilon_count": crowd.count_epsilon(lambda _: epsilon, delta),
-        "epsilon_dummies": dummies_epsilon(turnout, crowd.devices, delta),
-        "epsilon_relay": epsilon + turnout.part_epsilon(),
-    }
-
-
-_REPLACED, _ADDED, _DELETED = Relation.REPLACEMENT, Relation.ADD_REMOVE, Relation.DELETION
+_VALUE = {REPLACED: "one device's value becomes any other value"}
+_BIT = {**_VALUE, DELETED: "one device's bit becomes 0, which is the same"}
+_CATEGORY = {**_VALUE, DELETED: "one device's category becomes a fixed one, which is the same at worst"}
+_RAPPOR = {
+    REPLACED: "one device's category becomes another one: two cells change; e0 is by replacement",
+    DELETED: "one device's vector becomes all zero: one cell changes; e0 is by deletion",
+}
+_SHARES = {
+    REPLACED: "one device's answer becomes any other answer; its noise share stays",
+    DELETED: "one device's answer becomes all zero; its noise share stays",
+}
+_CONTRIBUTION = {
+    ADDED: "one report, contributing at most the sensitivity, exists or does not",
+    REPLACED: "one report becomes any other: twice the sensitivity apart",
+    DELETED: "one report becomes one that contributes nothing",
+}
+_HIDDEN = {ADDED: "one device exists or does not; nobody sees how many were sampled"}
+_ANY = {
+    REPLACED: "those of the steps: all by replacement",
+    ADDED: "those of the steps: all by add-remove",
+    DELETED: "those of the steps: all by deletion",
+}
+_SENT = {ADDED: "one report is sent or is not"}
+_NOISE_FALLS = ("scale", "delta")
+_NOISE_RISES = ("sensitivity", "rounds")
+_SHARES_FALL = ("flips", "batch_flips", "n", "delta")
 MECHANISMS: dict[str, MechanismEntry] = {
     entry.name: entry
     for entry in (
+        MechanismEntry("rr", _BIT, "one randomised bit", devices.rr_local, ("e0",)),
+        MechanismEntry("krr", _CATEGORY, "one of k categories, randomised", devices.krr_local, ("e0",)),
+        MechanismEntry("rappor", _RAPPOR, "one vector of flipped cells", devices.rappor_local, ("e0",)),
         MechanismEntry(
-            "shuffle-fmt22",
-            _REPLACED,
-            "n shuffled reports of an e0-LDP randomizer",
-            _shuffle(amplification.epsilon_fmt22),
+            "shuffle-fmt22", _VALUE, "n shuffled reports of an e0-LDP randomizer",
+            devices.shuffled(amplification.epsilon_fmt22), ("e0",), ("n", "delta"),
         ),
         MechanismEntry(
-            "shuffle-fmt21",
-            _REPLACED,
-            "the same by the bound of 2021, for comparison",
-            _shuffle(amplification.epsilon_fmt21),
+            "shuffle-fmt21", _VALUE, "the same by the bound of 2021, for comparison",
+            devices.shuffled(amplification.epsilon_fmt21), ("e0",), ("n", "delta"),
         ),
-        MechanismEntry("shuffle-sampled", _REPLACED, "shuffled reports of a hidden sample", _pure_sampled),
-        MechanismEntry("rr-exact", _REPLACED, "the exact sum of n randomised bits", _rr_exact),
         MechanismEntry(
-            "rappor-exact", _REPLACED, "the exact sums of n RAPPOR vectors, e0 by replacement", _rappor_exact
+            "shuffle-sampled", _VALUE, "shuffled reports of a hidden sample",
+            devices.shuffled_sample, ("e0", "q"), ("n", "delta"),
         ),
-        MechanismEntry("rappor-deletion", _DELETED, "one cell of n RAPPOR vectors, e0 by deletion", _rappor_deletion),
-        MechanismEntry("gaussian", _ADDED, "Gaussian noise, any number of releases", _gaussian),
-        MechanismEntry("gaussian-sigma", _ADDED, "the noise that (epsilon, delta) needs", _gaussian_sigma),
-        MechanismEntry("subsampled-gaussian", _ADDED, "Poisson-sampled Gaussian rounds (PLD and RDP)", _subsampled),
-        MechanismEntry("subsampled-gaussian-sigma", _ADDED, "the noise that those rounds need", _subsampled_sigma),
-        MechanismEntry("laplace", _ADDED, "Laplace noise", _noise(Laplace)),
-        MechanismEntry("discrete-laplace", _ADDED, "discrete Laplace noise", _noise(DiscreteLaplace)),
-        MechanismEntry("discrete-gaussian", _ADDED, "discrete Gaussian noise", _noise(DiscreteGaussian)),
-        MechanismEntry("sampling", _ADDED, "a pure mechanism on a sample whose size is hidden", _sampling),
         MechanismEntry(
-            "sampling-visible", _REPLACED, "a batch of n on a sample whose size is seen (P17b)", _sampling_visible
+            "rr-exact", _BIT, "the exact sum of n randomised bits", devices.rr_exact_sum, ("e0",), ("n", "delta")
         ),
-        MechanismEntry("dummies", _ADDED, "expected dummies that hide whether one device sent", _dummies),
-        MechanismEntry("dummies-cost", _ADDED, "what so many expected dummies leave", _dummies_cost),
-        MechanismEntry("donation", _ADDED, "randomised donation time over m slots", _donation),
-        MechanismEntry("composition", _REPLACED, "the optimal composition of (epsilon, delta) steps", _composition),
         MechanismEntry(
-            "hidden-count",
-            _REPLACED,
-            "a batch whose size depends on answers: importance, dummies",
-            _hidden_count,
+            "rappor-exact", _RAPPOR, "the exact sums of n RAPPOR vectors",
+            devices.rappor_exact_sums, ("e0",), ("n", "delta"),
+        ),
+        MechanismEntry(
+            "rappor-deletion", {DELETED: _RAPPOR[DELETED]}, "one cell of n RAPPOR vectors",
+            devices.rr_exact_sum, ("e0",), ("n", "delta"),
+        ),
+        MechanismEntry(
+            "flips-exact", _SHARES, "noise shares of n devices in the cells that one answer moves",
+            devices.flips_exact, ("scale", "maximum", "cells"), _SHARES_FALL,
+        ),
+        MechanismEntry(
+            "flips-vector", _SHARES, "noise shares of n devices in a sum of vectors",
+            devices.flips_vector, ("scale", "length", "maximum", "norm"), _SHARES_FALL,
+        ),
+        MechanismEntry(
+            "gaussian", _CONTRIBUTION, "Gaussian noise, any number of releases",
+            server.gaussian, _NOISE_RISES, ("sigma", "delta"),
+        ),
+        MechanismEntry("gaussian-sigma", _CONTRIBUTION, "the noise that (epsilon, delta) needs", server.gaussian_sigma),
+        MechanismEntry(
+            "subsampled-gaussian", _CONTRIBUTION, "Poisson-sampled Gaussian rounds, sensitivity 1 (PLD and RDP)",
+            server.subsampled, ("q", "rounds"), ("sigma", "delta"),
+        ),
+        MechanismEntry(
+            "subsampled-gaussian-sigma", _CONTRIBUTION, "the noise that those rounds need", server.subsampled_sigma
+        ),
+        MechanismEntry(
+            "laplace", _CONTRIBUTION, "Laplace noise", server.noise(Laplace), _NOISE_RISES, _NOISE_FALLS
+        ),
+        MechanismEntry(
+            "discrete-laplace", _CONTRIBUTION, "discrete Laplace noise",
+            server.integer_noise(DiscreteLaplace), _NOISE_RISES, _NOISE_FALLS,
+        ),
+        MechanismEntry(
+            "discrete-gaussian", _CONTRIBUTION, "discrete Gaussian noise",
+            server.integer_noise(DiscreteGaussian), _NOISE_RISES, _NOISE_FALLS,
+        ),
+        MechanismEntry(
+            "sampling", _HIDDEN, "a pure mechanism on a sample whose size is hidden", _sampling, ("epsilon", "q")
+        ),
+        MechanismEntry(
+            "sampling-visible", _VALUE, "a batch of n on a sample whose size is seen (P17b)",
+            devices.sampled_visibly, ("epsilon", "q"), ("n",),
+        ),
+        MechanismEntry("dummies", _SENT, "expected dummies that hide whether one device sent", _dummies),
+        MechanismEntry(
+            "dummies-cost", _SENT, "what so many expected dummies leave", _dummies_cost, (), ("intensity", "delta")
+        ),
+        MechanismEntry(
+            "donation", _HIDDEN, "randomised donation time over m slots", server.donation, ("epsilon",), ("m",)
+        ),
+        MechanismEntry(
+            "composition", _ANY, "the optimal composition of equal (epsilon, delta) steps",
+            _composition, ("epsilon", "delta", "rounds"), ("total_delta",),
+        ),
+        MechanismEntry(
+            "heterogeneous", _ANY, "the composition of different (epsilon, delta) steps",
+            _heterogeneous, (), ("total_delta",),
+        ),
+        MechanismEntry(
+            "hidden-count", _VALUE, "a batch whose size depends on answers: importance sampling, dummies",
+            devices.hidden_count, ("epsilon", "q"), ("n", "q0", "delta"),
         ),
     )
-}
+}  # fmt: skip

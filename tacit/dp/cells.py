@@ -61,12 +61,13 @@ def two_cell_delta(first: Cell, second: Cell, epsilon: float) -> float:
     bound = math.exp(epsilon)
     total = gross = 0.0
     reach = 0
-    size = len(second.ratio)
-    for index, ratio in enumerate(first.ratio):
+    # not a number at the end, which is within no limit
+    ratios, zero_upto, one_upto = [*second.ratio, math.nan], second.zero_upto, second.one_upto
+    for ratio, zero, one in zip(first.ratio, first.zero, first.one, strict=True):
         limit = ratio / bound
-        while reach < size and second.ratio[reach] <= limit:
+        while ratios[reach] <= limit:
             reach += 1
-        gain = first.one[index] * second.zero_upto[reach]
+        gain = one * zero_upto[reach]
         gross += gain
-        total += gain - bound * first.zero[index] * second.one_upto[reach]
+        total += gain - bound * zero * one_upto[reach]
     return total + _ROUNDING * gross

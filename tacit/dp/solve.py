@@ -21,8 +21,8 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: floa
     target, side = math.log(delta), 0
     while high - low > _RELATIVE_WIDTH * high:
         middle = 0.5 * (low + high)
-        if high_value > 0 and side < 2:
-            slope = math.log(low_value) - math.log(high_value)
+        slope = math.log(low_value) - math.log(high_value) if high_value > 0 else 0.0
+        if slope > 0 and side < 2:
             guess = low + (high - low) * (math.log(low_value) - target) / slope
             middle = min(max(guess, low + 1e-3 * (high - low)), high - 1e-3 * (high - low))
         value = delta_of(middle)

@@ -47,6 +47,18 @@ class VectorStep:
     largest: int
     squares: int
 
+    @classmethod
+    def replaced(cls, length: int, maximum: int, norm: int, *, one_signed: bool) -> VectorStep:
+        """From one vector of length up to ``norm``, entries at most ``maximum`` apart, to any other: at most twice that
+        radius, or the square root of two times it where all entries have one sign."""
+        squares = min(length * maximum**2, (2 if one_signed else 4) * norm**2)
+        return cls(length, min(maximum, 2 * norm), squares)
+
+    @classmethod
+    def deleted(cls, length: int, maximum: int, norm: int) -> VectorStep:
+        """From such a vector to the zero vector."""
+        return cls(length, min(maximum, norm), min(length * maximum**2, norm**2))
+
     def scaled(self, scale: int) -> VectorStep:
         """The same after multiplication by ``scale``."""
         return VectorStep(self.length, scale * self.largest, scale * scale * self.squares)

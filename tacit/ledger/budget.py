@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -102,14 +103,22 @@ def largest_beside(
     periods: Sequence[Sequence[Cost]], delta: Decimal, account: Account, accountant: Accountant
 ) -> Decimal | None:
     """The largest epsilon, to 4 decimals, that fits at ``delta`` into every period that holds such costs; None where
-    not even ``delta`` fits."""
+    not even ``delta`` fits. The fullest period comes first, so that most others are asked about once."""
+    best = min(float(account.epsilon), MAX_EPSILON)
+    for others in sorted(periods, key=_weight, reverse=True):
 
-    def holds(epsilon: float) -> bool:
-        cost = Cost(_rounded(epsilon), delta)
-        return all(fits(others, cost, account, accountant) for others in periods)
+        def holds(epsilon: float, others: Sequence[Cost] = others) -> bool:
+            return fits(others, Cost(_rounded(epsilon), delta), account, accountant)
 
-    largest = largest_where(holds, 0.0, min(float(account.epsilon), MAX_EPSILON), 10.0**-PLACES / 4)
-    return None if largest is None else _rounded(largest)
+        found = largest_where(holds, 0.0, best, 10.0**-PLACES / 4)
+        if found is None:
+            return None
+        best = found
+    return _rounded(best)
+
+
+def _weight(costs: Sequence[Cost]) -> float:
+    return math.fsum(cost.step[0] ** 2 for cost in costs)
 
 
 def _rounded(epsilon: float) -> Decimal:

@@ -160,13 +160,8 @@ def range_of(question: Question) -> int:
 
 
 def vector_step(spec: Vector) -> VectorStep:
-    """How far replacing one device's vector by another one moves their sum, before the scale. Vectors of the ball have
-    at most twice its radius between them; where all entries have one sign, only the square root of two times."""
-    one_signed = 0 in (spec.low, spec.high)
-    widest = spec.length * spec.maximum**2
-    return VectorStep(
-        spec.length, min(spec.maximum, 2 * spec.norm), min(widest, (2 if one_signed else 4) * spec.norm**2)
-    )
+    """How far replacing one device's vector by another one moves their sum, before the scale."""
+    return VectorStep.replaced(spec.length, spec.maximum, spec.norm, one_signed=0 in (spec.low, spec.high))
 
 
 def slot_of(recipe: Recipe) -> Slot:

@@ -4,6 +4,9 @@ Whoever sees one output guesses which input it came from. Any set of outputs wit
 under the other forces ``epsilon >= ln((p - delta) / q)``. The set is chosen on the first half of the samples (those
 outputs whose empirical likelihood ratio is high), p and q are bounded on the second half (Clopper, Pearson), so the
 bound holds with the stated confidence whatever set was chosen.
+
+``Draws`` is a fast source of random bytes for the code under audit, fair or biased: a randomizer fed with biased coins
+is one that an audit must catch.
 """
 
 from __future__ import annotations
@@ -18,6 +21,28 @@ from scipy import stats
 Samples = NDArray[np.int64]
 """Outputs as integers; real outputs are put into cells first (which can only lower the bound)."""
 _SETS = 24
+_BUFFER = 1 << 20
+
+
+class Draws:
+    """An ``Entropy`` of simulated bytes, reproducible by ``seed``. ``ands`` biases every bit: it is a one with
+    probability ``2^-(1 + ands)``."""
+
+    def __init__(self, seed: int, ands: int = 0) -> None:
+        self._generator = np.random.default_rng(seed)
+        self._ands = ands
+        self._buffer = memoryview(b"")
+
+    def __call__(self, length: int, /) -> bytes:
+        """``length`` bytes that were not given before."""
+        if length > len(self._buffer):
+            size = max(length, _BUFFER)
+            bits = np.frombuffer(self._generator.bytes(size), np.uint8)
+            for _ in range(self._ands):
+                bits = bits & np.frombuffer(self._generator.bytes(size), np.uint8)
+            self._buffer = memoryview(bits.tobytes())
+        given, self._buffer = self._buffer[:length], self._buffer[length:]
+        return bytes(given)
 
 
 def epsilon_lower_bound(first: Samples, second: Samples, delta: float, false_alarm: float = 1e-6) -> float:

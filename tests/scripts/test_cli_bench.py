@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import infra.bench.kernels
-from infra.bench import history, stages
+from infra.bench import accounting, history, stages
 from infra.bench.kernels import Case, work_of
 from infra.bench.storage import SQLITE, Backend
 from infra.cli import run
@@ -64,6 +64,21 @@ def test_stages_show_every_step_beside_its_floor_and_the_jobs_target(capsys: Cap
     assert "135 m" in job
     assert all("45.00 m" in line for line in jobs if "multibuffer" in line)
     assert max(map(len, answer.splitlines())) <= 120
+
+
+def test_accounting_shows_a_claim_at_start_up_and_a_full_ledger_beside_their_targets(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounting, "RECIPES", 20)
+    assert run(["bench", "accounting", "--repetitions", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    claims = [line for line in lines if line.startswith("claim, fresh interpreter")]
+    assert [line.split()[3].partition("(")[0] for line in claims] == ["krr", "rr", "rappor", "flips", "krr"]
+    assert all("50.0 ms" in line for line in claims[:4])
+    ledgers = [line for line in lines if line.startswith("ledger of 1,000 recipes")]
+    assert len(ledgers) == 4
+    assert all("2,000 ms met" in line for line in ledgers)
+    assert max(map(len, lines)) <= 120
 
 
 def test_kept_results_are_drawn_over_commits(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.accounting.accountants import delta_pld, epsilon_pld, epsilon_rdp
-from tacit.accounting.calibrate import sigma_for
 from tacit.accounting.events import (
     Approximate,
     Composed,
@@ -27,6 +26,7 @@ from tacit.accounting.events import (
 )
 from tacit.accounting.examples import rows
 from tacit.accounting.mechanisms import MECHANISMS, explain
+from tacit.accounting.sigma import sigma_for
 from tacit.dp.composition import epsilon_composed
 from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled
 from tacit.errors import Refusal, UsageError
@@ -170,9 +170,13 @@ def test_every_mechanism_answers_for_ordinary_parameters(name: str) -> None:
     ordinary = {
         "e0": 2.0, "epsilon": 1.0, "delta": 1e-8, "total_delta": 1e-6, "n": 10_000, "q": 0.05, "m": 20, "rounds": 3,
         "sigma": 4.0, "scale": 4.0, "sensitivity": 1, "intensity": 60.0, "q0": 0.01, "devices": 200_000,
+        "k": 5, "flips": 64, "maximum": 3, "cells": 2,
+        "length": 8, "norm": 5, "signs": 1, "batch_flips": 100, "steps": ((0.2, 1e-9), (0.5, 1e-8), (0.2, 1e-9)),
     }  # fmt: skip
-    answer = explain(name, {key: ordinary[key] for key in MECHANISMS[name].parameters()})
-    assert all(math.isfinite(value) and value >= 0 for value in answer.values())
+    entry = MECHANISMS[name]
+    for relation in entry.relations:
+        answer = explain(name, {key: ordinary[key] for key in entry.parameters()}, relation)
+        assert all(math.isfinite(value) and value >= 0 for value in answer.values()), relation
 
 
 @pytest.mark.parametrize(("q", "q0", "n", "leak"), [(0.05, 0.0005, 10_000, 0.00126), (0.5, 0.005, 100_000, 0.00526)])

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.cli import run
-from tacit.accounting.planner import CENTRAL, LOCAL, SAMPLED, Alternative, Goal, alternatives, proposal
+from tacit.accounting.goal import Alternative, Goal
+from tacit.accounting.planner import alternatives, proposal
+from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED
 from tacit.dp.binomial_noise import delta_noise
-from tacit.dp.claim import compute_claim
+from tacit.dp.claim import NoiseStep, compute_claim, compute_claims, compute_noise_claim
+from tacit.dp.gaussian import sigma_gaussian
+from tacit.dp.vector_noise import epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.randomizers.design import SampleDesign
+from tacit.randomizers.flips import Flips, Statistic
 from tacit.randomizers.registry import randomizer_from
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import vector_step
+from tacit.recipe.model import Recipe, Vector
+from tacit.recipe.policy import Policy
+from tacit.recipe.rules import check
+from tacit.testing.recipes import RecipeKit
+from tacit.vdaf.registry import chunk_length_for
 
 
 def only(found: list[Alternative], model: str, randomizer: str) -> Alternative:
@@ -99,6 +113,151 @@ def test_the_command_compares_proposes_and_draws(tmp_path: Path, capsys: pytest.
     document = json.loads(capsys.readouterr().out)
     assert document["proposal"]["relative_error"] <= 0.01
     assert document["proposal"] in document["alternatives"]
+
+
+NUMBERS = [
+    ("sum", 1, {"low": 0, "high": 50}),
+    ("mean", 1, {"low": -20, "high": 100, "unit": 4}),
+    ("histogram", 8, {}),
+    ("count", 1, {}),
+]
+
+
+@pytest.mark.parametrize(("statistic", "cells", "values"), NUMBERS, ids=[case[0] for case in NUMBERS])
+def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_estimator_says(
+    statistic: Statistic, cells: int, values: dict[str, int]
+) -> None:
+    goal = Goal(40_000, cells, 1.0, 1e-7, statistic=statistic, allow_unbounded_local=True, **values)
+    found = alternatives(goal)
+    ways = [way for way in found if way.share is not None]
+    assert {way.model for way in ways} == {AGGREGATION, SAMPLED}
+    for way in ways:
+        assert way.available
+        assert way.share is not None
+        shares = Flips(statistic, way.share.scale, way.share.flips, goal.maximum, cells, low=goal.low, unit=goal.unit)
+        middle = (goal.low + goal.high) / 2
+        truth = middle if statistic == "mean" else goal.holders if goal.counts else goal.population * middle
+        expected = shares.expected_stderrs([truth] * cells, goal.population, SampleDesign(way.rate))
+        assert way.stderr == pytest.approx(expected[0], rel=1e-3)
+        step = NoiseStep(way.share.scale, way.share.flips, goal.maximum, goal.moved)
+        claim = compute_noise_claim(step, n=way.batch_size // 2, sampling_rate=way.rate, delta=1e-7)
+        assert claim.aggregator <= 1.05
+        assert claim.aggregator_with_relay <= (way.inner or 0) * (1 + 1e-6)
+    chosen = proposal(found)
+    assert chosen.stderr == min(way.stderr for way in found if way.available)
+    assert only(found, CENTRAL, "Gaussian").stderr < chosen.stderr
+
+
+def test_a_vector_is_hidden_by_noise_shares_near_the_optimum_and_locally_far_from_it() -> None:
+    goal = Goal(50_000, 32, 1.0, 1e-7, statistic="vector-sum", low=-10, high=10, norm=15, allow_unbounded_local=True)
+    found = alternatives(goal)
+    best, chosen = only(found, CENTRAL, "Gaussian"), proposal(found)
+    assert best.stderr == pytest.approx(sigma_gaussian(1.0, 1e-7, 30.0))
+    assert best.stderr < chosen.stderr < 3 * best.stderr
+    assert chosen.share is not None
+    step = vector_step(Vector(kind="vector", length=32, low=-10, high=10, norm=15))
+    total = chosen.batch_size // 2 * chosen.share.flips
+    assert epsilon_vector_noise(total, step, chosen.share.scale, 1e-7) <= 1.0
+    assert only(found, LOCAL, "Gaussian").stderr > 100 * best.stderr
+
+
+@pytest.mark.parametrize(("population", "accuracy"), [(20_000, 0.02), (100_000, 0.001), (100_000, 0.005)])
+def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, accuracy: float) -> None:
+    for way in alternatives(Goal(population, 16, 1.0, 1e-6), accuracy * population):
+        if way.available and way.epsilon0 is not None:
+            claims = compute_claims(
+                randomizer=way.randomizer, epsilon0=way.epsilon0, n=way.batch_size, sampling_rate=way.rate, delta=1e-6
+            )
+            assert claims.at_batch.aggregator <= 1 + 1e-6
+            assert claims.at_half.aggregator <= 2 + 1e-6
+            assert claims.at_batch.aggregator_with_relay == pytest.approx(way.inner or 0, rel=1e-3)
+
+
+def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
+    goal = Goal(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
+    found = alternatives(goal)
+    assert any(way.share is not None for way in found)
+    with pytest.raises(Refusal, match="allow-unbounded-local") as refused:
+        proposal(found)
+    assert refused.value.rule == "no-local-guarantee"
+    counts = Goal(40_000, 8, 1.0, 1e-7)
+    assert proposal(alternatives(counts)).share is None
+    sampled = [way for way in alternatives(counts) if way.share is not None]
+    error = 1.01 * min(way.stderr for way in sampled)
+    with pytest.raises(Refusal, match="noise shares would do") as refused:
+        proposal(alternatives(counts, error), error)
+    assert refused.value.rule == "accuracy-unreachable"
+
+
+def test_a_batch_below_the_policys_floor_is_not_proposed() -> None:
+    with pytest.raises(Refusal) as refused:
+        proposal(alternatives(Goal(110, 4, 1.0, 1e-6, min_batch_size=100)))
+    assert refused.value.rule == "population-too-small"
+    assert proposal(alternatives(Goal(130, 4, 1.0, 1e-6, min_batch_size=100))).batch_size >= 100
+
+
+def test_what_is_proposed_costs_what_its_vdaf_says() -> None:
+    found = alternatives(Goal(20_000, 16, 1.0, 1e-6))
+    krr, flips = only(found, SAMPLED, "krr"), only(found, AGGREGATION, "flips")
+    assert (krr.chunk_length, krr.upload_bytes) == (6, 16 * (16 + 19))
+    assert flips.share is not None
+    bits = flips.share.largest(1).bit_length()
+    assert flips.chunk_length == chunk_length_for(16 * bits)
+    assert all(way.upload_bytes is None for way in found if way.model in (CENTRAL, LOCAL))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"statistic": "sum", "high": 0},
+        {"statistic": "sum", "high": 10, "unit": 3},
+        {"statistic": "sum", "cells": 2, "high": 10},
+        {"high": 7},
+        {"statistic": "vector-sum", "cells": 2, "low": 1, "high": 5},
+    ],
+    ids=repr,
+)
+def test_a_range_that_no_question_has_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Goal(**{"population": 1000, "cells": 1, "epsilon": 1.0, "delta": 1e-6, **bad})
+
+
+def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('allow_unbounded_local = true\nmax_epsilon_local = "3"\n')
+    words = ["recipe", "design", "--population", "30000", "--cells", "4", "--json", "--policy", str(policy)]
+    assert run(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["proposal"]["randomizer"] == "flips"
+    assert max(one["epsilon0"] or 0 for one in document["alternatives"] if one["available"]) <= 3
+    assert run(["recipe", "design", "--population", "1000", "--statistic", "median"]) == 1
+    assert "median is not known" in capsys.readouterr().err
+
+
+NUMBER = ["--statistic", "mean", "--low", "0", "--high", "40", "--allow-unbounded-local"]
+ASKED = {
+    "mean by noise shares": (NUMBER, []),
+    "histogram by krr": (["--cells", "16"], ["--buckets", ",".join(map(str, range(16)))]),
+    "yes or no": (["--cells", "1"], ["--boolean"]),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_the_next_command_makes_a_recipe_that_policy_accepts(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    goal, question = ASKED[case]
+    parties = tmp_path / "parties.json"
+    parties.write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
+    assert run(["recipe", "design", "--population", "20000", "--accuracy", "0.01", *goal]) == 0
+    shown = capsys.readouterr().out
+    command = shlex.split(next(line for line in shown.splitlines() if line.startswith("next:"))[len("next: tacit ") :])
+    rest = ["--name", "hours", "--text", "How long?", "--metric", "hours", "--parties", str(parties), *question]
+    when = ["--start", "2000000040", "--duration", "3600", "--epoch", "1", "--slot", "0", "--json"]
+    assert run([*command[:-1], *rest, *when]) == 0
+    recipe = Recipe.from_body(json.loads(capsys.readouterr().out)["recipe"])
+    policy = Policy(allow_unbounded_local="--allow-unbounded-local" in goal)
+    assert check(recipe, policy, Context(Stage.DRAFT, 1e9)) == []
 
 
 @pytest.mark.parametrize("bad", [["--accuracy", "2"], ["--epsilon", "0"], ["--cells", "0"], ["--delta", "1"]])

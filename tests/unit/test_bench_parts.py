@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from infra.bench import load
+from infra.bench.accounting import start_up
 from infra.bench.contributions import enclose, make_reports, private_key
 from infra.bench.ingest import spent
 from infra.bench.load import send_all
@@ -150,3 +151,9 @@ def test_processor_time_and_memory_are_told_by_process_ids() -> None:
 def test_a_url_without_a_port_is_refused() -> None:
     with pytest.raises(ValueError, match="host and port"):
         asyncio.run(send_all("relay.example", [b"a"]))
+
+
+def test_an_interpreter_that_fails_is_no_figure() -> None:
+    assert start_up("sum(range(200_000))", 2).micro >= 0
+    with pytest.raises(Fatal, match="ended with status 3"):
+        start_up("raise SystemExit(3)", 1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from tacit.dp import gaussian
+from tacit.dp.solve import smallest_epsilon
 
 Density = Callable[[float], Any]
 
@@ -94,3 +95,10 @@ def test_the_logarithm_of_the_distribution_function_goes_on_where_the_function_e
 def test_a_sigma_that_is_none_is_refused_by_name(bad: float) -> None:
     with pytest.raises(ValueError, match="sigma"):
         gaussian.delta_gaussian(1, bad)
+
+
+def test_epsilon_is_found_where_two_deltas_are_a_rounding_apart() -> None:
+    target = 1e-3
+    above = math.nextafter(target, 1)
+    found = smallest_epsilon(lambda epsilon: above if epsilon < 0.7 else target, target, 60.0)
+    assert found == pytest.approx(0.7, rel=1e-6)

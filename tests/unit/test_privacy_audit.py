@@ -1,31 +1,26 @@
 """Every mechanism is attacked: what samples prove about epsilon stays below the claim, and reaches a good part of it.
 
-Each lower bound is wrong with probability at most 1e-6. A mutation (half the noise, a biased coin) is caught.
+The mechanisms are simulated, many outputs at once; ``test_privacy_audit_devices`` attacks the code that devices run.
+Over the choice of seeds each lower bound exceeds the true epsilon with probability at most 1e-6, 2e-5 for all of them
+together; seeds are fixed. A mutation (a quarter of the variance) is caught.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from decimal import Decimal
-from io import BytesIO
 
 import numpy as np
 import pytest
 
+from tacit.accounting.accountants import epsilon_pld
+from tacit.accounting.events import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Relation, Sampled
 from tacit.accounting.mechanisms import explain
 from tacit.dp import amplification, poisson
 from tacit.dp.binomial_noise import epsilon_noise
-from tacit.dp.claim import compute_noise_claim
 from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled, sigma_gaussian
 from tacit.dp.rr_exact import epsilon_one_cell, epsilon_two_cells, rappor_flip, rr_flip
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.registry import randomizer_from
-from tacit.recipe.claims import noise_step
-from tacit.recipe.model import Boolean
 from tacit.testing.audit import Samples, epsilon_lower_bound
-from tacit.testing.entropy import SeededEntropy
 
 MANY = 400_000
 Draw = Callable[[np.random.Generator, int], Samples]
@@ -47,6 +42,22 @@ def gaussian(sigma: float, moved: float, q: float = 1.0) -> Draw:
         return cells(rng.normal(0, sigma, samples) + moved * took_part, sigma / 8)
 
     return draw
+
+
+def laplace(scale: float, moved: float) -> Draw:
+    return lambda rng, samples: cells(rng.laplace(moved, scale, samples), scale / 4)
+
+
+def discrete_laplace(scale: float, moved: int) -> Draw:
+    """The difference of two geometric numbers."""
+    p = -math.expm1(-1 / scale)
+    return lambda rng, samples: np.asarray(rng.geometric(p, samples) - rng.geometric(p, samples) + moved)
+
+
+def discrete_gaussian(sigma: float, moved: int) -> Draw:
+    values = np.arange(-math.ceil(12 * sigma), math.ceil(12 * sigma) + 1)
+    weights = np.exp(-(values**2) / (2 * sigma**2))
+    return lambda rng, samples: np.asarray(rng.choice(values, samples, p=weights / weights.sum()) + moved)
 
 
 def rr_sum(n: int, flip: float, own: int) -> Draw:
@@ -114,6 +125,22 @@ MECHANISMS: dict[str, tuple[Draw, Draw, float, float, float]] = {
     "subsampled gaussian": (
         gaussian(0.7, 1, 0.3), gaussian(0.7, 0), 0.02, epsilon_subsampled(0.7, 0.3, 0.02), 0.6,
     ),
+    "subsampled gaussian, replacement": (
+        gaussian(0.7, 1, 0.3), gaussian(0.7, -1, 0.3), 0.02,
+        epsilon_pld(Sampled(Gaussian(0.7), 0.3), 0.02, Relation.REPLACEMENT), 0.6,
+    ),
+    "laplace": (laplace(2, 1), laplace(2, 0), 0.0, epsilon_pld(Laplace(2), 1e-9, Relation.ADD_REMOVE), 0.7),
+    "laplace, replacement": (
+        laplace(4, 1), laplace(4, -1), 0.0, epsilon_pld(Laplace(4), 1e-9, Relation.REPLACEMENT), 0.7,
+    ),
+    "discrete laplace, replacement": (
+        discrete_laplace(4, 1), discrete_laplace(4, -1), 0.0,
+        epsilon_pld(DiscreteLaplace(4), 1e-9, Relation.REPLACEMENT), 0.7,
+    ),
+    "discrete gaussian, replacement": (
+        discrete_gaussian(4, 1), discrete_gaussian(4, -1), 0.01,
+        epsilon_pld(DiscreteGaussian(4), 0.01, Relation.REPLACEMENT), 0.7,
+    ),
     "randomised bits": (
         rr_sum(300, rr_flip(2), 1), rr_sum(300, rr_flip(2), 0), 0.01, epsilon_one_cell(rr_flip(2), 300, 0.01), 0.4,
     ),
@@ -148,72 +175,13 @@ def test_what_samples_prove_stays_below_the_claim(name: str) -> None:
         (gaussian(0.35, 1, 0.3), gaussian(0.35, 0), "subsampled gaussian"),
         (flips(25, 6), flips(25, 0), "noise shares"),
         (messages(5, 1), messages(5, 0), "dummies"),
+        (laplace(1, 1), laplace(1, 0), "laplace"),
+        (discrete_laplace(2, 1), discrete_laplace(2, -1), "discrete laplace, replacement"),
+        (discrete_gaussian(2, 1), discrete_gaussian(2, -1), "discrete gaussian, replacement"),
+        (gaussian(0.35, 1, 0.3), gaussian(0.35, -1, 0.3), "subsampled gaussian, replacement"),
         (rr_sum(75, rr_flip(2), 1), rr_sum(75, rr_flip(2), 0), "randomised bits"),
     ],
 )
 def test_a_quarter_of_the_variance_is_caught(broken_first: Draw, broken_second: Draw, name: str) -> None:
     _, _, delta, claim, _ = MECHANISMS[name]
     assert audited(broken_first, broken_second, delta) > claim
-
-
-@pytest.mark.parametrize("name", ["krr", "rr", "rappor"])
-def test_the_randomizers_that_devices_run_keep_their_local_epsilon(name: str) -> None:
-    """The product's own code, real draws; by replacement of one value."""
-    randomizer = randomizer_from(name, Decimal("1.5"), 2 if name == "rr" else 4, 4 if name == "rappor" else None)
-    first, second = (local_outputs(randomizer, category, category) for category in (0, 1))
-    bound = epsilon_lower_bound(first, second, 0.0)
-    assert 0.85 * 1.5 <= bound <= 1.5
-
-
-def test_a_biased_coin_of_a_device_is_caught() -> None:
-    honest = randomizer_from("krr", Decimal("1.5"), 4)
-    louder = randomizer_from("krr", Decimal("1.9"), 4)
-    bound = epsilon_lower_bound(local_outputs(louder, 0, 0), local_outputs(louder, 1, 1), 0.0)
-    assert bound > float(honest.epsilon0)
-
-
-SHARES = Flips("sum", scale=2, flips=32, maximum=2, cells=1)
-CELLS = Flips("histogram", scale=3, flips=32, maximum=1, cells=3)
-DEVICES = 3
-SUMS = 30_000
-
-
-@pytest.mark.parametrize(("shares", "second"), [(SHARES, 2), (CELLS, 1)], ids=["sum", "histogram"])
-def test_the_shares_that_devices_send_hide_one_device_as_claimed(shares: Flips, second: int) -> None:
-    """The product's own code in three devices, by replacement of one device's answer."""
-    claim = share_claim(shares)
-    bound = epsilon_lower_bound(summed_shares(shares, 0, 1), summed_shares(shares, second, 2), 0.01)
-    assert 0.5 * claim <= bound <= claim
-
-
-@pytest.mark.parametrize(("shares", "second"), [(SHARES, 2), (CELLS, 1)], ids=["sum", "histogram"])
-def test_half_the_flips_in_every_device_are_caught(shares: Flips, second: int) -> None:
-    lazy = replace(shares, flips=shares.flips // 2)
-    bound = epsilon_lower_bound(summed_shares(lazy, 0, 1), summed_shares(lazy, second, 2), 0.01)
-    assert bound > share_claim(shares)
-
-
-def share_claim(shares: Flips) -> float:
-    step = noise_step(Boolean(kind="boolean"), shares)
-    return compute_noise_claim(step, n=DEVICES, sampling_rate=1.0, delta=0.01).aggregator
-
-
-def summed_shares(shares: Flips, own: int, seed: int) -> Samples:
-    """What an aggregator sees of three devices, all but one with the last answer: the sum, or of a histogram the
-    difference of the two cells that may move."""
-    stream = BytesIO(np.random.default_rng(seed).bytes(4 * SUMS * DEVICES * shares.cells))
-    answers = (own, *([2] * (DEVICES - 1)))
-    drawn = [shares.randomise(answer, stream.read) for _ in range(SUMS) for answer in answers]
-    sums = np.asarray(drawn, dtype=np.int64).reshape(SUMS, DEVICES, shares.cells).sum(axis=1)
-    return np.asarray(sums[:, 0] - sums[:, 1] if shares.cells > 1 else sums[:, 0])
-
-
-def local_outputs(randomizer: object, category: int, seed: int) -> Samples:
-    entropy = SeededEntropy(f"audit {seed}".encode())
-    outputs = []
-    for _ in range(60_000):
-        said = randomizer.randomise(category, entropy)  # type: ignore[attr-defined]
-        if isinstance(said, list):
-            said = sum(bit << place for place, bit in enumerate(said))
-        outputs.append(-1 if said is None else said)
-    return np.asarray(outputs, dtype=np.int64)

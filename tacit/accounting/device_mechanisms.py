@@ -1,0 +1,171 @@
+"""What devices run, as an operator asks about it: local randomizers, their shuffled or summed reports, noise shares.
+
+Every answer comes from the function in ``tacit.dp`` that devices and aggregators use themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tacit.accounting.events import Relation
+from tacit.dp import amplification, parameters, rr_exact, sampling
+from tacit.dp.binomial import log_pmf
+from tacit.dp.claim import NoiseStep
+from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon
+from tacit.dp.vector_noise import VectorStep
+from tacit.randomizers.design import SampleDesign
+from tacit.randomizers.estimate import CellModel
+
+Answer = dict[str, float]
+
+
+def shuffled(bound: Callable[[float, int, float], float]) -> Callable[..., Answer]:
+    """n shuffled reports by one of the clones bounds."""
+
+    def compute(e0: float, n: int, delta: float) -> Answer:
+        return {"epsilon": bound(e0, n, delta)}
+
+    return compute
+
+
+def shuffled_sample(e0: float, n: int, q: float, delta: float) -> Answer:
+    """Example 6: a shuffled batch, sampled, its size hidden; the inner step at delta/q beside it."""
+    inner = amplification.epsilon_fmt22(e0, n, delta)
+    looser = amplification.epsilon_fmt22(e0, n, min(delta / q, 0.5))
+    return {
+        "epsilon": sampling.amplify(inner, q),
+        "epsilon_inner": inner,
+        "epsilon_inner_delta_over_q": sampling.amplify(looser, q),
+    }
+
+
+def rr_exact_sum(e0: float, n: int, delta: float) -> Answer:
+    """One count of randomised bits."""
+    flip = rr_exact.rr_flip(e0)
+    return {"epsilon": min(e0, rr_exact.epsilon_one_cell(flip, n, delta)), "flip": flip}
+
+
+def rappor_exact_sums(e0: float, n: int, delta: float, relation: Relation) -> Answer:
+    """The counts of RAPPOR vectors; e0 is by ``relation``: two cells change by replacement, one by deletion."""
+    if relation is Relation.DELETION:
+        return rr_exact_sum(e0, n, delta)
+    flip = rr_exact.rappor_flip(e0)
+    return {"epsilon": min(e0, rr_exact.epsilon_two_cells(flip, n, delta)), "flip": flip}
+
+
+def rr_local(e0: float, n: int = 1) -> Answer:
+    """One randomised bit, and the error of the count that n of them give."""
+    flip = rr_exact.rr_flip(e0)
+    return {"epsilon": e0, "keep": 1 - flip, "flip": flip, **_errors(1 - flip, flip, n)}
+
+
+def krr_local(e0: float, k: int, n: int = 1) -> Answer:
+    """One of k categories, and the error of one category's count."""
+    if parameters.reports(k, "k") < 2:
+        raise ValueError("k must be at least 2")
+    other = 1 / (math.exp(parameters.local_epsilon(e0)) + k - 1)
+    keep = math.exp(e0) * other
+    return {"epsilon": e0, "keep": keep, "other": other, **_errors(keep, other, n)}
+
+
+def rappor_local(e0: float, relation: Relation, n: int = 1) -> Answer:
+    """One RAPPOR vector, every cell flipped alike; e0 is by ``relation``."""
+    flip = rr_exact.rr_flip(e0) if relation is Relation.DELETION else rr_exact.rappor_flip(e0)
+    one = math.log1p(-flip) - math.log(flip)
+    both = {"epsilon_replacement": 2 * one, "epsilon_deletion": one}
+    return {"epsilon": e0, **both, "flip": flip, **_errors(1 - flip, flip, n)}
+
+
+def flips_exact(
+    scale: int,
+    flips: int,
+    n: int,
+    delta: float,
+    relation: Relation,
+    maximum: int = 1,
+    cells: int = 1,
+    batch_flips: int = 0,
+) -> Answer:
+    """Noise shares in ``cells`` (1: a count, sum or mean; 2: a histogram) that one replaced answer of values 0 to
+    ``maximum`` moves; an answer that becomes all zero moves one. ``batch_flips`` are those of one honest aggregator."""
+    moved = 1 if relation is Relation.DELETION else cells
+    step = NoiseStep(_positive("scale", scale), _positive("flips", flips), _positive("maximum", maximum), moved,
+                     batch_flips=_spare(batch_flips))  # fmt: skip
+    return _shares(step, n, delta)
+
+
+def flips_vector(
+    scale: int,
+    flips: int,
+    n: int,
+    delta: float,
+    length: int,
+    maximum: int,
+    norm: int,
+    relation: Relation,
+    signs: int = 2,
+    batch_flips: int = 0,
+) -> Answer:
+    """Noise shares in ``length`` entries that lie at most ``maximum`` apart, of vectors of L2 norm up to ``norm``;
+    ``signs`` is 1 where no entry may be negative (or none positive)."""
+    if signs not in (1, 2):
+        raise ValueError("signs must be 1 or 2")
+    for name, value in (("length", length), ("maximum", maximum), ("norm", norm)):
+        _positive(name, value)
+    moved = (
+        VectorStep.deleted(length, maximum, norm)
+        if relation is Relation.DELETION
+        else VectorStep.replaced(length, maximum, norm, one_signed=signs == 1)
+    )
+    step = NoiseStep(_positive("scale", scale), _positive("flips", flips), vector=moved,
+                     batch_flips=_spare(batch_flips))  # fmt: skip
+    return _shares(step, n, delta)
+
+
+def sampled_visibly(epsilon: float, q: float, n: int, delta: float) -> Answer:
+    """A batch of n in plain view on a sample (P17b)."""
+    amplified = sampling.amplify_visible(epsilon, q, n, delta)
+    if amplified is None:
+        raise ValueError("sampling may not be claimed with these q, n and delta (P17b)")
+    return {"epsilon": amplified, "q_eff": sampling.q_eff(q, n, delta / sampling.SPLIT)}
+
+
+def hidden_count(
+    epsilon: float, q: float, n: int, delta: float, q0: float | None = None, intensity: float = 0.0, devices: int = 0
+) -> Answer:
+    """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` for the default answer) or dummies."""
+    if intensity and not devices:
+        raise ValueError("dummies need the number of devices")
+    turnout = Turnout(q, q if q0 is None else q0, intensity / devices if devices else 0.0)
+    crowd = Crowd(turnout, parameters.reports(devices or n, "devices"), parameters.reports(n))
+    return {
+        "epsilon": crowd.epsilon(lambda _: epsilon, delta),
+        "epsilon_count": crowd.count_epsilon(lambda _: epsilon, delta),
+        "epsilon_dummies": dummies_epsilon(turnout, crowd.devices, delta),
+        "epsilon_relay": epsilon + turnout.part_epsilon(),
+    }
+
+
+def _shares(step: NoiseStep, n: int, delta: float) -> Answer:
+    total = parameters.reports(n) * step.flips + step.batch_flips
+    deviation = math.sqrt(parameters.reports(total, "n * flips")) / (2 * step.scale)
+    return {"epsilon": step.epsilon(n, delta), "standard_deviation": deviation}
+
+
+def _errors(hit: float, noise: float, n: int) -> Answer:
+    """Exact errors of the count that n reports give where nobody holds the value: standard deviation, and mean absolute
+    error (A. de Moivre: ``E|X - n p| = 2 (m + 1) (1 - p) Pr[X = m + 1]``, ``m = floor(n p)``)."""
+    parameters.reports(n)
+    m = math.floor(n * noise)
+    absolute = 2 * (m + 1) * (1 - noise) * math.exp(log_pmf(m + 1, n, noise))
+    (standard,) = CellModel(hit, noise, SampleDesign(1.0)).stderrs([0.0], n)
+    return {"standard_error": standard, "mean_absolute_error": absolute / (hit - noise)}
+
+
+def _positive(name: str, value: int) -> int:
+    return parameters.reports(value, name)
+
+
+def _spare(batch_flips: int) -> int:
+    return parameters.reports(batch_flips, "batch_flips") if batch_flips else 0

@@ -1,0 +1,142 @@
+"""What a planner is asked for, and what it answers with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tacit.dp import parameters
+from tacit.dp.binomial_noise import NoiseShare
+from tacit.dp.vector_noise import VectorStep
+from tacit.randomizers.flips import ONE_HOT, SCALAR, Statistic
+
+MAX_EPSILON0 = 8.0
+SUMS = ("sum", "mean")
+VECTOR = "vector-sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is wanted. ``cells`` counts the numbers in the answer; a histogram of 1 is a yes-or-no question. Values of
+    sums, means and vectors lie from ``low`` to ``high`` and are rounded to multiples of ``unit``; ``norm`` bounds a
+    vector's length. The rest is policy: ``max_epsilon0`` caps what one device's report tells, ``allow_unbounded_local``
+    says that it may tell everything, ``min_batch_size`` is the least batch; ``max_epsilon_half`` caps the claim at B/2
+    (0: twice epsilon, at least 2), ``max_with_relay`` and ``max_half_with_relay`` both claims without sampling (P17).
+    """
+
+    population: int
+    cells: int
+    epsilon: float
+    delta: float
+    max_epsilon0: float = MAX_EPSILON0
+    statistic: Statistic = "histogram"
+    low: int = 0
+    high: int = 1
+    unit: int = 1
+    norm: int = 1
+    allow_unbounded_local: bool = False
+    min_batch_size: int = 2
+    max_epsilon_half: float = 0.0
+    max_with_relay: float = math.inf
+    max_half_with_relay: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("population", "cells", "unit", "norm", "min_batch_size"):
+            parameters.reports(getattr(self, name), name)
+        parameters.failure_probability(self.delta)
+        if not parameters.MIN_EPSILON0 <= parameters.finite("epsilon", self.epsilon) <= parameters.MAX_EPSILON0:
+            raise ValueError(f"epsilon must be from {parameters.MIN_EPSILON0:g} to {parameters.MAX_EPSILON0:g}")
+        parameters.local_epsilon(self.max_epsilon0)
+        if self.low >= self.high:
+            raise ValueError("high must be above low")
+        if self.statistic in SCALAR and self.cells != 1:
+            raise ValueError(f"a {self.statistic} is one number: cells must be 1")
+        if self.statistic in {ONE_HOT, "count"} and (self.low, self.high, self.unit) != (0, 1, 1):
+            raise ValueError(f"the values of a {self.statistic} are 0 and 1: low, high and unit must be left out")
+        if (self.high - self.low) % self.unit:
+            raise ValueError("unit must divide high - low")
+        if self.statistic == VECTOR and (not self.low <= 0 <= self.high or self.unit != 1):
+            raise ValueError("the range of a vector's entries must hold 0, and unit must be 1")
+
+    @property
+    def counts(self) -> bool:
+        """Whether the answer is counts of devices."""
+        return self.statistic in {ONE_HOT, "count"}
+
+    @property
+    def maximum(self) -> int:
+        """The largest encoded value."""
+        return (self.high - self.low) // self.unit
+
+    @property
+    def holders(self) -> float:
+        """Devices whose answer falls into one cell."""
+        return self.population / max(2, self.cells)
+
+    @property
+    def moved(self) -> int:
+        """Cells that change when one device's answer changes."""
+        return 2 if self.statistic == ONE_HOT and self.cells > 1 else 1
+
+    @property
+    def vector_step(self) -> VectorStep:
+        """How far one replaced vector moves the sum."""
+        return VectorStep.replaced(self.cells, self.maximum, self.norm, one_signed=0 in (self.low, self.high))
+
+    @property
+    def step(self) -> float:
+        """How far one replaced answer moves the answer, in its own units and by its Euclidean length."""
+        if self.statistic == VECTOR:
+            return math.sqrt(self.vector_step.squares)
+        return self.unit * self.maximum * math.sqrt(self.moved)
+
+    @property
+    def squares(self) -> float:
+        """Sum of the squared values of one number: of a sum or mean that of half the devices at either end, about the
+        mean where that is asked for; of a vector's entry its part of vectors of full length; of a cell its holders."""
+        if self.statistic == VECTOR:
+            return self.population * min(self.norm**2 / self.cells, max(-self.low, self.high) ** 2)
+        if self.statistic == "mean":
+            return self.population * (self.high - self.low) ** 2 / 4
+        if self.statistic == "sum":
+            return self.population * (self.low**2 + self.high**2) / 2
+        return self.holders
+
+    @property
+    def scale(self) -> float:
+        """What an error is a share of: the population, the range of a total, or that of a mean."""
+        span = 1.0 if self.counts else float(self.high - self.low)
+        return span if self.statistic == "mean" else self.population * span
+
+    def of_total(self, stderr: float) -> float:
+        """The error of the answer whose total has the error ``stderr``: a mean divides by the population."""
+        return stderr / self.population if self.statistic == "mean" else stderr
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to ask. ``stderr`` in units of the answer (devices, for counts); ``contributions`` are expected;
+    ``epsilon0`` is None without a local guarantee; ``inner`` is what a batch may cost where its sampling is not counted
+    (what ``tacit recipe new`` takes); ``available`` says whether it may be proposed: this platform runs it, and what is
+    seen of one device is allowed.
+
+    ``chunk_length`` of its proof and ``upload_bytes``, the leader's share of one contribution, are None for ways that
+    the platform does not run.
+    """
+
+    model: str
+    randomizer: str
+    rate: float
+    batch_size: int
+    contributions: int
+    stderr: float
+    epsilon0: float | None = None
+    share: NoiseShare | None = None
+    inner: float | None = None
+    chunk_length: int | None = None
+    upload_bytes: int | None = None
+    available: bool = False
+
+    def relative(self, goal: Goal) -> float:
+        """The error as a share of ``Goal.scale``."""
+        return self.stderr / goal.scale

@@ -1,0 +1,81 @@
+"""Noise that one trusted place adds to a sum, as an operator asks about it: once, sampled, repeated.
+
+``sensitivity`` bounds the norm (L2 for Gaussians, L1 for Laplace noise) of one report's contribution; by replacement
+two neighbours lie twice that apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tacit.accounting.accountants import epsilon_pld, epsilon_rdp
+from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.events import Event, Gaussian, Relation, Repeated, Sampled
+from tacit.accounting.sigma import sigma_for
+from tacit.dp import composition, parameters, sampling
+from tacit.dp.gaussian import classical_sigma, epsilon_gaussian, sigma_gaussian
+
+
+def gaussian(sigma: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1) -> Answer:
+    """Any number of releases, in closed form."""
+    return {"epsilon": epsilon_gaussian(sigma, delta, sensitivity * relation.contributions, rounds)}
+
+
+def gaussian_sigma(epsilon: float, delta: float, relation: Relation, sensitivity: float = 1.0) -> Answer:
+    """The noise of one release, and what the textbook's formula would take."""
+    moved = sensitivity * relation.contributions
+    return {
+        "sigma": sigma_gaussian(epsilon, delta, moved),
+        "sigma_classical": classical_sigma(epsilon, delta, moved),
+    }
+
+
+def subsampled(sigma: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Answer:
+    """Poisson-sampled rounds of contributions up to 1; by Renyi divergences too where the relation has them."""
+    event = Repeated(Sampled(Gaussian(sigma), q), rounds)
+    answer = {"epsilon": epsilon_pld(event, delta, relation)}
+    if relation is not Relation.REPLACEMENT:
+        answer["epsilon_rdp"] = epsilon_rdp(event, delta, relation)
+    return answer
+
+
+def subsampled_sigma(epsilon: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Answer:
+    """The noise that such rounds need; by deletion it is that of add/remove."""
+    like = Relation.ADD_REMOVE if relation is Relation.DELETION else relation
+    return {"sigma": sigma_for(epsilon, delta, q, rounds, relation=like)}
+
+
+def noise(make: Callable[[float, Any], Event]) -> Callable[..., Answer]:
+    """Releases of Laplace noise."""
+
+    def compute(scale: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1) -> Answer:
+        return {"epsilon": epsilon_pld(Repeated(make(scale, sensitivity), rounds), delta, relation)}
+
+    return compute
+
+
+def integer_noise(make: Callable[[float, int], Event]) -> Callable[..., Answer]:
+    """Releases of noise on integers."""
+
+    def compute(scale: float, delta: float, relation: Relation, sensitivity: int = 1, rounds: int = 1) -> Answer:
+        return {"epsilon": epsilon_pld(Repeated(make(scale, sensitivity), rounds), delta, relation)}
+
+    return compute
+
+
+def donation(epsilon: float, delta: float, m: int) -> Answer:
+    """Appendix A of the SA2 paper for a Gaussian round calibrated to (epsilon, delta): each of m slots with probability
+    1/m, the first one taken. The total delta is 2 delta."""
+    slots = parameters.reports(m, "m")
+    parameters.failure_probability(delta)
+    sigma = sigma_gaussian(epsilon, delta)
+    event = Repeated(Sampled(Gaussian(sigma), 1 / slots), slots)
+    tight = epsilon_pld(event, 2 * delta, Relation.ADD_REMOVE)
+    step = sampling.amplify(epsilon, 1 / slots)
+    return {
+        "epsilon": min(epsilon, tight),
+        "epsilon_any_round": min(epsilon, composition.epsilon_composed(step, delta / slots, slots, 2 * delta)),
+        "delta": 2 * delta,
+        "never": (1 - 1 / slots) ** slots,
+    }
