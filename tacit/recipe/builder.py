@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Literal
 
@@ -58,6 +59,7 @@ def propose(
     time_precision: int = 60,
     account: str = "default",
     audience: str = "all",
+    criteria: Mapping[str, str] | None = None,
 ) -> Recipe:
     """The recipe that asks ``population`` devices with the largest epsilon0, up to ``max_epsilon0``, whose claim
     against an aggregator with the relay (no sampling counted) stays within ``epsilon``.
@@ -65,7 +67,8 @@ def propose(
     With the randomizer ``flips`` (the only one for sums, means and vector sums) it is the least noise with which that
     claim holds although only half of B is honest; ``aggregator_flips`` of each aggregator come on top.
 
-    ``start`` and ``duration`` are seconds and multiples of ``time_precision``. Raises ``UsageError`` where the
+    ``start`` and ``duration`` are seconds and multiples of ``time_precision``; ``criteria`` are the attribute values
+    that a device of the audience has. Raises ``UsageError`` where the
     numbers give no recipe.
     """
     chosen = _randomizer_for(question, randomizer)
@@ -90,7 +93,7 @@ def propose(
             "expected_contributions": max(batch_size, math.ceil(rate * population)),
         },
         "interval": {"start": start, "duration": duration},
-        "audience": {"population": audience},
+        "audience": {"population": audience, **({"criteria": dict(criteria)} if criteria else {})},
         "token": token.model_dump(mode="json"),
         "parties": parties.model_dump(mode="json"),
     }
