@@ -86,7 +86,7 @@ def test_a_census_asks_for_every_conjunction_in_one_order() -> None:
     assert CENSUS.is_census
     assert not TARGETED.is_census
     assert CENSUS.randomizer.categories == len(labels) == 6
-    turned = census_question(dict(reversed(CENSUS_ATTRIBUTES.items())))
+    turned = census_question(dict(reversed(list(CENSUS_ATTRIBUTES.items()))))
     assert encoder_of(turned).labels == labels
     assert encoder_of(CENSUS.question).encode("locale=en,os=mac") == 3
     with pytest.raises(EncodeError):
@@ -193,7 +193,7 @@ def test_only_leaves_that_each_aggregator_signed_itself_make_a_census() -> None:
     other_task = {**helper.body, "task_id": b64url(bytes(32))}
     forged = sign_leaf(LeafType.CENSUS_SHARE, other_task, "helper.example", KIT.keys["helper"])
     assert live_log(recipe, leader, forged).censuses == ()
-    no_census = share_leaves()[0].body | {"recipe_hash": TARGETED.hash_text}
+    no_census = {**share_leaves()[0].body, "recipe_hash": TARGETED.hash_text}
     stray = sign_leaf(LeafType.CENSUS_SHARE, no_census, "leader.example", KIT.keys["leader"])
     assert live_log(KIT.recipe_leaf(TARGETED), stray).censuses == ()
 
