@@ -10,12 +10,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from infra.audience_view import audience_lines
 from infra.terminal import ADVERSARIES, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import labels
-from tacit.recipe.model import RandomizerSpec, Recipe
+from tacit.recipe.model import RandomizerSpec, Recipe, conjunction
 from tacit.recipe.policy import Policy
 
 PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
@@ -38,6 +39,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     for name, value in (
         ("state", STATES.get(str(document.get("state")), str(document.get("state")))),
         ("hash", recipe.hash_text),
+        *_audience(recipe, document),
         ("metric", recipe.question.metric),
         ("answers", shown),
         ("statistic", recipe.question.statistic),
@@ -54,6 +56,16 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))
+
+
+def _audience(recipe: Recipe, document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Whom a recipe with criteria asks, and what the log attests of them, where that is known."""
+    if recipe.is_census:
+        return [("audience", "everybody; a census: leader and helper publish what they release")]
+    if not recipe.criteria:
+        return []
+    lines = audience_lines(document["audience"]) if "audience" in document else []
+    return [("audience", f"devices with {conjunction(recipe.criteria)}"), *(("", line) for line in lines)]
 
 
 def _price(recipe: Recipe) -> Group:
