@@ -67,7 +67,7 @@ class StackOptions:
     idle_seconds: float = 0.5
     job_size: int = 256
     unbounded_local: bool = False
-    min_audience: int = 50
+    min_audience: int = 20
     account_epsilon: str = "10"
     account_delta: str = "0.00001"
     account_seconds: int = 365 * 86400

@@ -29,6 +29,7 @@ from tacit.errors import UsageError
 DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_AGENTS = 60
 DEFAULT_BATCH_FLOOR = 20
+DEFAULT_MIN_AUDIENCE = 20
 DEFAULT_STATE_DIR = Path(".tacit")
 SERVICE_NAMES = ("relay", "gateway", "attester", "issuer", "recipe_server", "leader", "helper", "collector")
 
@@ -43,6 +44,9 @@ EpochSeconds = Annotated[
 ]
 Agents = Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")]
 BatchFloor = Annotated[int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")]
+MinAudience = Annotated[
+    int, typer.Option("--min-audience", min=1, help="Devices that a census must attest for a target, in a new stack.")
+]
 Backends = Annotated[
     list[str] | None,
     typer.Option(
@@ -75,6 +79,7 @@ def up(
     epoch_seconds: EpochSeconds = None,
     agents: Agents = DEFAULT_AGENTS,
     batch_floor: BatchFloor = DEFAULT_BATCH_FLOOR,
+    min_audience: MinAudience = DEFAULT_MIN_AUDIENCE,
     backends_named: Backends = None,
     postgres_url_file: PostgresUrl = None,
     redis_url_file: RedisUrl = None,
@@ -92,7 +97,7 @@ def up(
     wanted = parse_backends(backends_named or [], url_files)
     with contextlib.ExitStack() as stack:
         try:
-            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor)
+            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor, min_audience)
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
             parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
@@ -102,11 +107,19 @@ def up(
         asyncio.run(_up(layout, paths, parts, as_json=as_json))
 
 
-def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DEFAULT_BATCH_FLOOR) -> Layout:
+def open_stack(
+    state_dir: Path,
+    epoch_seconds: int | None,
+    batch_floor: int = DEFAULT_BATCH_FLOOR,
+    min_audience: int = DEFAULT_MIN_AUDIENCE,
+) -> Layout:
     """The stack in ``state_dir``, made there if there is none. Raises ``UsageError`` if it has other epochs."""
     if not (state_dir / INDEX).exists():
         options = StackOptions(
-            epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS, slots_per_epoch=4, batch_floor=batch_floor
+            epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS,
+            slots_per_epoch=4,
+            batch_floor=batch_floor,
+            min_audience=min_audience,
         )
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
     layout = load_layout(state_dir)
