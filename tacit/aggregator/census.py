@@ -33,6 +33,8 @@ class CensusShares:
         self._deps = deps
         self._settled: set[bytes] = set()
         """Tasks of which this process has nothing more to say."""
+        self._refused: set[bytes] = set()
+        """Tasks whose share the log has refused: perhaps its clock is behind ours, so it is sent again."""
         self._log = get_logger(identity.role_name)
 
     async def due(self) -> list[Kept]:
@@ -48,7 +50,7 @@ class CensusShares:
         for kept in due:
             recipe_hash = recipes[kept[0]]
             item = live.recipe(recipe_hash)
-            if item is None or role in item.share_roles or await self._send(self._leaf(recipe_hash, kept)):
+            if item is None or role in item.share_roles or await self._send(kept[0], self._leaf(recipe_hash, kept)):
                 self._settled.add(kept[0])
 
     def _leaf(self, recipe_hash: bytes, kept: Kept) -> SignedLeaf:
@@ -62,10 +64,11 @@ class CensusShares:
         )
         return sign_leaf(LeafType.CENSUS_SHARE, body, self._identity.operator, self._identity.signing_key)
 
-    async def _send(self, leaf: SignedLeaf) -> bool:
-        """Whether the log has answered for good."""
+    async def _send(self, task_id: bytes, leaf: SignedLeaf) -> bool:
+        """Whether the log has it."""
         headers = {"Content-Type": media_types.JSON}
         answer = await self._deps.transport.request("POST", self._url, headers=headers, body=leaf.encode())
-        if 400 <= answer.status < 500:
+        if 400 <= answer.status < 500 and task_id not in self._refused:
+            self._refused.add(task_id)
             self._log.warning("census_share_refused", status=answer.status)
-        return 200 <= answer.status < 300 or 400 <= answer.status < 500
+        return 200 <= answer.status < 300
