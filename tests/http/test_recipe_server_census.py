@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tacit.codec import b64url
+from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.service.config import write_secret
 from tacit.testing.recipes import CENSUS_ATTRIBUTES, RecipeKit
@@ -111,3 +112,11 @@ async def test_censuses_that_count_take_bounded_room_together(server: Server, tm
     assert await refused(server, KIT.recipe_leaf(censuses[1])) == "census-room"
     answer = await server.post(KIT.recipe_leaf(censuses[1]))
     assert "at most 1018 still fits, this one has 1024" in json.loads(answer.body)["detail"]
+    await server.publish(*(KIT.opt_in_leaf(censuses[0], role) for role in ROLES))
+    server.clock.jump(censuses[0].interval.end - server.clock.now())
+    for role in ROLES:
+        await server.publish(KIT.census_share_leaf(censuses[0], role, 1024, [1] * 1024))
+    fetched = len((await server.get("/v1/bundle?since=0")).body)
+    assert 2 * fetched < SIZE_CLASSES[-1], (
+        "two of this size still leave room in the largest message that a device can fetch"
+    )
