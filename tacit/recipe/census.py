@@ -98,8 +98,9 @@ def counts_of(census: Census) -> tuple[int, ...]:
 
 
 def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
-    """How many devices have every attribute value of ``criteria``. Refusal ``audience-floor`` where the census cannot
-    say."""
+    """How many devices have every attribute value of ``criteria``, at most as many as the census stands for altogether
+    (devices that do not randomise as they should count more than once). Refusal ``audience-floor`` where the census
+    cannot say."""
     recipe, spec = census.recipe, census.recipe.question.encoder
     if not isinstance(spec, Attributes):
         raise _unusable(census, "its question is no census")
@@ -109,8 +110,9 @@ def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
     except ValueError as error:
         raise _unusable(census, str(error)) from error
     cells = [number for number, cell in enumerate(spec.cells) if criteria.items() <= cell.items()]
+    everybody = census.leader.report_count / float(recipe.rate)
     return Attested(
-        math.fsum(estimate.values[cell] for cell in cells),
+        min(everybody, math.fsum(estimate.values[cell] for cell in cells)),
         math.sqrt(math.fsum(estimate.stderrs[cell] ** 2 for cell in cells)),
     )
 

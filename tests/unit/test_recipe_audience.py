@@ -141,6 +141,14 @@ def test_the_two_shares_add_up_to_the_counts_and_the_floor_is_four_errors_below_
     assert german.stderr == pytest.approx((whole.stderrs[0] ** 2 + whole.stderrs[1] ** 2) ** 0.5)
 
 
+def test_no_conjunction_has_more_devices_than_the_census_stands_for() -> None:
+    """As many dishonest devices could make it look that answer a cell without randomising."""
+    shares = [KIT.census_share(CENSUS, role, REPORTS, [REPORTS, 0, 0, 0, 0, 0]) for role in ("leader", "helper")]
+    assert attested(Census(CENSUS, shares[0], shares[1], 5), {"os": "linux"}).estimate <= REPORTS
+    raw = randomizer_of(CENSUS).estimate([REPORTS, 0, 0, 0, 0, 0], REPORTS, 1.0)
+    assert raw.values[0] > REPORTS
+
+
 @pytest.mark.parametrize("name", ["krr", "rappor", "flips"])
 def test_the_error_of_a_sum_of_cells_is_never_understated(name: str) -> None:
     """200 censuses of 600 devices at q = 0.5: the spread of the sum's estimates is at most the stated error. The bound
