@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 
 from client_agent.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteSourceConfig
 from tacit.ledger.account import Account
-from tacit.recipe.model import DecimalText
+from tacit.recipe.model import AttributeName, AttributeValue, DecimalText
 from tacit.service.config import ConfigPath, Frozen
 
 Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
@@ -110,6 +110,8 @@ class AgentConfig(Frozen):
     attestation: SoftwareAttestation
     policy: ConfigPath
     source: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig = Field(discriminator="kind")
+    attributes: dict[AttributeName, AttributeValue] = Field(default_factory=dict)
+    """The device's own attributes, by which recipes may choose their audience; evaluated on the device alone."""
     timing: Timing = Timing()
     budget: Budget = Budget()
     announcements: Announcements | None = None

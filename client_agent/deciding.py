@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from client_agent import device_rules
+from client_agent import audience, device_rules
 from client_agent.coin import coin
 from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.pace import uniform
-from client_agent.sources import DataSource
+from client_agent.sources import DataSource, Value
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
@@ -24,7 +24,7 @@ from tacit.randomizers.types import Answer, Measurement
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import EncodeError, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report
 from tacit.task import Task
@@ -77,6 +77,8 @@ class Decider:
             if all(may_pass(refusal, log, live) for refusal in refusals):
                 return None, False
             return self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)), False
+        if not audience.includes(recipe, self._config.attributes):
+            return self._entry(live, State.INELIGIBLE, audience.OUTSIDE), False
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
         if held is None:
@@ -84,15 +86,13 @@ class Decider:
                 return None, False
             return self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"), False
         try:
-            value = self._source.value(recipe.question.metric)
+            value = audience.datum(recipe.question, self._config.attributes, self._source)
         except UsageError as error:
             await note(self._store, Fact.SOURCE_TROUBLE, str(error), self._deps.clock.now())
             return None, False
         await note(self._store, Fact.SOURCE_TROUBLE, "", self._deps.clock.now())
-        if value is None:
-            return self._entry(live, State.INELIGIBLE, "no datum for the metric"), False
         try:
-            answer = encoder_of(recipe.question).encode(value)
+            answer = _encoded(recipe.question, value)
         except EncodeError as error:
             return self._entry(live, State.INELIGIBLE, str(error)), False
         entry = self._take_part(log, live, answer, held)
@@ -159,6 +159,12 @@ def drawn(recipe: Recipe, answer: Answer, entropy: Entropy) -> tuple[Measurement
     if sampling.dummies is not None and coin(sampling.dummy_rate, entropy):
         return randomizer.dummy(entropy), ""
     return None, why
+
+
+def _encoded(question: Question, value: Value | None) -> Answer:
+    if value is None:
+        raise EncodeError("no datum for the metric")
+    return encoder_of(question).encode(value)
 
 
 def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:

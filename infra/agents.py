@@ -1,18 +1,21 @@
 """Ready-made devices for a local stack: identity, configuration and one row of data each.
 
 The data are drawn, not real: how often somebody saw a doctor last year, with the mean of the RAND Health Insurance
-Experiment, and whether an app crashed.
+Experiment, and whether an app crashed. So are the attributes: language and operating system.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
+from bisect import bisect
+from collections.abc import Sequence
 from pathlib import Path
 
 from client_agent.config import AgentConfig
-from infra.layout import Layout
+from infra.layout import ATTRIBUTES, Layout
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
@@ -23,6 +26,8 @@ DATA_NAME = "data.csv"
 MEAN_VISITS = 2.86
 MOST_VISITS = 20
 CRASH_RATE = 0.1
+SHARES = {"locale": (0.5, 0.3, 0.2), "os": (0.6, 0.4)}
+"""How common the values of each of a stack's attributes are, in their order."""
 
 
 def provision_agents(layout: Layout, count: int, entropy: Entropy, now: float) -> list[Path]:
@@ -48,7 +53,8 @@ def _provision(layout: Layout, authority: SoftwareRoot, folder: Path, entropy: E
     write_secret(folder / "identity.pem", device.to_pem())
     visits, crashed = _visits(entropy), int(_fraction(entropy) < CRASH_RATE)
     (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")
-    config = layout.agent_config(folder, {"kind": "csv", "path": folder / DATA_NAME})
+    attributes = {name: _one_of(values, SHARES[name], entropy) for name, values in ATTRIBUTES.items()}
+    config = layout.agent_config(folder, {"kind": "csv", "path": folder / DATA_NAME}, attributes=attributes)
     write_secret(folder / CONFIG_NAME, json.dumps(_relative(config, folder), indent=1).encode())
 
 
@@ -65,6 +71,12 @@ def _relative(config: AgentConfig, folder: Path) -> dict[str, object]:
 def _fraction(entropy: Entropy) -> float:
     """Uniform in [0, 1)."""
     return int.from_bytes(entropy(8), "big") / 2**64
+
+
+def _one_of(values: Sequence[str], shares: Sequence[float], entropy: Entropy) -> str:
+    """One of ``values``, each with the probability in its place."""
+    place = bisect(list(itertools.accumulate(shares)), _fraction(entropy))
+    return values[min(place, len(values) - 1)]
 
 
 def _visits(entropy: Entropy) -> int:

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ OPERATORS = {
 }
 ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
+ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
+"""By which the recipes of a local stack may choose their audience; its devices have them."""
 KEY_LIFETIME = 30 * 86400
 INDEX = "stack.json"
 BEARER_PREFIX = b"tacit-"
@@ -53,8 +56,9 @@ _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for numb
 @dataclass(frozen=True)
 class StackOptions:
     """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; ``unbounded_local``:
-    whether they accept noise shares; the three of ``account`` are what the one privacy account allows in any period of
-    so many seconds, and what the stack's own devices charge against."""
+    whether they accept noise shares; ``min_audience``: how many devices a census must attest for a recipe with
+    criteria; the three of ``account`` are what the one privacy account allows in any period of so many seconds, and
+    what the stack's own devices charge against."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -63,6 +67,7 @@ class StackOptions:
     idle_seconds: float = 0.5
     job_size: int = 256
     unbounded_local: bool = False
+    min_audience: int = 20
     account_epsilon: str = "10"
     account_delta: str = "0.00001"
     account_seconds: int = 365 * 86400
@@ -92,7 +97,14 @@ class Layout:
         """The authority that provisions software-root devices."""
         return self.state_dir / "vendor" / "authority.pem"
 
-    def agent_config(self, state_dir: Path, source: dict[str, Any], *, join_late: bool = True) -> AgentConfig:
+    def agent_config(
+        self,
+        state_dir: Path,
+        source: dict[str, Any],
+        *,
+        join_late: bool = True,
+        attributes: Mapping[str, str] | None = None,
+    ) -> AgentConfig:
         """The configuration of one device of this stack, its files below ``state_dir``."""
         issuer, gateway = self.parties.issuer, self.parties.gateway
         return AgentConfig.model_validate(
@@ -120,6 +132,7 @@ class Layout:
                     "delta": self.options.account_delta,
                     "days": max(1, self.options.account_seconds // 86400),
                 },
+                "attributes": dict(attributes or {}),
                 "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late},
             }
         )
@@ -234,6 +247,8 @@ class _Builder:
         return {
             "min_batch_size": self._options.batch_floor,
             **({"allow_unbounded_local": True} if self._options.unbounded_local else {}),
+            "attributes": ATTRIBUTES,
+            "min_audience": self._options.min_audience,
             "analysts": {OPERATORS["recipe_server"]: b64url(self._keys["analyst"].public)},
             "issuers": {OPERATORS["issuer"]: b64url(self._keys["issuer"].public)},
             "gateways": {OPERATORS["gateway"]: b64url(self._keys["gateway"].public)},

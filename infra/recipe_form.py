@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, cast
@@ -15,7 +16,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.recipe.builder import propose
 from tacit.recipe.encoder import EncodeError, encoder_of
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Buckets, Categories, Parties, Question, Recipe, TokenSlot
+from tacit.recipe.model import Audience, Buckets, Categories, Parties, Question, Recipe, TokenSlot
 from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory
 
@@ -30,7 +31,7 @@ NAME = "[a-z0-9][a-z0-9-]{0,62}"
 
 @dataclass(frozen=True)
 class Form:
-    """The flags of ``tacit recipe new``; ``None`` where nothing was said."""
+    """The flags of ``tacit recipe new`` and ``tacit recipe census``; ``None`` where nothing was said."""
 
     name: str | None = None
     text: str | None = None
@@ -62,6 +63,10 @@ class Form:
     non_default_share: str | None = None
     dummies: str | None = None
     dummy_epsilon: str | None = None
+    target: tuple[str, ...] = ()
+    """Criteria, each ``NAME=VALUE``."""
+    attributes: tuple[str, ...] = ()
+    """What a census asks for, each ``NAME=VALUE,VALUE,...``."""
 
     @property
     def numeric(self) -> bool:
@@ -82,7 +87,8 @@ class Place:
 
 def completed(form: Form) -> Form:
     """``form`` with what is missing asked for, where a person is there to answer; otherwise a usage error."""
-    encoders = [form.buckets is not None, form.categories is not None, form.boolean, form.numeric]
+    asked = bool(form.attributes)
+    encoders = [form.buckets is not None, form.categories is not None, form.boolean, form.numeric, asked]
     if sum(encoders) > 1:
         raise typer.BadParameter("give one of --buckets, --categories, --boolean, and a sum, mean or vector-sum")
     _check_numbers(form)
@@ -168,6 +174,7 @@ def _check(form: Form) -> None:
     if _decimal(form.delta, "--delta") >= 1:
         raise typer.BadParameter("--delta is above 0 and below 1")
     _decimal(form.epsilon, "--epsilon")
+    _criteria(form.target)
     try:
         _question(form)
     except DecodeError as error:
@@ -248,6 +255,7 @@ def recipe_of(form: Form, parties: Parties, place: Place) -> Recipe:
             aggregator_flips=form.aggregator_flips,
             close=cast(Literal["interval_end", "at_B"], form.close),
             time_precision=place.precision,
+            criteria=_criteria(form.target),
         )
     except DecodeError as error:
         raise UsageError(str(error)) from error
@@ -299,11 +307,37 @@ def _encoder(form: Form) -> dict[str, Any]:
         kind = "vector" if form.statistic == "vector-sum" else "number"
         given = {name: getattr(form, name) for name in NUMBER_FLAGS}
         return {"kind": kind, **{name: value for name, value in given.items() if value is not None}}
+    if form.attributes:
+        return {"kind": "attributes", "attributes": _asked_attributes(form.attributes)}
     if form.boolean:
         return {"kind": "boolean"}
     if form.buckets is not None:
         return {"kind": "buckets", "edges": _edges(form.buckets)}
     return {"kind": "categories", "categories": [part.strip() for part in (form.categories or "").split(",")]}
+
+
+def _criteria(target: Sequence[str]) -> dict[str, str]:
+    """The criteria that ``--target`` names. Raises ``BadParameter``."""
+    found: dict[str, str] = {}
+    for text in target:
+        name, equals, value = text.partition("=")
+        if not equals or name in found:
+            raise typer.BadParameter("--target is NAME=VALUE, such as locale=de, each name once")
+        found[name] = value
+    try:
+        validated(Audience, {"population": "all", **({"criteria": found} if found else {})}, "--target")
+    except DecodeError as error:
+        raise typer.BadParameter(str(error)) from error
+    return found
+
+
+def _asked_attributes(attributes: Sequence[str]) -> dict[str, list[str]]:
+    """What ``--attribute`` asks for. Raises ``BadParameter``."""
+    pairs = [text.partition("=") for text in attributes]
+    found = {name: [value.strip() for value in values.split(",")] for name, _, values in pairs}
+    if len(found) != len(pairs) or not all(equals for _, equals, _ in pairs):
+        raise typer.BadParameter("--attribute is NAME=VALUE,VALUE,..., such as locale=de,en, each name once")
+    return found
 
 
 def _edges(text: str) -> list[int]:

@@ -10,13 +10,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from infra.audience_view import audience_lines
 from infra.terminal import ADVERSARIES, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import labels
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Recipe
+from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Recipe, conjunction
 from tacit.recipe.policy import Policy
 
 PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
@@ -39,6 +40,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     for name, value in (
         ("state", STATES.get(str(document.get("state")), str(document.get("state")))),
         ("hash", recipe.hash_text),
+        *_audience(recipe, document),
         ("metric", recipe.question.metric),
         ("answers", shown),
         ("statistic", recipe.question.statistic),
@@ -78,6 +80,16 @@ def answer_label(question: Question, answer: int) -> str:
         return "yes" if answer else "no"
     names = encoder_of(question).labels
     return names[answer] if answer < len(names) else f"answer {answer}"
+
+
+def _audience(recipe: Recipe, document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Whom a recipe with criteria asks, and what the log attests of them, where that is known."""
+    if recipe.is_census:
+        return [("audience", "everybody; a census: leader and helper publish what they release")]
+    if not recipe.criteria:
+        return []
+    lines = audience_lines(document["audience"]) if "audience" in document else []
+    return [("audience", f"devices with {conjunction(recipe.criteria)}"), *(("", line) for line in lines)]
 
 
 def _price(recipe: Recipe) -> Group:

@@ -4,8 +4,10 @@ Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) un
 of the other leaves are here: ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``,
 ``directory-epoch-seconds``, ``directory-over``, ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``,
 ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``; ``void-recipe``, ``void-signer``, ``void-mismatch``,
-``void-opt-in``, ``void-early``, ``void-released``, ``void-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
-``ohttp-config-over``; for all of them ``leaf-malformed`` and ``leaf-signature``.
+``void-opt-in``, ``void-early``, ``void-released``, ``void-exists``; ``census-room``; ``census-share-recipe``,
+``census-share-signer``, ``census-share-mismatch``, ``census-share-opt-in``, ``census-share-early``,
+``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``, ``ohttp-config-over``; for
+all of them ``leaf-malformed`` and ``leaf-signature``.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
 from tacit.ohttp import KeyConfig
 from tacit.recipe import rules
+from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import task_id
+from tacit.recipe.derive import task_id, vdaf_of
+from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
+from tacit.tlog.client import VerifiedEntry
+from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)
@@ -34,6 +39,9 @@ B = TypeVar("B", bound=Body)
 Register = Callable[[Transaction, int], Awaitable[None]]
 """Notes what an admitted leaf says, once its index is known, in the transaction that stores it."""
 
+MAX_CENSUS_CELLS = 2048
+"""Conjunctions of all censuses that count, together: their shares have a place in every answer to a device, and the
+largest message that the relay takes has 256 KiB."""
 _CHEAP_FIRST = ("analyst-unknown", "recipe-signature")
 
 
@@ -53,6 +61,8 @@ class Admission:
             return await self._opt_in(leaf, tx, now)
         if leaf.type is LeafType.VOID:
             return await self._void(leaf, tx, now)
+        if leaf.type is LeafType.CENSUS_SHARE:
+            return await self._census_share(leaf, tx, now)
         if leaf.type is LeafType.ISSUER_DIRECTORY:
             return await self._directory(leaf, tx, now)
         return await self._ohttp_config(leaf, now)
@@ -69,15 +79,39 @@ class Admission:
             directory=await _directory_of(tx, token.issuer, token.epoch),
             charges=await self._charges(recipe, tx, now),
             accountant=self.accountant,
+            censuses=await self._censuses(tx, now) if recipe.criteria else (),
         )
         await asyncio.to_thread(rules.require, recipe, self.policy, context)
         if await tx.recipe_index(recipe.hash) is not None:
             raise Refusal("recipe-exists", "the log holds this recipe already, in another leaf")
+        if recipe.is_census:
+            await self._check_room(recipe, tx, now)
 
         async def register(tx: Transaction, index: int) -> None:
             await tx.add_recipe(recipe, index)
+            if recipe.is_census:
+                await tx.add_census(recipe)
 
         return register
+
+    async def _censuses(self, tx: Transaction, now: float) -> tuple[Census, ...]:
+        """The censuses that still count and of which both shares are in the log, as a reader puts them together."""
+        logged = await tx.census_shares(ending_after=int(now) - self.policy.census_max_age_seconds)
+        indices = {index for census in logged for index in (census.index, *census.shares.values())}
+        leaves = await tx.leaves(indices)
+        entries = (VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items())
+        return LiveLog.from_entries(entries).censuses
+
+    async def _check_room(self, recipe: Recipe, tx: Transaction, now: float) -> None:
+        """Every device fetches every census that counts: together they stay small. Raises Refusal."""
+        taken = await tx.census_cells(ending_after=int(now) - self.policy.census_max_age_seconds)
+        left = MAX_CENSUS_CELLS - taken
+        if recipe.randomizer.categories > left:
+            raise Refusal(
+                "census-room",
+                f"the censuses that count have {taken} conjunctions together; "
+                f"one of at most {left} still fits, this one has {recipe.randomizer.categories}",
+            )
 
     async def _charges(self, recipe: Recipe, tx: Transaction, now: float) -> tuple[Charge, ...] | None:
         """What stands in the recipe's account within reach of its interval, as this transaction sees the log."""
@@ -107,13 +141,33 @@ class Admission:
             raise Refusal("void-opt-in", f"the log holds no opt-in of the {void.role}")
         if now < recipe.interval.end:
             raise Refusal("void-early", f"the recipe's interval ends at {recipe.interval.end}")
-        if await tx.results(recipe.hash):
+        if await tx.results(recipe.hash) or await tx.census_shares(recipe_hash=recipe.hash):
             raise Refusal("void-released", "a result of the recipe is published")
         if void.role in await tx.void_roles(recipe.hash):
             raise Refusal("void-exists", f"the log holds another void leaf of the {void.role}")
 
         async def register(tx: Transaction, index: int) -> None:
             await tx.add_void(recipe.hash, void, index, int(now))
+
+        return register
+
+    async def _census_share(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+        share = _body(leaf, CensusShare)
+        recipe = await _aggregators_recipe("census-share", leaf, share, tx)
+        if not recipe.is_census:
+            raise Refusal("census-share-recipe", "the recipe is no census")
+        if await tx.opt_in_index(recipe.hash, share.role) is None:
+            raise Refusal("census-share-opt-in", f"the log holds no opt-in of the {share.role}")
+        if now < recipe.interval.end:
+            raise Refusal("census-share-early", f"the census ends at {recipe.interval.end}")
+        if share.role in await tx.void_roles(recipe.hash):
+            raise Refusal("census-share-void", f"the {share.role} has said that nothing was released")
+        if any(share.role in census.shares for census in await tx.census_shares(recipe_hash=recipe.hash)):
+            raise Refusal("census-share-exists", f"the log holds another share of the {share.role}")
+        _decoded(lambda: vdaf_of(recipe).decode_agg_share(unb64url(share.aggregate_share)))
+
+        async def register(tx: Transaction, index: int) -> None:
+            await tx.add_census_share(recipe.hash, share.role, index)
 
         return register
 
@@ -166,7 +220,7 @@ class Admission:
         return register
 
 
-async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void, tx: Transaction) -> Recipe:
+async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: Transaction) -> Recipe:
     """The recipe that an aggregator's leaf speaks of. Raises Refusal unless it is signed by that aggregator's key in
     the recipe and names the recipe's task."""
     index = await tx.recipe_index(unb64url(body.recipe_hash))

@@ -1,8 +1,8 @@
 """Which entries are live: what a device or an aggregator needs of the log now, and until when that answer holds.
 
 Live are recipes that have not ended (or ended less than a grace ago) with their opt-ins, the directories of the
-current and the next epoch and of the live recipes' epochs, void leaves for the same grace after their publication, and
-OHTTP configurations that are not over.
+current and the next epoch and of the live recipes' epochs, void leaves for the same grace after their publication,
+OHTTP configurations that are not over, and censuses with their published shares for as long as they count.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class LiveEntries:
         return self.size == size and self.since <= now < self.until
 
 
-async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int) -> LiveEntries:
-    """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries."""
+async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
+    """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
+    for ``census_seconds`` after its end."""
     moment = int(now)
     indices: set[int] = set()
     changes: set[float] = set()
@@ -52,6 +53,9 @@ async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: in
     for index, published_at in await tx.voids(published_after=moment - ended_seconds):
         indices.add(index)
         changes.add(published_at + ended_seconds)
+    for census in await tx.census_shares(ending_after=moment - census_seconds):
+        indices.update((census.index, *census.shares.values()))
+        changes.add(census.ends_at + census_seconds)
     for index, not_after in await tx.ohttp_configs(ending_after=moment):
         indices.add(index)
         changes.add(not_after)

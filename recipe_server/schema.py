@@ -73,6 +73,19 @@ VOIDS = sa.Table(
     _number("position", unique=True),
     _number("published_at"),
 )
+CENSUSES = sa.Table(
+    "censuses",
+    METADATA,
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
+    _number("cells"),
+)
+CENSUS_SHARES = sa.Table(
+    "census_shares",
+    METADATA,
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("censuses.recipe_hash"), primary_key=True),
+    sa.Column("role", sa.String(16), primary_key=True),
+    _number("position", unique=True),
+)
 DIRECTORIES = sa.Table(
     "directories",
     METADATA,

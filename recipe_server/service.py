@@ -175,7 +175,8 @@ class RecipeService:
             size, note = await _checkpoint(tx)
             live = self._live
             if live is None or not live.holds(size, now):
-                live = await live_entries(tx, size, now, self._config.ended_seconds)
+                census_seconds = self._config.policy.census_max_age_seconds
+                live = await live_entries(tx, size, now, self._config.ended_seconds, census_seconds)
             consistency = await self._consistency(tx, since, size)
         encoded = Bundle(note, consistency, live.entries).encode()
         self._keep(since, size, live, encoded)

@@ -13,6 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from recipe_server.schema import (
+    CENSUS_SHARES,
+    CENSUSES,
     CHARGES,
     CHECKPOINT,
     DIRECTORIES,
@@ -46,6 +48,15 @@ class LoggedRecipe:
     index: int
     ends_at: int
     opt_ins: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCensus:
+    """Where a census is, and the index of each published share by role. ``ends_at`` is in POSIX seconds."""
+
+    index: int
+    ends_at: int
+    shares: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,37 @@ class Transaction:
                 ends_at=charge.end,
             )
         )
+
+    async def add_census(self, recipe: Recipe) -> None:
+        """The recipe, which is in the log, is a census; its cells take room in every bundle for as long as it
+        counts."""
+        cells = recipe.randomizer.categories
+        await self._connection.execute(sa.insert(CENSUSES).values(recipe_hash=recipe.hash, cells=cells))
+
+    async def census_cells(self, ending_after: int) -> int:
+        """Cells of all censuses that end later than ``ending_after`` (POSIX seconds)."""
+        joined = sa.select(sa.func.sum(CENSUSES.c.cells)).join(RECIPES, RECIPES.c.hash == CENSUSES.c.recipe_hash)
+        return int(await self._scalar(joined.where(RECIPES.c.ends_at > ending_after)) or 0)
+
+    async def add_census_share(self, recipe_hash: bytes, role: str, index: int) -> None:
+        """The aggregator's share of a census is in the log."""
+        values = {"recipe_hash": recipe_hash, "role": role, "position": index}
+        await self._connection.execute(sa.insert(CENSUS_SHARES).values(**values))
+
+    async def census_shares(self, ending_after: int = -1, recipe_hash: bytes | None = None) -> list[LoggedCensus]:
+        """The censuses with a published share that end later than ``ending_after``, or the one with this hash, in the
+        order of the log."""
+        columns = (RECIPES.c.hash, RECIPES.c.position, RECIPES.c.ends_at, CENSUS_SHARES.c.role)
+        statement = sa.select(*columns, CENSUS_SHARES.c.position.label("share"))
+        statement = statement.join(RECIPES, RECIPES.c.hash == CENSUS_SHARES.c.recipe_hash)
+        statement = statement.where(RECIPES.c.ends_at > ending_after)
+        if recipe_hash is not None:
+            statement = statement.where(RECIPES.c.hash == recipe_hash)
+        found: dict[bytes, LoggedCensus] = {}
+        for row in await self._connection.execute(statement.order_by(RECIPES.c.position)):
+            census = found.setdefault(row.hash, LoggedCensus(row.position, row.ends_at, {}))
+            census.shares[row.role] = row.share
+        return list(found.values())
 
     async def slot_owner(self, issuer: str, epoch: int, slot: int) -> bytes | None:
         """Hash of the recipe that has the slot."""

@@ -97,6 +97,8 @@ class Task:
     version: DapVersion = field(default=DAP_18, repr=False)
     aggregator_flips: int = 0
     """Coin flips that each aggregator adds to every number of its aggregate share; 0: none."""
+    publishes_share: bool = False
+    """Each aggregator publishes its aggregate share in the log once it was released (a census)."""
 
     @classmethod
     def from_configuration(
@@ -112,6 +114,7 @@ class Task:
         expected_contributions: int,
         version: DapVersion = DAP_18,
         aggregator_flips: int = 0,
+        publishes_share: bool = False,
     ) -> Task:
         """The task of ``configuration``; its recipe hash is the configuration's ``task_info``.
 
@@ -139,6 +142,7 @@ class Task:
             recipe_hash=configuration.task_info,
             version=version,
             aggregator_flips=aggregator_flips,
+            publishes_share=publishes_share,
         )
 
     @cached_property

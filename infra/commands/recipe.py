@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +11,8 @@ import typer
 from rich.text import Text
 
 from infra.api import call, hash_of, logged_recipe, read_recipe, recipes_of, verified_log
+from infra.audience_view import audience_document
+from infra.commands.census import census
 from infra.commands.design import design
 from infra.layout import Layout
 from infra.places import (
@@ -23,26 +25,24 @@ from infra.places import (
     policy_of,
     read_file,
     server_of,
-    write_file,
 )
-from infra.recipe_form import Form, completed, place_by_hand, place_in_stack, recipe_of
-from infra.recipe_outlook import outlook, outlook_lines
+from infra.recipe_form import Form, completed
 from infra.recipe_view import show_check, show_recipe
-from infra.terminal import answers, notes, plain_table, print_json, span, styled
+from infra.recipe_writing import draft_context, write_recipe
+from infra.terminal import answers, plain_table, print_json, span, styled
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
-from tacit.errors import DecodeError, UsageError
+from tacit.errors import UsageError
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Parties, Recipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.service.keys import read_signing_key
-from tacit.tlog.canonical import parse_json, validated
 from tacit.tlog.leaves import LeafType, sign_leaf
 
 app = typer.Typer(help="Design, write, check, publish and read recipes.", no_args_is_help=True)
 app.command("design")(design)
+app.command("census")(census)
 
 RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe as JSON.", show_default=False)]
 
@@ -99,6 +99,10 @@ def new(
         str | None,
         typer.Option("--dummy-epsilon", help="With auto: what may be told of whether a device sent (default: 1)."),
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="NAME=VALUE", help="Ask only devices with this attribute; repeat for more."),
+    ] = None,
     start: Annotated[int | None, typer.Option("--start", min=0, help="POSIX second in which reports begin.")] = None,
     duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
     epoch: Annotated[int | None, typer.Option("--epoch", min=0, help="Token epoch (default: the next one).")] = None,
@@ -123,56 +127,10 @@ def new(
             name, text, metric, buckets, categories, boolean, population, rate, epsilon, delta,
             min_batch_size, randomizer, start, duration, epoch, slot, close,
             statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
-            importance_default, importance_rate, non_default_share, dummies, dummy_epsilon,
+            importance_default, importance_rate, non_default_share, dummies, dummy_epsilon, tuple(target or ()),
         )
     )  # fmt: skip
-    if parties is not None:
-        if state_dir is not None:
-            raise typer.BadParameter("give either --parties or --state-dir")
-        recipe = recipe_of(form, _parties(parties), place_by_hand(form))
-    else:
-        recipe = asyncio.run(_new_in_stack(form, layout_of(state_dir)))
-    _deliver(recipe, out, "" if state_dir is None else f" --state-dir {state_dir}", as_json=as_json)
-
-
-async def _new_in_stack(form: Form, layout: Layout) -> Recipe:
-    policy, now = policy_of(layout.policy_path), SystemClock().now()
-    async with AiohttpTransport() as transport:
-        live = await verified_log(transport, layout, policy)
-    issuer = layout.parties.issuer.name
-    recipe = recipe_of(form, layout.parties, place_in_stack(form, live, issuer, layout.options.epoch_seconds, now))
-    for refusal in rules.check(recipe, policy, _draft(recipe, live, now)):
-        notes().print(f"the stack's policy will refuse this: {refusal.rule}: {refusal.detail}", style="yellow")
-    return recipe
-
-
-def _draft(recipe: Recipe, live: LiveLog, now: float) -> Context:
-    return Context(Stage.DRAFT, now, directory=live.directory(recipe.token.issuer, recipe.token.epoch))
-
-
-def _parties(path: Path) -> Parties:
-    try:
-        body = parse_json(read_file(path), str(path))
-        return validated(Parties, body, str(path))
-    except DecodeError as error:
-        raise UsageError(str(error)) from error
-
-
-def _deliver(recipe: Recipe, out: Path | None, stack: str, *, as_json: bool) -> None:
-    body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
-    if out is not None:
-        write_file(out, body.encode())
-    if as_json:
-        document = {"hash": recipe.hash_text, "file": None if out is None else str(out), "recipe": recipe.body()}
-        print_json({**document, **outlook(recipe)})
-    elif out is None:
-        print(body, end="")
-    interval = span(recipe.interval.start, recipe.interval.end)
-    notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
-    for line in outlook_lines(recipe):
-        notes().print(line, style="dim")
-    if out is not None:
-        notes().print(f"next: tacit recipe check {out}{stack}; tacit recipe publish {out}{stack}", style="dim")
+    write_recipe(form, parties, state_dir, out, as_json=as_json)
 
 
 @app.command("check")
@@ -238,7 +196,7 @@ async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage)
     logged = live.recipe(recipe.hash)
     if logged is not None:
         return live.context(logged, now, stage)
-    return Context(stage, now, directory=live.directory(recipe.token.issuer, recipe.token.epoch))
+    return replace(draft_context(recipe, live, now), stage=stage)
 
 
 @app.command("publish")
@@ -316,10 +274,28 @@ def show(
         found, document = read_recipe(read_file(path), str(path)), {"state": "file"}
     else:
         document, found = asyncio.run(_logged(server_of(state_dir, server), recipe))
+    audience = _audience(found, state_dir) if found.criteria and server is None else {}
     if as_json:
-        print_json({**document, "hash": found.hash_text, "recipe": found.body()})
+        print_json({**document, "hash": found.hash_text, **audience, "recipe": found.body()})
     else:
-        show_recipe(found, document, answers())
+        show_recipe(found, {**document, **audience}, answers())
+
+
+def _audience(recipe: Recipe, state_dir: Path | None) -> dict[str, Any]:
+    """What a local stack's log attests of the recipe's audience; nothing where there is no stack."""
+    try:
+        layout = layout_of(state_dir)
+    except UsageError:
+        if state_dir is not None:
+            raise
+        return {}
+    policy = policy_of(layout.policy_path)
+    return asyncio.run(_attested(recipe, layout, policy))
+
+
+async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str, Any]:
+    context = await _context(recipe, layout, policy, Stage.PUBLISH)
+    return {"audience": audience_document(recipe, policy, context)}
 
 
 async def _logged(server: str, name: str) -> tuple[dict[str, Any], Recipe]:

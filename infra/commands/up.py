@@ -31,6 +31,7 @@ from tacit.tlog.canonical import validated
 DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_AGENTS = 60
 DEFAULT_BATCH_FLOOR = 20
+DEFAULT_MIN_AUDIENCE = 20
 DEFAULT_STATE_DIR = Path(".tacit")
 STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
 """Of the account of a stack on one machine, whose devices hold made-up data: room for a hundred recipes a year with
@@ -52,6 +53,9 @@ AccountEpsilon = Annotated[
     str | None, typer.Option("--account-epsilon", help=f"Account of a new stack, per year (default {STAGING_EPSILON}).")
 ]
 AccountDelta = Annotated[str | None, typer.Option("--account-delta", help=f"Its delta (default {STAGING_DELTA}).")]
+MinAudience = Annotated[
+    int, typer.Option("--min-audience", min=1, help="Devices that a census must attest for a target, in a new stack.")
+]
 Backends = Annotated[
     list[str] | None,
     typer.Option(
@@ -86,6 +90,7 @@ def up(
     batch_floor: BatchFloor = DEFAULT_BATCH_FLOOR,
     account_epsilon: AccountEpsilon = None,
     account_delta: AccountDelta = None,
+    min_audience: MinAudience = DEFAULT_MIN_AUDIENCE,
     backends_named: Backends = None,
     postgres_url_file: PostgresUrl = None,
     redis_url_file: RedisUrl = None,
@@ -104,7 +109,7 @@ def up(
     with contextlib.ExitStack() as stack:
         try:
             account = (account_epsilon, account_delta)
-            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor, account)
+            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor, account, min_audience)
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
             parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
@@ -119,6 +124,7 @@ def open_stack(
     epoch_seconds: int | None,
     batch_floor: int = DEFAULT_BATCH_FLOOR,
     account: tuple[str | None, str | None] = (None, None),
+    min_audience: int = DEFAULT_MIN_AUDIENCE,
 ) -> Layout:
     """The stack in ``state_dir``, made there if there is none. Raises ``UsageError`` if it has other epochs or another
     account (epsilon, delta; ``None``: whatever it has)."""
@@ -130,6 +136,7 @@ def open_stack(
             batch_floor=batch_floor,
             account_epsilon=epsilon or STAGING_EPSILON,
             account_delta=delta or STAGING_DELTA,
+            min_audience=min_audience,
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())

@@ -28,13 +28,15 @@ class JournalKeeper(MemoryAgentStore):
 
 @dataclass
 class Device:
-    """One simulated device. ``data`` is metric -> value and may be changed."""
+    """One simulated device. ``data`` is metric -> value and may be changed; ``attributes`` are those of its
+    configuration."""
 
     name: str
     agent: Agent
     store: JournalKeeper
     identity: SoftwareDevice
     data: dict[str, str]
+    attributes: dict[str, str]
 
     async def entry(self, recipe: Recipe) -> Entry | None:
         """What the journal says about a recipe."""

@@ -297,21 +297,25 @@ class Simulation:
 
     # Devices
 
-    def provision(self, data: Sequence[Mapping[str, str]]) -> list[Device]:
-        """One more device per member of ``data``."""
+    def provision(
+        self, data: Sequence[Mapping[str, str]], attributes: Sequence[Mapping[str, str]] | None = None
+    ) -> list[Device]:
+        """One more device per member of ``data``, with the attributes in the same place of ``attributes``."""
+        own = attributes or [{}] * len(data)
         authority = SoftwareRoot.from_pem(self.layout.device_authority.read_bytes())
         first = len(self.devices)
         for number, row in enumerate(data, start=first):
             name = f"device-{number}"
             entropy = self.entropy.child(name)
             identity = authority.issue(name, entropy, self.clock.now())
-            self.devices.append(self._device(name, JournalKeeper(), identity, dict(row)))
+            self.devices.append(self._device(name, JournalKeeper(), identity, dict(row), dict(own[number - first])))
         return self.devices[first:]
 
     def adopt(self, devices: Sequence[Device]) -> list[Device]:
         """Devices of another simulation of the same template, on copies of their stores."""
         self.devices += [
-            self._device(one.name, copy.deepcopy(one.store), one.identity, dict(one.data)) for one in devices
+            self._device(one.name, copy.deepcopy(one.store), one.identity, dict(one.data), dict(one.attributes))
+            for one in devices
         ]
         return self.devices
 
@@ -319,16 +323,24 @@ class Simulation:
         """End a device's agent and start it again on its store."""
         old = self.devices[number]
         self._starts += 1
-        self.devices[number] = self._device(old.name, old.store, old.identity, old.data)
+        self.devices[number] = self._device(old.name, old.store, old.identity, old.data, old.attributes)
 
-    def _device(self, name: str, store: JournalKeeper, identity: SoftwareDevice, data: dict[str, str]) -> Device:
+    def _device(
+        self,
+        name: str,
+        store: JournalKeeper,
+        identity: SoftwareDevice,
+        data: dict[str, str],
+        attributes: dict[str, str],
+    ) -> Device:
         entropy = self.entropy.child(f"{name} {self._starts}")
         transport = self.wire.transport(name, AGENTS)
         unused = {"kind": "csv", "path": Path("unused.csv")}
-        config = self.layout.agent_config(self.layout.state_dir / "devices", unused)
+        folder = self.layout.state_dir / "devices"
+        config = self.layout.agent_config(folder, unused).model_copy(update={"attributes": attributes})
         deps = AgentDeps(self.clock, entropy, transport)
         agent = Agent(config, self.policy, deps, store, CallableSource(data.get), identity)
-        return Device(name, agent, store, identity, data)
+        return Device(name, agent, store, identity, data, attributes)
 
     async def step_agents(self) -> None:
         """Every device does what is due."""

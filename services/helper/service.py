@@ -146,13 +146,11 @@ class Helper:
         )
         if tally is None or not agreed or tally.count != count:
             raise DapAbort(DapProblem.BATCH_MISMATCH, "count or checksum of the batch differ")
-        sealed = seal_aggregate_share(
-            task,
-            Role.HELPER,
-            request.collection_job_req.encode(),
-            noisy_share(task, tally.agg_share, self._deps.entropy),
-            self._deps.entropy,
-        )
+        share = noisy_share(task, tally.agg_share, self._deps.entropy)
+        collection = request.collection_job_req.encode()
+        sealed = seal_aggregate_share(task, Role.HELPER, collection, share, self._deps.entropy)
+        if task.publishes_share:
+            await tx.keep_census_share(task.task_id, tally.count, share)
         await tx.release(task.task_id, request.batch_selector.config)
         await tx.scrub_buckets(task.task_id, batch_id)
         return AggregateShare(sealed).encode()

@@ -281,7 +281,10 @@ class Collections:
             tally = await tx.tally(task, row.batch_id)
             if tally is None:
                 return 0
-            response = self._response(party, row, tally, helper_share)
+            share = noisy_share(task, tally.agg_share, self._deps.entropy)
+            if task.publishes_share:
+                await tx.keep_census_share(task.task_id, tally.count, share)
+            response = self._response(party, row, tally, share, helper_share)
             await tx.scrub_buckets(task.task_id, row.batch_id)
             await tx.put_collection(
                 replace(current, state=CollectionState.READY, response=response.encode(), share_request=b"")
@@ -289,9 +292,8 @@ class Collections:
         return 1
 
     def _response(
-        self, party: Party, row: CollectionRow, tally: Tally, helper_share: HpkeCiphertext
+        self, party: Party, row: CollectionRow, tally: Tally, share: bytes, helper_share: HpkeCiphertext
     ) -> CollectionJobResp:
-        share = noisy_share(party.task, tally.agg_share, self._deps.entropy)
         own = seal_aggregate_share(party.task, Role.LEADER, row.request, share, self._deps.entropy)
         interval = Interval(tally.first_time, tally.last_time - tally.first_time + 1)
         return CollectionJobResp(tally.count, interval, own, helper_share)

@@ -1,4 +1,4 @@
-"""Following the log: recipes in, opt-ins and void leaves out (P4, P5, P22).
+"""Following the log: recipes in, opt-ins, void leaves and census shares out (P4, P5, P22).
 
 Every step fetches what is new, verifies it against the pinned key and the last checkpoint, and looks again at each
 recipe that names this aggregator. State is persisted before anything is said: an opt-in is stored before it is sent
@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from tacit import media_types
+from tacit.aggregator.census import CensusShares
 from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import find_key
@@ -77,6 +78,7 @@ class LogFollower:
         self._coordinates = coordinates
         grace = retention if void_after is None else min(void_after, retention)
         self._voids = Voids(store, identity, log, deps, grace)
+        self._census_shares = CensusShares(store, identity, log, deps)
         self._reviewed = False
         self._refreshed = -REFRESH_SECONDS
         self._leaves: dict[int, SignedLeaf] = {}
@@ -115,6 +117,7 @@ class LogFollower:
             self._reviewed = True
         await self._send_opt_ins()
         await self._close_unreleased()
+        await self._publish_census_shares()
         return changed + await self._end_tasks()
 
     async def _fetch(self) -> None:
@@ -290,6 +293,14 @@ class LogFollower:
             due = self._voids.due(await tx.tasks())
             live = await self._live(tx) if due else LiveLog()
         await self._voids.step(live, due)
+
+    async def _publish_census_shares(self) -> None:
+        """Put what was released of censuses into the log."""
+        due = await self._census_shares.due()
+        if due:
+            async with self._store.read() as tx:
+                live = await self._live(tx)
+            await self._census_shares.step(live, due)
 
     async def _send_opt_ins(self) -> None:
         """Send each opt-in until the log shows it."""

@@ -2,7 +2,8 @@
 
 ``outcomes`` holds what became of each report, and with it both rules that a report is bound by: one report id counts
 once (DAP-18 section 4.5.3.5), one token is spent once (P10, by its nullifier). ``buckets`` and ``releases`` hold the
-rest of the commit rule. All ids are raw bytes, all times units of the task's precision.
+rest of the commit rule; ``census_shares`` what was released of a census and belongs into the log. All ids are raw
+bytes, all times units of the task's precision.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class CommonTables:
         self.buckets = _buckets(metadata)
         self.releases = _releases(metadata)
         self.rejections = _rejections(metadata)
+        self.census_shares = _census_shares(metadata)
 
 
 def _log_state(metadata: MetaData) -> Table:
@@ -107,4 +109,14 @@ def _rejections(metadata: MetaData) -> Table:
         Column("task_id", LargeBinary, primary_key=True),
         Column("cause", Text, primary_key=True),
         Column("count", Int64, nullable=False),
+    )
+
+
+def _census_shares(metadata: MetaData) -> Table:
+    return Table(
+        "census_shares",
+        metadata,
+        Column("task_id", LargeBinary, primary_key=True),
+        Column("report_count", Int64, nullable=False),
+        Column("agg_share", LargeBinary, nullable=False),
     )

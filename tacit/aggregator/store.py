@@ -148,6 +148,19 @@ class CommonTx(OutcomesTx):
         await self.scrub_buckets(task_id)
         return True
 
+    async def keep_census_share(self, task_id: bytes, report_count: int, agg_share: bytes) -> None:
+        """Keep the encoded aggregate share of a census, as it was released, in the transaction that releases it. A
+        second one is an ``IntegrityError``: a census has one batch."""
+        table = self.common.census_shares
+        values = {"task_id": task_id, "report_count": report_count, "agg_share": agg_share}
+        await self.connection.execute(insert(table).values(**values))
+
+    async def census_shares(self) -> list[tuple[bytes, int, bytes]]:
+        """(task id, report count, encoded aggregate share) of every census that was released."""
+        table = self.common.census_shares
+        rows = await self.connection.execute(select(table.c.task_id, table.c.report_count, table.c.agg_share))
+        return [(row.task_id, row.report_count, row.agg_share) for row in rows]
+
     async def release_count(self, task_id: bytes) -> int:
         """How many batches of the task were released."""
         table = self.common.releases

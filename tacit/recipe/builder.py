@@ -8,6 +8,7 @@ wherever the target can be met.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -46,6 +47,7 @@ def propose(
     time_precision: int = 60,
     account: str = "default",
     audience: str = "all",
+    criteria: Mapping[str, str] | None = None,
 ) -> Recipe:
     """The recipe that asks ``population`` devices with the largest epsilon0, up to ``max_epsilon0``, whose claim
     against an aggregator with the relay (no sampling counted) stays within ``epsilon``.
@@ -58,7 +60,8 @@ def propose(
     that of the claim against everybody. ``non_default_share`` is how many devices have another answer. ``dummies`` are
     expected ones, or the fewest that hide whether a device sent, to ``dummy_epsilon``, from who knows the others.
 
-    ``start`` and ``duration`` are seconds and multiples of ``time_precision``. Raises ``UsageError`` where the
+    ``start`` and ``duration`` are seconds and multiples of ``time_precision``; ``criteria`` are the attribute values
+    that a device of the audience has. Raises ``UsageError`` where the
     numbers give no recipe.
     """
     chosen = _randomizer_for(question, randomizer)
@@ -81,7 +84,7 @@ def propose(
             "expected_contributions": plan.expected_contributions(batch_size),
         },
         "interval": {"start": start, "duration": duration},
-        "audience": {"population": audience},
+        "audience": {"population": audience, **({"criteria": dict(criteria)} if criteria else {})},
         "token": token.model_dump(mode="json"),
         "parties": parties.model_dump(mode="json"),
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
+from tacit.recipe.census import Census
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
@@ -46,6 +47,8 @@ class Context:
     charges: tuple[Charge, ...] | None = None
     """What the log charges to the accounts beside this recipe; None: this party does not know all of it."""
     accountant: Accountant = conservative
+    censuses: tuple[Census, ...] = ()
+    """The censuses of which the log shows both shares."""
 
 
 Check = Callable[[Recipe, Policy, Context], str | None]

@@ -93,6 +93,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         batch_close=_CLOSES[recipe.batch.close],
         expected_contributions=recipe.batch.expected_contributions,
         aggregator_flips=recipe.aggregator_flips,
+        publishes_share=recipe.is_census,
     )
 
 

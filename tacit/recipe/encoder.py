@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tacit.errors import TacitError
 from tacit.randomizers.types import Answer
-from tacit.recipe.model import Buckets, Categories, Number, Question, Vector
+from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Vector
 
 Scalar = str | int | float | bool | Decimal | None
 Value = Scalar | Sequence[Scalar]
@@ -149,6 +149,8 @@ def encoder_of(question: Question) -> Encoder:
         return NumberEncoder(spec, question.statistic)
     if isinstance(spec, Vector):
         return VectorEncoder(spec)
+    if isinstance(spec, Attributes):
+        return CategoryEncoder(spec.labels)
     return CategoryEncoder(spec.categories) if isinstance(spec, Categories) else BooleanEncoder()
 
 

@@ -14,16 +14,22 @@ from typing import Any, TypeVar
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal
+from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.client import VerifiedEntry
-from tacit.tlog.leaves import Body, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
+from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 
 B = TypeVar("B", bound=Body)
 
 RECIPES_KEPT = 128
+_AGGREGATORS_LEAVES: dict[LeafType, type[OptIn | Void | CensusShare]] = {
+    LeafType.OPT_IN: OptIn,
+    LeafType.VOID: Void,
+    LeafType.CENSUS_SHARE: CensusShare,
+}
 
 
 class LeafSigners:
@@ -49,9 +55,8 @@ class LeafSigners:
         if leaf.type is LeafType.RECIPE:
             recipe = _recipe_of(leaf)
             return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
-        if leaf.type in {LeafType.OPT_IN, LeafType.VOID}:
-            opts_in = leaf.type is LeafType.OPT_IN
-            body = _body_of(leaf, OptIn) if opts_in else _body_of(leaf, Void)
+        if leaf.type in _AGGREGATORS_LEAVES:
+            body = _body_of(leaf, _AGGREGATORS_LEAVES[leaf.type])
             recipe = None if body is None else recipes.get(body.recipe_hash)
             if body is None or recipe is None:
                 return None
@@ -116,6 +121,8 @@ class LiveRecipe:
     helper_opt_in: OptIn | None = None
     leader_void: Void | None = None
     helper_void: Void | None = None
+    leader_share: CensusShare | None = None
+    helper_share: CensusShare | None = None
 
     @property
     def opted_in_roles(self) -> frozenset[str]:
@@ -127,6 +134,12 @@ class LiveRecipe:
     def void_roles(self) -> frozenset[str]:
         """Who has closed the recipe's task for good without a release."""
         found = (("leader", self.leader_void), ("helper", self.helper_void))
+        return frozenset(role for role, leaf in found if leaf is not None)
+
+    @property
+    def share_roles(self) -> frozenset[str]:
+        """Who has published its aggregate share (of a census)."""
+        found = (("leader", self.leader_share), ("helper", self.helper_share))
         return frozenset(role for role, leaf in found if leaf is not None)
 
     @property
@@ -142,6 +155,8 @@ class LiveLog:
     recipes: tuple[LiveRecipe, ...] = ()
     directories: tuple[IssuerDirectory, ...] = ()
     ohttp_configs: tuple[OhttpConfig, ...] = ()
+    censuses: tuple[Census, ...] = ()
+    """Those of which both aggregators' shares are here."""
     unreadable: tuple[tuple[int, str], ...] = ()
     """(index, reason) of leaves that this version cannot read."""
     _slots: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
@@ -156,6 +171,7 @@ class LiveLog:
             recipes=tuple(joined.live_recipes()),
             directories=tuple(joined.directories.values()),
             ohttp_configs=tuple(joined.configs),
+            censuses=tuple(joined.censuses()),
             unreadable=tuple(joined.unreadable),
             _slots=joined.slots,
         )
@@ -181,6 +197,7 @@ class LiveLog:
             directory=self.directory(token.issuer, token.epoch),
             leader_opt_in=live.leader_opt_in,
             helper_opt_in=live.helper_opt_in,
+            censuses=self.censuses,
         )
 
 
@@ -191,6 +208,7 @@ class _Joined:
         self.recipes: dict[str, LiveRecipe] = {}
         self.opt_ins: dict[tuple[str, str], OptIn] = {}
         self.voids: dict[tuple[str, str], Void] = {}
+        self.shares: dict[tuple[str, str], tuple[int, CensusShare]] = {}
         self.directories: dict[tuple[str, int], IssuerDirectory] = {}
         self.configs: list[OhttpConfig] = []
         self.unreadable: list[tuple[int, str]] = []
@@ -207,6 +225,9 @@ class _Joined:
             elif leaf.type is LeafType.VOID:
                 void = leaf.body_as(Void)
                 self.voids.setdefault((void.recipe_hash, void.role), void)
+            elif leaf.type is LeafType.CENSUS_SHARE:
+                share = leaf.body_as(CensusShare)
+                self.shares.setdefault((share.recipe_hash, share.role), (entry.index, share))
             elif leaf.type is LeafType.ISSUER_DIRECTORY:
                 directory = leaf.body_as(IssuerDirectory)
                 self.directories.setdefault((directory.issuer, directory.epoch), directory)
@@ -229,14 +250,27 @@ class _Joined:
                 helper_opt_in=self.opt_ins.get((text, "helper")),
                 leader_void=self._void(live.recipe, "leader"),
                 helper_void=self._void(live.recipe, "helper"),
+                leader_share=self.shares.get((text, "leader"), (0, None))[1],
+                helper_share=self.shares.get((text, "helper"), (0, None))[1],
             )
+
+    def censuses(self) -> Iterable[Census]:
+        for text, live in self.recipes.items():
+            leader, helper = self.shares.get((text, "leader")), self.shares.get((text, "helper"))
+            if leader is None or helper is None or not live.recipe.is_census:
+                continue
+            if all(_is_of(live.recipe, share.task_id) for _, share in (leader, helper)):
+                yield Census(live.recipe, leader[1], helper[1], max(leader[0], helper[0]))
 
     def _void(self, recipe: Recipe, role: str) -> Void | None:
         """The void leaf of ``role``, if it is of the recipe's own task."""
         void = self.voids.get((recipe.hash_text, role))
-        if void is None:
-            return None
-        try:
-            return void if void.task_id == b64url(task_id(recipe)) else None
-        except Refusal:
-            return None
+        return void if void is not None and _is_of(recipe, void.task_id) else None
+
+
+def _is_of(recipe: Recipe, task: str) -> bool:
+    """Whether a leaf that names this task is of the recipe's own."""
+    try:
+        return task == b64url(task_id(recipe))
+    except Refusal:
+        return False

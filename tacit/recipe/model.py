@@ -9,6 +9,8 @@ binary members are unpadded base64url; every member is required unless it says o
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -23,6 +25,8 @@ from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, 
 from tacit.tlog.leaves import Blob, Body, Key32, Name
 
 MAX_LABELS = 4096
+MAX_CELLS = 1024
+"""Conjunctions that a census may count: an aggregate share of so many numbers still fits into an entry of the log."""
 UNBOUNDED = "unbounded"
 """Claim where nothing is guaranteed."""
 
@@ -39,6 +43,9 @@ Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
 """Elements of a measurement or a chunk."""
+AttributeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+AttributeValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+"""One of the values of an attribute, such as ``de``."""
 EpsilonText = DecimalText | Literal["unbounded"]
 Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 
@@ -124,7 +131,42 @@ class Vector(Part):
         return self.high - self.low
 
 
-EncoderSpec = Annotated[Buckets | Categories | Boolean | Number | Vector, Field(discriminator="kind")]
+class Attributes(Part):
+    """The device's own value of each attribute, from its configuration and not from its data: the question of a census.
+    The categories are all conjunctions of the listed values."""
+
+    kind: Literal["attributes"]
+    attributes: Annotated[
+        dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(min_length=2, strict=False)]],
+        Field(min_length=1, max_length=4),
+    ]
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse repeated values, and more conjunctions than an entry of the log has room for."""
+        if any(len(set(values)) != len(values) for values in self.attributes.values()):
+            raise ValueError("the values of an attribute must be distinct")
+        if math.prod(map(len, self.attributes.values())) > MAX_CELLS:
+            raise ValueError(f"the attributes must have at most {MAX_CELLS} conjunctions")
+
+    @property
+    def cells(self) -> tuple[dict[str, str], ...]:
+        """The conjunctions in the order of the result: names in order, the last one's values change first."""
+        names = sorted(self.attributes)
+        rows = itertools.product(*(self.attributes[name] for name in names))
+        return tuple(dict(zip(names, row, strict=True)) for row in rows)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The conjunctions in words."""
+        return tuple(map(conjunction, self.cells))
+
+
+def conjunction(criteria: Mapping[str, str]) -> str:
+    """Attributes with their values in words, such as ``locale=de,os=linux``."""
+    return ",".join(f"{name}={value}" for name, value in sorted(criteria.items()))
+
+
+EncoderSpec = Annotated[Buckets | Categories | Boolean | Number | Vector | Attributes, Field(discriminator="kind")]
 
 
 class Question(Part):
@@ -244,9 +286,11 @@ class Privacy(Part):
 
 
 class Audience(Part):
-    """Which devices are asked."""
+    """Which devices are asked: those of the population that have every attribute value of ``criteria``, evaluated on
+    the device alone (SA2 5.5); absent: all of the population."""
 
     population: Label
+    criteria: Annotated[dict[AttributeName, AttributeValue], Field(min_length=1, max_length=4)] | None = None
 
 
 class TokenSlot(Part):
@@ -380,6 +424,16 @@ class Recipe(Part):
     def aggregator_flips(self) -> int:
         """Coin flips that each aggregator adds to every number; 0: none."""
         return 0 if self.aggregator_noise is None else self.aggregator_noise.flips
+
+    @property
+    def criteria(self) -> dict[str, str]:
+        """Attribute values that a device of the audience has; empty: every device is of the audience."""
+        return self.audience.criteria or {}
+
+    @property
+    def is_census(self) -> bool:
+        """Whether it counts devices by their attributes; both aggregate shares are then published in the log."""
+        return isinstance(self.question.encoder, Attributes)
 
     @property
     def rate(self) -> Decimal:

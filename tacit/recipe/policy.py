@@ -15,7 +15,7 @@ from pydantic import Field
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
-from tacit.recipe.model import DecimalText, Key, Operator, Part, Positive, Url
+from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Positive, Url
 from tacit.tlog.canonical import parse_json, validated
 
 
@@ -73,6 +73,17 @@ class Policy(Part):
     """Most entries that a result may have."""
     randomizers: Annotated[tuple[str, ...], Field(strict=False)] = ("krr", "rappor", "rr", "flips")
     populations: Annotated[tuple[str, ...], Field(strict=False)] = ("all",)
+    attributes: dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(strict=False)]] = Field(
+        default_factory=dict
+    )
+    """The attributes, none of them sensitive, and the values of each, that a recipe may choose its audience by (SA2
+    5.5); empty: no recipe may choose, and there is no census."""
+    min_audience: Positive = 10_000
+    """Least number of devices that a census must have found for a recipe's criteria, at the low end of its error."""
+    max_targeted_rate: DecimalText = "0.5"
+    """Cap of q where a recipe has criteria: away from 1, sampling hides how large the audience is to a device."""
+    census_max_age_seconds: Positive = 90 * 86400
+    """For how long after its interval a census counts."""
     analysts: dict[Operator, Key] | None = None
     """Trusted analysts and their signing keys; absent: any analyst."""
     issuers: dict[Operator, Key] | None = None

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tacit.errors import Refusal
-from tacit.recipe.checks import budget, design, log, parties, privacy, sampling
+from tacit.recipe.checks import audience, budget, design, log, parties, privacy, sampling
 from tacit.recipe.context import Check, Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -38,7 +38,11 @@ RULES = (
     Rule("url-invalid", Stage.DRAFT, parties.urls),
     Rule("hpke-key-invalid", Stage.DRAFT, parties.hpke_keys),
     Rule("signing-key-shared", Stage.DRAFT, parties.signing_keys),
-    Rule("audience-not-allowed", Stage.DRAFT, design.audience_population),
+    Rule("audience-not-allowed", Stage.DRAFT, audience.population_allowed),
+    Rule("audience-attribute", Stage.DRAFT, audience.attributes_allowed),
+    Rule("audience-rate", Stage.DRAFT, audience.rate_capped),
+    Rule("census-form", Stage.DRAFT, audience.census_form),
+    Rule("audience-floor", Stage.PUBLISH, audience.floor_attested),
     Rule("randomizer-not-allowed", Stage.DRAFT, design.randomizer_allowed),
     Rule("randomizer-parameters", Stage.DRAFT, design.randomizer_parameters),
     Rule("randomizer-vdaf-mismatch", Stage.DRAFT, design.randomizer_vdaf),

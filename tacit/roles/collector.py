@@ -20,7 +20,7 @@ from tacit.messages import (
     Role,
 )
 from tacit.task import Task, open_aggregate_share
-from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+from tacit.vdaf.release import added_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,10 @@ def open_collection(
         _open_share(task, key_pair, Role.LEADER, sent, response.leader_encrypted_agg_share),
         _open_share(task, key_pair, Role.HELPER, sent, response.helper_encrypted_agg_share),
     ]
-    result = task.vdaf.unshard(None, shares, count)
-    values = (result,) if isinstance(result, int) else tuple(result)
-    if task.aggregator_flips:
-        modulus = task.vdaf.field.MODULUS
-        values = tuple(value - modulus if value > modulus // 2 else value for value in values)
-    if not _plausible(task, values, count):
-        raise Refusal("collection-values", f"no {count} valid reports add up to the values")
+    try:
+        values = added_up(task.vdaf, shares, count, task.aggregator_flips)
+    except ValueError as error:
+        raise Refusal("collection-values", str(error)) from error
     return AggregateResult(count, response.interval, values)
 
 
@@ -87,17 +84,3 @@ def _open_share(task: Task, key_pair: KeyPair, role: Role, request: bytes, seale
         return task.vdaf.decode_agg_share(encoded)
     except DecodeError as error:
         raise Refusal("collection-share", f"the aggregate share of the {sender} is malformed") from error
-
-
-def _plausible(task: Task, values: tuple[int, ...], report_count: int) -> bool:
-    """Could ``report_count`` verified reports give these sums? A share that was tampered with gives values of the
-    size of the field."""
-    vdaf = task.vdaf
-    if isinstance(vdaf, Prio3Histogram) and sum(values) != report_count:
-        return False
-    if isinstance(vdaf, (Prio3Count, Prio3Histogram, Prio3MultihotCountVec)):
-        return all(0 <= value <= report_count for value in values)
-    if isinstance(vdaf, (Prio3Sum, Prio3SumVec)):
-        slack = task.aggregator_flips
-        return all(-slack <= value <= report_count * vdaf.max_measurement + slack for value in values)
-    return True

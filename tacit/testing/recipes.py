@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -12,15 +12,25 @@ from tacit.codec import b64url
 from tacit.messages import HpkeConfig, Role
 from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
-from tacit.recipe.derive import task_id
-from tacit.recipe.model import Buckets, Parties, Question, Recipe, TokenSlot
+from tacit.recipe.derive import task_id, vdaf_of
+from tacit.recipe.model import Attributes, Buckets, Parties, Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.reports import issuer_key
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, SlotKey, Void, sign_leaf
+from tacit.tlog.leaves import (
+    CensusShare,
+    IssuerDirectory,
+    LeafType,
+    OhttpConfig,
+    OptIn,
+    SignedLeaf,
+    SlotKey,
+    Void,
+    sign_leaf,
+)
 
 EPOCH = 20_000
 EPOCH_SECONDS = 86_400
@@ -42,6 +52,17 @@ VISITS = Question(
     encoder=Buckets(kind="buckets", edges=tuple(range(16))),
     statistic="histogram",
 )
+
+
+CENSUS_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"os": ("linux", "mac"), "locale": ("de", "en", "fr")}
+"""Allowed in the tests' policies; the census of ``RecipeKit.census`` counts their conjunctions."""
+
+
+def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> Question:
+    """The question of a census."""
+    asked = dict(attributes or CENSUS_ATTRIBUTES)
+    encoder = Attributes(kind="attributes", attributes=asked)
+    return Question(text="Which devices are there?", metric="attributes", encoder=encoder, statistic="histogram")
 
 
 class RecipeKit:
@@ -142,6 +163,29 @@ class RecipeKit:
         """The word of ``role`` that nothing of the recipe was or will be released, signed by the aggregator."""
         body = Void.model_validate({"recipe_hash": recipe.hash_text, "task_id": b64url(task_id(recipe)), "role": role})
         return sign_leaf(LeafType.VOID, body, f"{role}.example", self.keys[role])
+
+    def census(self, attributes: Mapping[str, tuple[str, ...]] | None = None, **options: Any) -> Recipe:
+        """A census of 500 devices, by default over ``CENSUS_ATTRIBUTES``, that every device answers (q = 1)."""
+        return self.recipe(**{"name": "census", "question": census_question(attributes), "rate": Decimal(1)} | options)
+
+    def census_share(self, census: Recipe, role: str, reports: int, counts: Sequence[int]) -> CensusShare:
+        """The share of ``role``: the leader's holds a mask of 7s more than ``counts``, the helper's takes it off."""
+        vdaf = vdaf_of(census)
+        share = [count + 7 for count in counts] if role == "leader" else [vdaf.field.MODULUS - 7] * len(counts)
+        return CensusShare.model_validate(
+            {
+                "recipe_hash": census.hash_text,
+                "task_id": b64url(task_id(census)),
+                "role": role,
+                "report_count": reports,
+                "aggregate_share": b64url(vdaf.encode_agg_share(share)),
+            }
+        )
+
+    def census_share_leaf(self, census: Recipe, role: str, reports: int, counts: Sequence[int]) -> SignedLeaf:
+        """``census_share``, signed by the aggregator."""
+        body = self.census_share(census, role, reports, counts)
+        return sign_leaf(LeafType.CENSUS_SHARE, body, f"{role}.example", self.keys[role])
 
     def directory(self, epoch: int = EPOCH, slots: int = 4) -> IssuerDirectory:
         """A directory of the issuer; slot 0 has ``tacit.testing.reports.issuer_key()``'s key, the others have

@@ -36,6 +36,7 @@ class LeafType(enum.StrEnum):
     ISSUER_DIRECTORY = "issuer-directory"
     OHTTP_CONFIG = "ohttp-config"
     VOID = "void"
+    CENSUS_SHARE = "census-share"
 
 
 def _base64_of(length: int | None) -> Any:
@@ -87,6 +88,17 @@ class Void(Body):
     recipe_hash: Hash
     task_id: Hash
     role: Literal["leader", "helper"]
+
+
+class CensusShare(Body):
+    """An aggregator's share of a census, in the clear, once its one batch was released: exactly the bytes that were
+    sealed to the collector. The two shares add up to the randomised counts of ``report_count`` devices."""
+
+    recipe_hash: Hash
+    task_id: Hash
+    role: Literal["leader", "helper"]
+    report_count: Positive
+    aggregate_share: Blob
 
 
 class SlotKey(Body):
@@ -208,7 +220,7 @@ def _decoded(data: bytes) -> SignedLeaf:
 
 
 class _Envelope(Body):
-    type: Literal["recipe", "opt-in", "issuer-directory", "ohttp-config", "void"]
+    type: Literal["recipe", "opt-in", "issuer-directory", "ohttp-config", "void", "census-share"]
     version: Annotated[int, Field(ge=1, le=1)]
     body: dict[str, Any]
     signer: Name

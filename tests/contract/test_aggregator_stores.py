@@ -290,6 +290,21 @@ async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
         assert await tx.tally(TASK) is None
 
 
+async def test_the_share_of_a_census_is_kept_once_and_forgotten_with_its_task(store: Store) -> None:
+    async with store.transaction() as tx:
+        await tx.keep_census_share(TASK.task_id, 2**40, b"share")
+        await tx.keep_census_share(AT_B.task_id, 7, b"other")
+    with pytest.raises(IntegrityError):
+        async with store.transaction() as tx:
+            await tx.keep_census_share(TASK.task_id, 8, b"drawn again")
+    async with store.transaction() as tx:
+        assert sorted(await tx.census_shares()) == sorted(
+            [(TASK.task_id, 2**40, b"share"), (AT_B.task_id, 7, b"other")]
+        )
+        await tx.forget(TASK.task_id)
+        assert [kept[0] for kept in await tx.census_shares()] == [AT_B.task_id]
+
+
 async def test_log_and_tasks_are_kept(store: Store) -> None:
     waiting = TaskRow(token(1), TaskState.WAITING, b"recipe", rule="slot-key-missing", detail="why")
     active = replace(

@@ -17,11 +17,11 @@ import pytest
 from rich.console import Console
 
 from client_agent.config import AgentConfig, Budget
-from infra.agents import MEAN_VISITS, provision_agents
+from infra.agents import MEAN_VISITS, SHARES, provision_agents
 from infra.commands.up import open_stack, show
 from infra.deployables import SERVICES
 from infra.deployment import HOSTED, Deployment, deploy
-from infra.layout import OPERATORS, Layout, StackOptions, create_layout
+from infra.layout import ATTRIBUTES, OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
 from infra.workers import service_part
@@ -87,6 +87,17 @@ def test_a_device_is_found_where_its_stack_was_moved_to(layout: Layout, tmp_path
     assert config.policy.resolve() == moved / "policy.json"
     assert read_secret(config.attestation.identity).startswith(b"-----BEGIN PRIVATE KEY-----")
     assert config.relay_url == layout.urls["relay"]
+
+
+def test_provisioned_devices_have_the_attributes_that_the_stacks_recipes_may_target(layout: Layout) -> None:
+    """Of 300 devices each value has its share up to 5 standard deviations (false alarm below 1e-5)."""
+    configs = [load_config(path, AgentConfig) for path in provision_agents(layout, 300, SeededEntropy(4), NOW)]
+    policy = json.loads(layout.policy_path.read_text())
+    assert policy["attributes"] == {name: list(values) for name, values in ATTRIBUTES.items()}
+    for name, values in ATTRIBUTES.items():
+        for value, share in zip(values, SHARES[name], strict=True):
+            held = sum(config.attributes[name] == value for config in configs)
+            assert abs(held - 300 * share) < 5 * (300 * share * (1 - share)) ** 0.5
 
 
 def test_provisioned_visits_are_geometric_with_the_stated_mean(layout: Layout) -> None:

@@ -187,6 +187,10 @@ ELSEWHERE = {
     "importance-count-leak": "test_recipe_samples.py",
     "dummies-invalid": "test_recipe_samples.py",
     "population-cap": "test_recipe_samples.py",
+    "audience-attribute": "test_recipe_audience.py",
+    "audience-rate": "test_recipe_audience.py",
+    "audience-floor": "test_recipe_audience.py",
+    "census-form": "test_recipe_audience.py",
 }
 """Rules whose words have a table of their own, with the recipes that they need."""
 

@@ -16,6 +16,7 @@ from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.rules import RULES, check, require
 from tacit.testing.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.tlog.leaves import LeafType, sign_leaf
+from tests.unit.test_recipe_audience import RULES as AUDIENCE_RULES
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()
@@ -66,6 +67,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "budget-spent",
         "opt-in-missing",
         "opt-in-mismatch",
+        *AUDIENCE_RULES,
     }
     assert {rule.name for rule in RULES} == tested
     assert len({rule.name for rule in RULES}) == len(RULES)

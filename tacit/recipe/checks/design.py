@@ -20,7 +20,7 @@ VDAF_OF_SHARES = {
 }
 """What proves noise shares, by statistic."""
 ENCODERS_OF_STATISTIC = {
-    "histogram": ("buckets", "categories"),
+    "histogram": ("buckets", "categories", "attributes"),
     "count": ("boolean",),
     "sum": ("number",),
     "mean": ("number",),
@@ -42,14 +42,6 @@ def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | N
     if recipe.model == SUPPORTED_MODEL:
         return None
     return f"model {recipe.model} is not supported; {SUPPORTED_MODEL} is"
-
-
-def audience_population(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The audience comes from the allow list."""
-    population = recipe.audience.population
-    if population in policy.populations:
-        return None
-    return f"population {population!r} is not allowed; one of {', '.join(policy.populations)} is"
 
 
 def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:

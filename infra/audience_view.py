@@ -1,0 +1,51 @@
+"""What the log attests of a recipe's audience, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.dp.membership import membership_epsilon
+from tacit.errors import Refusal
+from tacit.recipe.census import attested, census_for
+from tacit.recipe.context import Context
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+
+
+def audience_document(recipe: Recipe, policy: Policy, context: Context) -> dict[str, Any]:
+    """``{criteria, needed, census, estimate, stderr, floor, membership_epsilon}``: the census that counts for the
+    recipe and what it attests (all of them absent without one, or ``trouble``), and what the size of a batch may tell
+    about one device's attributes at the recipe's delta, for an audience as large as the floor."""
+    found: dict[str, Any] = {"criteria": recipe.criteria, "needed": policy.min_audience}
+    since = context.now - policy.census_max_age_seconds
+    census = census_for(recipe, context.censuses, context.index, since)
+    if census is None:
+        return found
+    found |= {"census": census.recipe.hash_text, "census_name": census.recipe.name}
+    try:
+        counted = attested(census, recipe.criteria)
+    except Refusal as refusal:
+        return {**found, "trouble": refusal.detail}
+    found |= {"estimate": counted.estimate, "stderr": counted.stderr, "floor": counted.floor}
+    if counted.floor and recipe.rate < 1:
+        found["membership_epsilon"] = membership_epsilon(counted.floor, float(recipe.rate), float(recipe.delta))
+    return found
+
+
+def audience_lines(found: Mapping[str, Any]) -> list[str]:
+    """The same in sentences."""
+    needed = f"at least {found['needed']:,} are needed"
+    if "census" not in found:
+        return [f"no census in the log counts them; {needed}"]
+    if "floor" not in found:
+        return [found["trouble"]]
+    lines = [
+        f"at least {found['floor']:,} by census {found['census_name']} "
+        f"(about {found['estimate']:,.0f}, standard error {found['stderr']:,.0f}); {needed}"
+    ]
+    if "membership_epsilon" in found:
+        lines.append(
+            f"whether one device is of them: the batch's size tells at most epsilon {found['membership_epsilon']:.3f}"
+        )
+    return lines

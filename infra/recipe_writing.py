@@ -1,0 +1,81 @@
+"""A recipe from a completed form: made, checked against the stack that is meant, and delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from infra.api import verified_log
+from infra.layout import Layout
+from infra.places import layout_of, policy_of, read_file, write_file
+from infra.recipe_form import Form, place_by_hand, place_in_stack, recipe_of
+from infra.recipe_outlook import outlook, outlook_lines
+from infra.terminal import notes, print_json, span
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import SystemClock
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe import rules
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.live import LiveLog
+from tacit.recipe.model import Parties, Recipe
+from tacit.tlog.canonical import parse_json, validated
+
+
+def write_recipe(form: Form, parties: Path | None, state_dir: Path | None, out: Path | None, *, as_json: bool) -> None:
+    """Make the form's recipe, in a local stack or with parties from a file, and deliver it. Raises ``UsageError``."""
+    if parties is not None:
+        if state_dir is not None:
+            raise typer.BadParameter("give either --parties or --state-dir")
+        recipe = recipe_of(form, _parties(parties), place_by_hand(form))
+    else:
+        recipe = asyncio.run(_new_in_stack(form, layout_of(state_dir)))
+    _deliver(recipe, out, "" if state_dir is None else f" --state-dir {state_dir}", as_json=as_json)
+
+
+async def _new_in_stack(form: Form, layout: Layout) -> Recipe:
+    policy, now = policy_of(layout.policy_path), SystemClock().now()
+    async with AiohttpTransport() as transport:
+        live = await verified_log(transport, layout, policy)
+    issuer = layout.parties.issuer.name
+    recipe = recipe_of(form, layout.parties, place_in_stack(form, live, issuer, layout.options.epoch_seconds, now))
+    drafted = draft_context(recipe, live, now)
+    refusals = rules.check(recipe, policy, drafted)
+    refusals += rules.check(recipe, policy, replace(drafted, stage=Stage.PUBLISH), only={"audience-floor"})
+    for refusal in refusals:
+        notes().print(f"the stack's policy will refuse this: {refusal.rule}: {refusal.detail}", style="yellow")
+    return recipe
+
+
+def draft_context(recipe: Recipe, live: LiveLog, now: float) -> Context:
+    """The surroundings of a recipe that is in no log, as far as a verified log tells them."""
+    directory = live.directory(recipe.token.issuer, recipe.token.epoch)
+    return Context(Stage.DRAFT, now, directory=directory, censuses=live.censuses)
+
+
+def _parties(path: Path) -> Parties:
+    try:
+        body = parse_json(read_file(path), str(path))
+        return validated(Parties, body, str(path))
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+
+
+def _deliver(recipe: Recipe, out: Path | None, stack: str, *, as_json: bool) -> None:
+    body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
+    if out is not None:
+        write_file(out, body.encode())
+    if as_json:
+        document = {"hash": recipe.hash_text, "file": None if out is None else str(out), "recipe": recipe.body()}
+        print_json({**document, **outlook(recipe)})
+    elif out is None:
+        print(body, end="")
+    interval = span(recipe.interval.start, recipe.interval.end)
+    notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
+    for line in outlook_lines(recipe):
+        notes().print(line, style="dim")
+    if out is not None:
+        notes().print(f"next: tacit recipe check {out}{stack}; tacit recipe publish {out}{stack}", style="dim")

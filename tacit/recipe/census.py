@@ -1,0 +1,126 @@
+"""What a census attests: how many devices, at least, meet a recipe's criteria (SA2 5.5).
+
+A census is an ordinary recipe whose question is the device's own attributes. Once its one batch is released, leader and
+helper each publish their aggregate share in the log; whoever reads the log adds the two up and computes the estimate
+itself, so that nobody's word is taken for it but that of both aggregators together. The sum is the randomised histogram
+that the recipe releases anyway, and one share alone is a uniformly random number: nothing more is told.
+
+The floor. A conjunction over some of a census's attributes is the sum of its cells, estimated by the sum of their
+estimates. Between two cells the covariance is never positive, whatever the randomizer: with y the randomised one-hot
+vector of one device, of which cell j is one with probability p1 for its own category and p0 for another, and I its
+sampling coin, what the device adds to cell j is I (y_j - p0), and its expectation over y is zero in all cells but one,
+so that the product of two expectations is zero and the covariance is q E[(y_j - p0)(y_l - p0)]. In krr only one cell is
+one, which makes that at most 0; the bits of rappor are independent given the answer (the bound of the weight makes
+them only more exclusive), as are the coin flips of noise shares. The sum of the cells' variances is therefore an upper
+bound of the sum's, and ``STDERRS`` standard errors are taken off the estimate: a floor is higher than the truth with
+probability 3e-5 (the normal approximation's tail at 4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tacit.codec import unb64url
+from tacit.errors import DecodeError, Refusal
+from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
+from tacit.recipe.model import Attributes, Recipe
+from tacit.tlog.leaves import CensusShare
+from tacit.vdaf.release import added_up
+
+STDERRS = 4.0
+"""Standard errors between the estimate and the floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """A census of which the log shows both shares, each signed by its aggregator and of the recipe's own task.
+    ``index``: that of the later share."""
+
+    recipe: Recipe
+    leader: CensusShare
+    helper: CensusShare
+    index: int
+
+    def asks(self, recipe: Recipe) -> bool:
+        """Whether it counted what ``recipe`` targets: the same population, every attribute value of the criteria, and
+        by the recipe's own leader and helper."""
+        spec = self.recipe.question.encoder
+        return (
+            isinstance(spec, Attributes)
+            and self.recipe.audience.population == recipe.audience.population
+            and all(value in spec.attributes.get(name, ()) for name, value in recipe.criteria.items())
+            and _aggregators(self.recipe) == _aggregators(recipe)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """How many devices meet a conjunction: the estimate, its standard error (an upper bound), and the whole number that
+    counts as attested."""
+
+    estimate: float
+    stderr: float
+
+    @property
+    def floor(self) -> int:
+        """``STDERRS`` standard errors below the estimate, never negative."""
+        return max(0, math.floor(self.estimate - STDERRS * self.stderr))
+
+
+def census_for(recipe: Recipe, censuses: Sequence[Census], index: int | None, since: float) -> Census | None:
+    """The newest census that asks for the criteria of ``recipe``, was complete in the log before the recipe (whose
+    index is ``index``; None: it is not in the log), and whose interval ended later than ``since`` (POSIX seconds).
+    Every reader of one log finds the same one, whatever was counted later."""
+    fitting = (
+        census
+        for census in censuses
+        if (index is None or census.index < index) and census.recipe.interval.end > since and census.asks(recipe)
+    )
+    return max(fitting, key=lambda census: (census.recipe.interval.end, census.index), default=None)
+
+
+def counts_of(census: Census) -> tuple[int, ...]:
+    """The randomised count of every cell. Refusal ``audience-floor`` for two shares that are not of one batch of at
+    least B reports, or do not add up to one."""
+    recipe, reports = census.recipe, census.leader.report_count
+    if reports != census.helper.report_count:
+        raise _unusable(census, f"leader and helper counted {reports} and {census.helper.report_count} reports")
+    if reports < recipe.batch.min_batch_size:
+        raise _unusable(census, f"{reports} reports are fewer than its B = {recipe.batch.min_batch_size}")
+    vdaf = vdaf_of(recipe)
+    try:
+        shares = [vdaf.decode_agg_share(unb64url(one.aggregate_share)) for one in (census.leader, census.helper)]
+        return added_up(vdaf, shares, reports, recipe.aggregator_flips)
+    except (DecodeError, ValueError) as error:
+        raise _unusable(census, str(error)) from error
+
+
+def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
+    """How many devices have every attribute value of ``criteria``, at most as many as the census stands for altogether
+    (devices that do not randomise as they should count more than once). Refusal ``audience-floor`` where the census
+    cannot say."""
+    recipe, spec = census.recipe, census.recipe.question.encoder
+    if not isinstance(spec, Attributes):
+        raise _unusable(census, "its question is no census")
+    counts = counts_of(census)
+    try:
+        estimate = randomizer_of(recipe).estimate(counts, census.leader.report_count, design_of(recipe))
+    except ValueError as error:
+        raise _unusable(census, str(error)) from error
+    cells = [number for number, cell in enumerate(spec.cells) if criteria.items() <= cell.items()]
+    everybody = census.leader.report_count / float(recipe.rate)
+    return Attested(
+        min(everybody, math.fsum(estimate.values[cell] for cell in cells)),
+        math.sqrt(math.fsum(estimate.stderrs[cell] ** 2 for cell in cells)),
+    )
+
+
+def _aggregators(recipe: Recipe) -> list[tuple[str, str]]:
+    parties = recipe.parties
+    return [(one.operator, one.signing_key) for one in (parties.leader, parties.helper)]
+
+
+def _unusable(census: Census, why: str) -> Refusal:
+    return Refusal("audience-floor", f"census {census.recipe.name} attests nothing: {why}")

@@ -1,0 +1,87 @@
+"""Rules on whom a recipe asks: targeting by attributes that are not sensitive, and only where a census has attested
+that many devices have them (SA2 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from tacit.errors import Refusal
+from tacit.recipe.census import STDERRS, attested, census_for
+from tacit.recipe.checks.budget import period_text
+from tacit.recipe.context import Context
+from tacit.recipe.model import Attributes, Recipe, conjunction
+from tacit.recipe.policy import Policy
+
+
+def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The audience comes from the allow list."""
+    population = recipe.audience.population
+    if population in policy.populations:
+        return None
+    return f"population {population!r} is not allowed; one of {', '.join(policy.populations)} is"
+
+
+def attributes_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Criteria, and what a census asks for, come from the allow list of attributes and their values."""
+    for name, values in _named(recipe):
+        allowed = policy.attributes.get(name)
+        if allowed is None:
+            known = ", ".join(sorted(policy.attributes))
+            return f"no recipe may ask for attribute {name}; " + (f"{known} may be asked for" if known else "none may")
+        odd = sorted(set(values) - set(allowed))
+        if odd:
+            return f"{name} may not be {', '.join(odd)}; allowed are {', '.join(allowed)}"
+    return None
+
+
+def _named(recipe: Recipe) -> Iterable[tuple[str, tuple[str, ...]]]:
+    for name, value in sorted(recipe.criteria.items()):
+        yield name, (value,)
+    if isinstance(recipe.question.encoder, Attributes):
+        yield from sorted(recipe.question.encoder.attributes.items())
+
+
+def rate_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """With criteria, q stays away from 1: the size of the batch then says next to nothing about one device."""
+    if not recipe.criteria or recipe.rate <= Decimal(policy.max_targeted_rate):
+        return None
+    return f"q = {recipe.sampling.rate} of a recipe with criteria is over the cap of {policy.max_targeted_rate}"
+
+
+def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A census asks everybody and has one batch, whose two shares the log then holds."""
+    if not recipe.is_census:
+        return None
+    if recipe.criteria:
+        return "a census asks all of its population; leave the criteria out"
+    if recipe.batch.close != "interval_end":
+        return f"a census has one batch: close interval_end, not {recipe.batch.close}"
+    if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
+        return "a census has one rate for everybody and no dummies: leave importance sampling and dummies out"
+    return None
+
+
+def floor_attested(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The newest census that the log held before the recipe attests enough devices for its criteria."""
+    if not recipe.criteria:
+        return None
+    wanted = conjunction(recipe.criteria)
+    age = policy.census_max_age_seconds
+    census = census_for(recipe, context.censuses, context.index, context.now - age)
+    if census is None:
+        return (
+            f"no census of the last {period_text(age)} in the log counted {wanted} for the recipe's leader and helper; "
+            f"one that attests at least {policy.min_audience} devices would pass"
+        )
+    try:
+        found = attested(census, recipe.criteria)
+    except Refusal as refusal:
+        return refusal.detail
+    if found.floor >= policy.min_audience:
+        return None
+    return (
+        f"census {census.recipe.name} attests {found.floor} devices with {wanted} "
+        f"(estimate {found.estimate:.0f}, less {STDERRS:g} standard errors of {found.stderr:.0f}); "
+        f"at least {policy.min_audience} are needed"
+    )

@@ -1,0 +1,35 @@
+"""The sum of both aggregate shares of a released batch, as far as one can tell that it is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+
+
+def added_up(vdaf: Prio3[Any], shares: Sequence[list[int]], report_count: int, slack: int = 0) -> tuple[int, ...]:
+    """The sum per coordinate (one value for scalar VDAFs) of the shares of ``report_count`` reports. ``slack``: by how
+    much noise of the aggregators may move each number, which is then signed.
+
+    Raises ``ValueError`` for sums that no such number of verified reports gives: a share that was tampered with, or
+    that is of another batch, gives values of the size of the field.
+    """
+    result = vdaf.unshard(None, shares, report_count)
+    values = (result,) if isinstance(result, int) else tuple(result)
+    if slack:
+        modulus = vdaf.field.MODULUS
+        values = tuple(value - modulus if value > modulus // 2 else value for value in values)
+    if not _plausible(vdaf, values, report_count, slack):
+        raise ValueError(f"no {report_count} valid reports add up to the values")
+    return values
+
+
+def _plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, slack: int) -> bool:
+    if isinstance(vdaf, Prio3Histogram) and sum(values) != report_count:
+        return False
+    if isinstance(vdaf, (Prio3Count, Prio3Histogram, Prio3MultihotCountVec)):
+        return all(0 <= value <= report_count for value in values)
+    if isinstance(vdaf, (Prio3Sum, Prio3SumVec)):
+        return all(-slack <= value <= report_count * vdaf.max_measurement + slack for value in values)
+    return True

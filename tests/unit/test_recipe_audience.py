@@ -1,0 +1,293 @@
+"""Targeting: what a census attests, and what each rule on the audience refuses (SA2 5.5)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.codec import b64url
+from tacit.errors import DecodeError, Refusal
+from tacit.randomizers.design import SampleDesign
+from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import randomizer_of, vdaf_of
+from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.recipe.model import MAX_CELLS, Attributes, Recipe
+from tacit.recipe.policy import Policy, parse_policy
+from tacit.recipe.rules import check
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_question, changed
+from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
+from tacit.tlog.client import Bundle, BundleEntry, LogView
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.log import MemoryTree
+from tacit.tlog.merkle import prove_inclusion
+from tacit.tlog.tiles import MAX_ENTRY_SIZE
+
+KIT = RecipeKit()
+CENSUS = KIT.census()
+REPORTS = 500
+TRUTH = (120, 20, 60, 200, 40, 60)
+"""Devices by (locale, os): de-linux, de-mac, en-linux, en-mac, fr-linux, fr-mac."""
+POLICY = KIT.policy.model_copy(update={"attributes": dict(CENSUS_ATTRIBUTES), "min_audience": 100})
+TARGETED = KIT.recipe(name="in-german", slot=1, criteria={"locale": "de"})
+RULES = {"audience-not-allowed", "audience-attribute", "audience-rate", "census-form", "audience-floor"}
+
+
+def expected_counts(census: Recipe, truth: Sequence[int]) -> list[int]:
+    """The krr counts whose estimates are nearest to ``truth``."""
+    keep, other = map(float, randomizer_of(census).output_probabilities())  # type: ignore[attr-defined]
+    reports = sum(truth)
+    counts = [round(reports * other + (keep - other) * one) for one in truth]
+    counts[counts.index(max(counts))] += reports - sum(counts)
+    return counts
+
+
+def census_of(truth: Sequence[int] = TRUTH, census: Recipe = CENSUS, index: int = 5, **changes: Any) -> Census:
+    counts = expected_counts(census, truth)
+    leader, helper = (KIT.census_share(census, role, sum(truth), counts) for role in ("leader", "helper"))
+    return dataclasses.replace(Census(census, leader, helper, index), **changes)
+
+
+def context(*censuses: Census, now: float = NOW, index: int | None = None) -> Context:
+    return Context(Stage.PUBLISH, now, index=index, censuses=censuses)
+
+
+def refusals(recipe: Recipe, *censuses: Census, policy: Policy = POLICY, **options: Any) -> dict[str, str]:
+    found = check(recipe, policy, context(*censuses, **options), only=RULES)
+    return {refusal.rule: refusal.detail for refusal in found}
+
+
+def live_log(*leaves: SignedLeaf) -> LiveLog:
+    """The log of these leaves as a device reads it."""
+    entries = [leaf.encode() for leaf in leaves]
+    tree = MemoryTree(entries)
+    note = sign_checkpoint(Checkpoint(KIT.log_policy.origin, tree.size, tree.root()), KIT.keys["log"])
+    proofs = (tuple(prove_inclusion(tree.read, index, tree.size)) for index in range(tree.size))
+    bundle = Bundle(note, (), tuple(BundleEntry(*one) for one in zip(range(tree.size), entries, proofs, strict=True)))
+    return LiveLog.from_entries(LogView(KIT.log_policy).accept(bundle, LeafSigners(POLICY)))
+
+
+def share_leaves(census: Recipe = CENSUS, truth: Sequence[int] = TRUTH) -> list[SignedLeaf]:
+    counts = expected_counts(census, truth)
+    return [KIT.census_share_leaf(census, role, sum(truth), counts) for role in ("leader", "helper")]
+
+
+# Form
+
+
+def test_a_census_asks_for_every_conjunction_in_one_order() -> None:
+    labels = encoder_of(CENSUS.question).labels
+    assert labels[:3] == ("locale=de,os=linux", "locale=de,os=mac", "locale=en,os=linux")
+    assert CENSUS.is_census
+    assert not TARGETED.is_census
+    assert CENSUS.randomizer.categories == len(labels) == 6
+    turned = census_question(dict(reversed(list(CENSUS_ATTRIBUTES.items()))))
+    assert encoder_of(turned).labels == labels
+    assert encoder_of(CENSUS.question).encode("locale=en,os=mac") == 3
+    with pytest.raises(EncodeError):
+        encoder_of(CENSUS.question).encode("locale=en,os=windows")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"locale": ("de",)},
+        {"locale": ("de", "de")},
+        {"Locale": ("de", "en")},
+        {"locale": ("de=1", "en")},
+        {name: tuple("abcdef") for name in ("one", "two", "three", "four")},
+        dict.fromkeys(("one", "two", "three", "four", "five"), ("a", "b")),
+    ],
+)
+def test_a_census_that_is_ambiguous_or_too_large_has_no_form(attributes: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        Attributes(kind="attributes", attributes=attributes)
+
+
+@pytest.mark.parametrize("criteria", [{}, {"Locale": "de"}, {"locale": "d,e"}, dict.fromkeys("abcde", "x")])
+def test_criteria_are_one_to_four_attributes_with_one_value_each(criteria: dict[str, str]) -> None:
+    with pytest.raises(DecodeError, match="audience"):
+        changed(TARGETED, "audience.criteria", criteria)
+
+
+def test_the_share_of_the_largest_census_fits_into_an_entry_of_the_log() -> None:
+    largest = {"one": tuple(f"v{n}" for n in range(32)), "two": tuple(f"v{n}" for n in range(32))}
+    census = KIT.census(largest)
+    counts = [0] * MAX_CELLS
+    leaf = KIT.census_share_leaf(census, "leader", 10**6, counts)
+    assert len(leaf.encode()) < MAX_ENTRY_SIZE // 2
+
+
+# What a census attests
+
+
+def test_the_two_shares_add_up_to_the_counts_and_the_floor_is_four_errors_below_the_estimate() -> None:
+    census = census_of()
+    assert counts_of(census) == tuple(expected_counts(CENSUS, TRUTH))
+    whole = randomizer_of(CENSUS).estimate(counts_of(census), REPORTS, SampleDesign(1.0))
+    cell = attested(census, {"locale": "de", "os": "linux"})
+    assert cell.estimate == pytest.approx(whole.values[0])
+    assert cell.stderr == pytest.approx(whole.stderrs[0])
+    assert cell.floor == max(0, int(cell.estimate - STDERRS * cell.stderr))
+    german = attested(census, {"locale": "de"})
+    assert german.estimate == pytest.approx(sum(whole.values[:2]))
+    assert german.estimate == pytest.approx(140, abs=5)
+    assert german.stderr == pytest.approx((whole.stderrs[0] ** 2 + whole.stderrs[1] ** 2) ** 0.5)
+
+
+def test_no_conjunction_has_more_devices_than_the_census_stands_for() -> None:
+    """As many dishonest devices could make it look that answer a cell without randomising."""
+    shares = [KIT.census_share(CENSUS, role, REPORTS, [REPORTS, 0, 0, 0, 0, 0]) for role in ("leader", "helper")]
+    assert attested(Census(CENSUS, shares[0], shares[1], 5), {"os": "linux"}).estimate <= REPORTS
+    raw = randomizer_of(CENSUS).estimate([REPORTS, 0, 0, 0, 0, 0], REPORTS, SampleDesign(1.0))
+    assert raw.values[0] > REPORTS
+
+
+@pytest.mark.parametrize("name", ["krr", "rappor", "flips"])
+def test_the_error_of_a_sum_of_cells_is_never_understated(name: str) -> None:
+    """200 censuses of 600 devices at q = 0.5: the spread of the sum's estimates is at most the stated error. The bound
+    of 1.35 errors on an estimated standard deviation fails with probability below 1e-6 (chi square, 199 degrees)."""
+    census = KIT.census(randomizer=name, rate=CENSUS.rate / 2, population=1200, min_batch_size=400)
+    randomizer, cells = randomizer_of(census), (0, 2, 4)
+    generator, entropy = np.random.default_rng(7), SeededEntropy(b"cells").child(name)
+    found, errors = [], []
+    for _ in range(200):
+        counts, reports = np.zeros(6, dtype=int), 0
+        for category, devices in enumerate((200, 50, 100, 150, 0, 100)):
+            for _ in range(generator.binomial(devices, 0.5)):
+                answer = randomizer.randomise(category, entropy)
+                if answer is not None:
+                    reports += 1
+                    counts += np.eye(6, dtype=int)[answer] if isinstance(answer, int) else np.array(answer)
+        estimate = randomizer.estimate(counts.tolist(), reports, SampleDesign(0.5))
+        found.append(sum(estimate.values[cell] for cell in cells))
+        errors.append(sum(estimate.stderrs[cell] ** 2 for cell in cells) ** 0.5)
+    assert np.std(found, ddof=1) < 1.35 * np.mean(errors)
+    assert abs(np.mean(found) - 300) < 5 * np.mean(errors) / 200**0.5
+
+
+def test_shares_that_are_not_of_one_batch_attest_nothing() -> None:
+    good = census_of()
+    vdaf = vdaf_of(CENSUS)
+    foreign = b64url(vdaf.encode_agg_share([12345] * 6))
+    bad = [
+        dataclasses.replace(good, helper=good.helper.model_copy(update={"report_count": REPORTS + 1})),
+        dataclasses.replace(good, helper=good.helper.model_copy(update={"aggregate_share": foreign})),
+        dataclasses.replace(good, helper=good.helper.model_copy(update={"aggregate_share": "AAAA"})),
+        census_of([one // 4 for one in TRUTH]),
+    ]
+    words = ("500 and 501", "add up", "bytes", "B = 400")
+    for census, word in zip(bad, words, strict=True):
+        with pytest.raises(Refusal, match=word):
+            attested(census, {"locale": "de"})
+        assert word in refusals(TARGETED, census)["audience-floor"]
+
+
+def test_only_leaves_that_each_aggregator_signed_itself_make_a_census() -> None:
+    recipe, (leader, helper) = KIT.recipe_leaf(CENSUS), share_leaves()
+    assert [one.recipe.hash for one in live_log(recipe, leader, helper).censuses] == [CENSUS.hash]
+    assert live_log(recipe, leader).censuses == ()
+    impostor = sign_leaf(LeafType.CENSUS_SHARE, helper.body, "someone.example", KIT.keys["analyst"])
+    assert live_log(recipe, leader, impostor).censuses == ()
+    both_by_one = sign_leaf(LeafType.CENSUS_SHARE, helper.body, "helper.example", KIT.keys["leader"])
+    with pytest.raises(Refusal, match="leaf-signature"):
+        live_log(recipe, leader, both_by_one)
+    other_task = {**helper.body, "task_id": b64url(bytes(32))}
+    forged = sign_leaf(LeafType.CENSUS_SHARE, other_task, "helper.example", KIT.keys["helper"])
+    assert live_log(recipe, leader, forged).censuses == ()
+    no_census = {**share_leaves()[0].body, "recipe_hash": TARGETED.hash_text}
+    stray = sign_leaf(LeafType.CENSUS_SHARE, no_census, "leader.example", KIT.keys["leader"])
+    assert live_log(KIT.recipe_leaf(TARGETED), stray).censuses == ()
+
+
+def test_every_reader_takes_the_newest_census_that_was_complete_before_the_recipe() -> None:
+    older, newer = census_of(index=5), census_of(index=9, census=KIT.census(start=NOW // 60 * 60 + 60))
+    assert census_for(TARGETED, (newer, older), None, 0) is newer
+    assert census_for(TARGETED, (newer, older), 9, 0) is older
+    assert census_for(TARGETED, (newer, older), 5, 0) is None
+    assert census_for(TARGETED, (newer, older), None, newer.recipe.interval.end) is None
+
+
+# Rules
+
+
+def test_a_targeted_recipe_passes_where_the_census_attests_enough_devices() -> None:
+    linux = KIT.recipe(slot=2, criteria={"os": "mac", "locale": "en"})
+    assert refusals(linux, census_of([20, 20, 20, 400, 20, 20])) == {}
+    assert refusals(CENSUS) == {}
+    assert refusals(KIT.recipe(), policy=KIT.policy) == {}
+
+
+def test_a_floor_that_is_not_attested_is_refused_with_the_numbers() -> None:
+    said = refusals(TARGETED, census_of())
+    assert list(said) == ["audience-floor"]
+    assert "census census attests" in said["audience-floor"]
+    assert "locale=de" in said["audience-floor"]
+    assert "at least 100 are needed" in said["audience-floor"]
+    none = refusals(TARGETED)["audience-floor"]
+    assert "no census of the last 90 days" in none
+    assert "at least 100 devices would pass" in none
+    late = CENSUS.interval.end + POLICY.census_max_age_seconds
+    assert "no census" in refusals(TARGETED, census_of([400, 20, 20, 20, 20, 20]), now=late)["audience-floor"]
+    assert refusals(TARGETED, census_of([400, 20, 20, 20, 20, 20]), now=late - 1) == {}
+
+
+def test_a_census_of_other_aggregators_another_population_or_other_values_does_not_count() -> None:
+    enough = [400, 20, 20, 20, 20, 20]
+    assert refusals(TARGETED, census_of(enough)) == {}
+    key = b64url(bytes(31) + b"\x01")
+    for path, value in (
+        ("parties.leader.operator", "other.example"),
+        ("parties.helper.signing_key", key),
+        ("audience.population", "elsewhere"),
+    ):
+        other = changed(CENSUS, path, value)
+        assert "no census" in refusals(TARGETED, census_of(enough, other))["audience-floor"]
+    french = KIT.recipe(slot=2, criteria={"locale": "it"})
+    policy = POLICY.model_copy(update={"attributes": {"locale": ("de", "it")}})
+    assert "no census" in refusals(french, census_of(enough), policy=policy)["audience-floor"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({}, "no recipe may ask for attribute locale; none may"),
+        ({"os": ("linux", "mac")}, "no recipe may ask for attribute locale; os may be asked for"),
+        ({"locale": ("en", "fr"), "os": ("linux", "mac")}, "locale may not be de; allowed are en, fr"),
+    ],
+)
+def test_an_attribute_or_value_outside_the_allow_list_is_refused(
+    attributes: dict[str, tuple[str, ...]], words: str
+) -> None:
+    policy = POLICY.model_copy(update={"attributes": attributes})
+    for recipe in (TARGETED, CENSUS):
+        assert words in refusals(recipe, policy=policy)["audience-attribute"]
+
+
+def test_a_targeted_recipe_samples_at_most_at_the_cap_and_others_as_they_like() -> None:
+    eager = changed(TARGETED, "sampling.rate", "0.51")
+    assert "q = 0.51" in refusals(eager, census_of())["audience-rate"]
+    assert "cap of 0.5" in refusals(eager, census_of())["audience-rate"]
+    assert "audience-rate" not in refusals(CENSUS)
+    assert "audience-rate" not in refusals(changed(KIT.recipe(), "sampling.rate", "0.9"))
+
+
+def test_a_census_has_no_criteria_and_one_batch() -> None:
+    targeted = changed(CENSUS, "audience.criteria", {"locale": "de"})
+    assert "leave the criteria out" in refusals(targeted)["census-form"]
+    assert "interval_end, not at_B" in refusals(KIT.census(close="at_B"))["census-form"]
+    filled = changed(KIT.census(), "sampling.dummies", {"intensity": "20", "population": 1000})
+    assert "no dummies" in refusals(filled)["census-form"]
+
+
+def test_a_policy_names_attributes_with_their_values() -> None:
+    policy = parse_policy(b'min_audience = 50\n[attributes]\nlocale = ["de", "en"]\n', "policy.toml")
+    assert (policy.attributes, policy.min_audience) == ({"locale": ("de", "en")}, 50)
+    assert (Policy().attributes, Policy().min_audience, Policy().max_targeted_rate) == ({}, 10_000, "0.5")
