@@ -23,7 +23,7 @@ from tacit.accounting.events import (
     Repeated,
     Sampled,
 )
-from tacit.dp import amplification, composition, gaussian, parameters, poisson, rr_exact, sampling
+from tacit.dp import amplification, composition, donation, gaussian, parameters, poisson, rr_exact, sampling
 from tacit.errors import Refusal
 
 Answer = dict[str, float]
@@ -139,16 +139,17 @@ def _dummies_cost(intensity: float, delta: float) -> Answer:
 
 def _donation(epsilon: float, delta: float, m: int) -> Answer:
     """Appendix A of the SA2 paper for a Gaussian round calibrated to (epsilon, delta): each of m slots with probability
-    1/m, the first one taken. The total delta is 2 delta."""
+    1/m, the first one taken, batch sizes unseen; the total delta is 2 delta. That a device may never take part bounds
+    both answers; the Gaussian's own distribution, or the composition of steps, may be less."""
     slots = parameters.reports(m, "m")
     parameters.failure_probability(delta)
     sigma = gaussian.sigma_gaussian(epsilon, delta)
     event = Repeated(Sampled(Gaussian(sigma), 1 / slots), slots)
     tight = epsilon_pld(event, 2 * delta, Relation.ADD_REMOVE)
-    step = sampling.amplify(epsilon, 1 / slots)
+    step, whole = sampling.amplify(epsilon, 1 / slots), sampling.amplify(epsilon, donation.yield_of(1 / slots, slots))
     return {
-        "epsilon": min(epsilon, tight),
-        "epsilon_any_round": min(epsilon, composition.epsilon_composed(step, delta / slots, slots, 2 * delta)),
+        "epsilon": min(whole, tight),
+        "epsilon_any_round": min(whole, composition.epsilon_composed(step, delta / slots, slots, 2 * delta)),
         "delta": 2 * delta,
         "never": (1 - 1 / slots) ** slots,
     }

@@ -70,10 +70,7 @@ def propose(
     """
     chosen = _randomizer_for(question, randomizer)
     batch_size = default_batch_size(population, rate) if min_batch_size is None else min_batch_size
-    if chosen == Flips.NAME:
-        spec = _shares_and_vdaf(question, batch_size, epsilon, delta)
-    else:
-        spec = _local_and_vdaf(chosen, question, batch_size, epsilon, delta, max_epsilon0)
+    spec = calibrated(chosen, question, batch_size, epsilon, delta, max_epsilon0)
     body: dict[str, Any] = {
         "version": 1,
         "name": name,
@@ -95,6 +92,16 @@ def propose(
         "parties": parties.model_dump(mode="json"),
     }
     return with_claim(body, delta=delta, account=account)
+
+
+def calibrated(
+    name: str, question: Question, batch_size: int, epsilon: Decimal, delta: Decimal, max_epsilon0: Decimal
+) -> dict[str, Any]:
+    """The members ``randomizer`` and ``vdaf`` of the randomizer ``name`` with the claim against an aggregator with the
+    relay within (epsilon, delta). Raises ``UsageError``."""
+    if name == Flips.NAME:
+        return _shares_and_vdaf(question, batch_size, epsilon, delta)
+    return _local_and_vdaf(name, question, batch_size, epsilon, delta, max_epsilon0)
 
 
 def _randomizer_for(question: Question, wanted: str | None) -> str:

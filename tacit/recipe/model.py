@@ -22,6 +22,8 @@ from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, 
 from tacit.tlog.leaves import Blob, Body, Key32, Name
 
 MAX_LABELS = 4096
+MAX_ROUNDS = 10_000
+MAX_ROUND_INPUT = 16_384
 UNBOUNDED = "unbounded"
 """Claim where nothing is guaranteed."""
 
@@ -127,12 +129,14 @@ EncoderSpec = Annotated[Buckets | Categories | Boolean | Number | Vector, Field(
 
 
 class Question(Part):
-    """What every device is asked of its own data; ``metric`` is the field that the data source provides."""
+    """What every device is asked of its own data; ``metric`` is the field that the data source provides, and
+    ``round_input`` what a round of a series hands to it, opaque to everybody else."""
 
     text: Text
     metric: Label
     encoder: EncoderSpec
     statistic: Literal["histogram", "count", "sum", "mean", "vector-sum"]
+    round_input: Annotated[str, Field(min_length=1, max_length=MAX_ROUND_INPUT)] | None = None
 
 
 class RandomizerSpec(Part):
@@ -228,6 +232,13 @@ class TokenSlot(Part):
     slot: Annotated[int, Field(ge=0, le=2**32 - 1)]
 
 
+class SeriesRound(Part):
+    """The series that a recipe is a round of (P26), by the SHA-256 of its canonical bytes, and which one, from 0."""
+
+    hash: Key32
+    index: Annotated[int, Field(ge=0, lt=MAX_ROUNDS)]
+
+
 class Analyst(Part):
     """Who signs the recipe."""
 
@@ -309,6 +320,7 @@ class Recipe(Part):
     audience: Audience
     token: TokenSlot
     parties: Parties
+    series: SeriesRound | None = None
 
     @classmethod
     def decode(cls, data: bytes) -> Recipe:

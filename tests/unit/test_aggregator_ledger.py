@@ -137,7 +137,7 @@ async def test_what_was_never_released_is_closed_for_good_and_then_said(
     live = LiveLog.from_entries(
         VerifiedEntry(index, SignedLeaf.decode(entry)) for index, entry in enumerate(log.entries)
     )
-    assert [charge.state for charge in charges_of(live.recipes, found.clock.now())] == [ChargeState.VOID]
+    assert [charge.state for charge in charges_of(live, found.clock.now())] == [ChargeState.VOID]
 
 
 def task(recipe: Recipe) -> Task:
