@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from client_agent import device_rules
-from client_agent.coin import coin
 from client_agent.config import AgentConfig
-from client_agent.journal import AgentStore, Entry, Fact, State, note
+from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, note
 from client_agent.pace import uniform
+from client_agent.series import Participation
 from client_agent.sources import DataSource
 from client_agent.wallet import HeldToken, TokenWallet
-from tacit.codec import b64url
+from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal, UsageError
+from tacit.ledger.account import Cost
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.ports import Clock, Entropy, Transport
 from tacit.randomizers.types import Answer
@@ -41,6 +42,16 @@ class Deps:
     transport: Transport
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What goes into the journal, together: the entry, what was drawn for the recipe's series, and whether the slot's
+    token is spent."""
+
+    entry: Entry
+    draw: SeriesDraw | None = None
+    spends: bool = False
+
+
 class Decider:
     """Decides about recipes, one at a time; the journal is the caller's."""
 
@@ -60,42 +71,51 @@ class Decider:
         self._source = source
         self._wallet = wallet
 
-    async def decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
-        """What to write into the journal (``None``: nothing yet) about ``live``, a recipe of ``log``, and whether it
-        spends the slot's token."""
+    async def decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
+        """What to write into the journal about ``live``, a recipe of ``log``; ``None``: nothing yet."""
         try:
             return await self._decision(log, live, entries)
         except (Refusal, ValueError, ArithmeticError) as error:
             detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
-            return self._entry(live, State.REFUSED, detail), False
+            return Decision(self._entry(live, State.REFUSED, detail))
 
-    async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
-        recipe = live.recipe
+    async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
         refusals = self.refusals(log, live, entries)
         if refusals:
             if all(may_pass(refusal, log, live) for refusal in refusals):
-                return None, False
-            return self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)), False
+                return None
+            return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
+        part = await self._participation(log, live)
+        if part.is_past:
+            return Decision(self._entry(live, State.NOT_SAMPLED, ""))
+        return await self._asked(log, live, part)
+
+    async def _participation(self, log: LiveLog, live: LiveRecipe) -> Participation:
+        series = log.series_of(live.recipe)
+        return Participation(live.recipe, series, None if series is None else await self._store.draw(series.hash))
+
+    async def _asked(self, log: LiveLog, live: LiveRecipe, part: Participation) -> Decision | None:
+        """What comes of an acceptable recipe: first of all whether there is a token and a datum."""
+        recipe = live.recipe
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
         if held is None:
             if await self._wallet.may_come(slot, recipe.interval.end):
-                return None, False
-            return self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"), False
+                return None
+            return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         try:
-            value = self._source.value(recipe.question.metric)
+            value = self._source.value(recipe.question.metric, recipe.question.round_input)
         except UsageError as error:
             await note(self._store, Fact.SOURCE_TROUBLE, str(error), self._deps.clock.now())
-            return None, False
+            return None
         await note(self._store, Fact.SOURCE_TROUBLE, "", self._deps.clock.now())
         if value is None:
-            return self._entry(live, State.INELIGIBLE, "no datum for the metric"), False
+            return Decision(self._entry(live, State.INELIGIBLE, "no datum for the metric"))
         try:
             answer = encoder_of(recipe.question).encode(value)
         except EncodeError as error:
-            return self._entry(live, State.INELIGIBLE, str(error)), False
-        entry = self._take_part(log, live, answer, held)
-        return entry, entry.state is State.SCHEDULED
+            return Decision(self._entry(live, State.INELIGIBLE, str(error)))
+        return self._take_part(log, live, part, answer, held)
 
     def refusals(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
         """Every rule that refuses a recipe of ``log`` now, for a device whose journal holds ``entries``."""
@@ -103,16 +123,18 @@ class Decider:
         found = rules.check(live.recipe, self._policy, context)
         return found + device_rules.check(live.recipe, self._config, context, entries)
 
-    def _take_part(self, log: LiveLog, live: LiveRecipe, answer: Answer, held: HeldToken) -> Entry:
+    def _take_part(
+        self, log: LiveLog, live: LiveRecipe, part: Participation, answer: Answer, held: HeldToken
+    ) -> Decision:
         """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
         recipe = live.recipe
         task = derive.task_of(recipe, slot_key(log, live, held))
-        charged = recipe.privacy.epsilon.aggregator
-        if not coin(recipe.rate, self._deps.entropy):
-            return self._entry(live, State.NOT_SAMPLED, "", charged)
+        sampled, draw = part.toss(self._deps.entropy, self._deps.clock.now())
+        if not sampled:
+            return Decision(self._entry(live, State.NOT_SAMPLED, "", part.cost), draw)
         measurement = derive.randomizer_of(recipe).randomise(answer, self._deps.entropy)
         if measurement is None:
-            return self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", charged)
+            return Decision(self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", part.cost), draw)
         begin = max(self._deps.clock.now(), recipe.interval.start)
         send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(
@@ -124,15 +146,16 @@ class Decider:
             task.report_time(send_at),
             self._deps.entropy,
         )
-        return replace(
-            self._entry(live, State.SCHEDULED, "", charged),
+        scheduled = replace(
+            self._entry(live, State.SCHEDULED, "", part.cost),
             send_at=send_at,
             deadline=recipe.interval.end + self._config.timing.late_seconds,
             url=upload_url(task),
             report=UploadRequest((report,)).encode(),
         )
+        return Decision(scheduled, draw, spends=True)
 
-    def _entry(self, live: LiveRecipe, state: State, detail: str, charged: str = "") -> Entry:
+    def _entry(self, live: LiveRecipe, state: State, detail: str, cost: Cost | None = None) -> Entry:
         recipe = live.recipe
         return Entry(
             recipe.hash,
@@ -140,9 +163,11 @@ class Decider:
             state,
             self._deps.clock.now(),
             detail,
-            charged,
+            "" if cost is None else f"{cost.epsilon:f}",
             slot=derive.slot_of(recipe),
-            charged_delta=recipe.privacy.delta if charged else "",
+            charged_delta="" if cost is None else f"{cost.delta:f}",
+            series_hash=b"" if recipe.series is None else unb64url(recipe.series.hash),
+            series_index=None if recipe.series is None else recipe.series.index,
         )
 
 
@@ -150,7 +175,7 @@ def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:
     """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
     token = live.recipe.token
     no_directory = log.directory(token.issuer, token.epoch) is None
-    return refusal.rule == "opt-in-missing" or (refusal.rule == "slot-key-missing" and no_directory)
+    return refusal.rule in {"opt-in-missing", "series-missing"} or (refusal.rule == "slot-key-missing" and no_directory)
 
 
 def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:

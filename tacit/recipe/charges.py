@@ -16,9 +16,13 @@ from tacit.recipe.series import Series
 
 def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
     """A recipe's entry: its stated claim (a)."""
-    privacy, interval = recipe.privacy, recipe.interval
-    cost = Cost(Decimal(privacy.epsilon.aggregator), Decimal(privacy.delta))
-    return Charge(privacy.account, recipe.hash, recipe.name, interval.start, interval.end, cost, state)
+    account, interval = recipe.privacy.account, recipe.interval
+    return Charge(account, recipe.hash, recipe.name, interval.start, interval.end, cost_of(recipe), state)
+
+
+def cost_of(recipe: Recipe) -> Cost:
+    """The stated claim (a)."""
+    return Cost(Decimal(recipe.privacy.epsilon.aggregator), Decimal(recipe.privacy.delta))
 
 
 def series_charge(series: Series, state: ChargeState) -> Charge:
