@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -219,7 +220,7 @@ async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage)
     logged = live.recipe(recipe.hash)
     if logged is not None:
         return live.context(logged, now, stage)
-    return Context(stage, now, directory=live.directory(recipe.token.issuer, recipe.token.epoch))
+    return replace(_draft(recipe, live, now), stage=stage, series=live.series_of(recipe))
 
 
 @app.command("publish")
