@@ -8,7 +8,14 @@ from aiohttp import web
 
 from attester.config import AttesterConfig
 from attester.drivers import HousekeepingDriver
-from attester.handlers import ATTESTER, MAX_REQUEST, post_challenge, post_token_request
+from attester.handlers import (
+    ATTESTER,
+    MAX_REQUEST,
+    OPERATOR_DIGEST,
+    get_issuance,
+    post_challenge,
+    post_token_request,
+)
 from attester.service import Attester
 from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots
 from attester.verification import AttestationVerifier
@@ -16,6 +23,7 @@ from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app, refuse_expect
+from tacit.service.auth import token_digest
 from tacit.service.config import read_secret, write_secret
 
 SECRET_SIZE = 32
@@ -35,6 +43,9 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     app[ATTESTER] = attester = Attester(config, deps, [own, *verifiers])
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)
     app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
+    if config.operator_token is not None:
+        app[OPERATOR_DIGEST] = token_digest(read_secret(config.operator_token))
+        app.router.add_get("/v1/issuance", get_issuance, allow_head=False)
     app.cleanup_ctx.append(_running)
     add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds)
     return app

@@ -1,6 +1,8 @@
-"""The attester's HTTP resources, both public: challenges and token requests."""
+"""The attester's HTTP resources: challenges and token requests (public), counts (the operator's)."""
 
 from __future__ import annotations
+
+from dataclasses import asdict
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,9 +12,11 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.service.app import read_body
+from tacit.service.auth import require_bearer
 from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence
 
 ATTESTER = web.AppKey("attester", Attester)
+OPERATOR_DIGEST = web.AppKey("operator_digest", bytes)
 
 MAX_REQUEST = 32768
 
@@ -57,3 +61,11 @@ async def post_token_request(request: web.Request) -> web.Response:
         unb64url(body.token_request, what="token_request"),
     )
     return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})
+
+
+async def get_issuance(request: web.Request) -> web.Response:
+    """GET /v1/issuance, after the operator's credential: counts by slot, for ever (P15)."""
+    require_bearer(request, request.app[OPERATOR_DIGEST])
+    counts = await request.app[ATTESTER].issuance()
+    slots = [{"epoch": epoch, "slot": slot, **asdict(count)} for (epoch, slot), count in counts.items()]
+    return web.json_response({"slots": slots})

@@ -1,4 +1,4 @@
-"""The attester's tables: challenges that wait, and which device has had its token of which slot.
+"""The attester's tables: challenges that wait, which device has had its token of which slot, and counts by slot.
 
 A device appears only as an HMAC under a secret that is not in this database; a token request only as a hash.
 """
@@ -16,6 +16,15 @@ CHALLENGES = Table(
     METADATA,
     Column("challenge", LargeBinary, primary_key=True),
     Column("expires", BigInteger, nullable=False, index=True),
+)
+ISSUANCE = Table(
+    "issuance",
+    METADATA,
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("devices", BigInteger, nullable=False),
+    Column("requested", BigInteger, nullable=False),
+    Column("answered", BigInteger, nullable=False),
 )
 QUOTAS = Table(
     "quotas",

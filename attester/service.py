@@ -5,17 +5,19 @@ challenge and request; challenge burnt and quota taken in one durable transactio
 request to the issuer. A crash after the debit costs the device a retry with the same blinded message, which is
 forwarded again without a second debit; another blinded message gets 429.
 
-The attester learns the device and the slot, never a recipe, a token or a report.
+The attester learns the device and the slot, never a recipe, a token or a report. Its counts by slot (P15) bound the
+issuer's from both sides: what it released is counted before it is sent, what came back afterwards.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import asdict
 
 from attester.config import AttesterConfig
 from attester.directory import KeyDirectory
-from attester.store import AttesterStore, Debit, NewChallenge, Outcome
+from attester.store import AttesterStore, Debit, Issued, NewChallenge, Outcome
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError, Fatal
@@ -54,7 +56,8 @@ class Attester:
             self._headers["Authorization"] = f"Bearer {bearer}"
         self._log = get_logger("attester")
         self._refusals: Counter[str] = Counter()
-        self._logged: dict[tuple[int, int], int] = {}
+        self._logged: dict[tuple[int, int], Issued] = {}
+        self._answered: Counter[tuple[int, int]] = Counter()
         self._waiting = 0
         self._opened: AttesterStore | None = None
 
@@ -72,11 +75,13 @@ class Attester:
         self._known = GroupCommitter[bytes, int | None](store.challenges_known, items, 0.0, clock)
         self._debits = GroupCommitter[Debit, Outcome](store.debit, items, delay, clock)
         self._waiting = await store.forget(clock.now())
+        self._logged = await store.issuance()
 
     async def close(self) -> None:
         """Write what waits and close."""
         for committer in (self._given, self._known, self._debits):
             await committer.close()
+        await self.issuance()
         await self._store.close()
 
     async def challenge(self) -> bytes:
@@ -113,7 +118,9 @@ class Attester:
         )
         self._settle(outcome)
         self._deps.saw("attester", device=stable[:TAG_SIZE].hex(), epoch=window.epoch, slot=window.slot)
-        return await self._forward(request)
+        response = await self._forward(request)
+        self._answered[window.epoch, window.slot] += 1
+        return response
 
     async def _attest(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> bytes:
         """The stable id of the device behind the evidence. Raises ``Abort`` (403)."""
@@ -158,13 +165,25 @@ class Attester:
         raise Abort(ISSUER_PROBLEM, status=502, title="The issuer did not sign the request.")
 
     async def housekeeping(self) -> None:
-        """Forget what ended; log refusals by reason and debits by slot (P15), where they moved."""
+        """Forget what ended; log refusals by reason and counts by slot (P15), where they moved."""
         self._waiting = await self._store.forget(self._deps.clock.now())
         refusals, self._refusals = self._refusals, Counter()
         if refusals:
             self._log.info("refused", **{f"by_{reason}": count for reason, count in sorted(refusals.items())})
-        debits = await self._store.debits_by_slot()
-        for (epoch, slot), count in sorted(debits.items()):
+        counts = await self.issuance()
+        for (epoch, slot), count in counts.items():
             if self._logged.get((epoch, slot)) != count:
-                self._log.info("debited", epoch=epoch, slot=slot, count=count)
-        self._logged = debits
+                self._log.info("issued", epoch=epoch, slot=slot, **asdict(count))
+        self._logged = counts
+
+    async def issuance(self) -> dict[tuple[int, int], Issued]:
+        """What every slot came to so far. Tokens that came back are stored now; a crash forgets some of them, so that
+        ``answered`` is never too large."""
+        answered, self._answered = self._answered, Counter()
+        try:
+            if answered:
+                await self._store.add_answered(answered)
+        except BaseException:
+            self._answered.update(answered)
+            raise
+        return await self._store.issuance()

@@ -1,19 +1,20 @@
-"""What the attester keeps: challenges that wait, and the debit of every (device, slot).
+"""What the attester keeps: challenges that wait, the debit of every (device, slot), and counts by slot.
 
-A debit and the end of its challenge commit in one transaction, before anything goes to the issuer. Writes come
-in groups; inside a group the order of arrival decides.
+A debit, the end of its challenge and the count of the request that follows commit in one transaction, before anything
+goes to the issuer. Writes come in groups; inside a group the order of arrival decides.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from attester.schema import CHALLENGES, METADATA, MIGRATIONS, QUOTAS
+from attester.schema import CHALLENGES, ISSUANCE, METADATA, MIGRATIONS, QUOTAS
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import upsert
 
@@ -42,6 +43,11 @@ class Debit:
     expires: int
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Epoch and slot."""
+        return (self.epoch, self.slot)
+
+    @property
     def quota(self) -> tuple[bytes, int, int]:
         """What there is one token of."""
         return (self.stable_id, self.epoch, self.slot)
@@ -53,6 +59,17 @@ class Outcome(enum.Enum):
     GRANTED = "granted"  # this request, now or before: forward it
     EXHAUSTED = "exhausted"  # the device had another request for this slot
     CHALLENGE_USED = "challenge-used"  # the challenge was used, ended or never given
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What one slot came to (P15); none of it ever falls. ``devices`` had their token debited, ``requested`` counts the
+    requests that were released to the issuer (each again where a device asked again), ``answered`` the tokens that came
+    back and were passed on."""
+
+    devices: int = 0
+    requested: int = 0
+    answered: int = 0
 
 
 class AttesterStore:
@@ -86,7 +103,7 @@ class AttesterStore:
         return [expires.get(challenge) for challenge in challenges]
 
     async def debit(self, debits: Sequence[Debit]) -> list[Outcome]:
-        """Burn each challenge and take each quota, all in one transaction."""
+        """Burn each challenge, take each quota and count what is granted, all in one transaction."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
             outcomes: list[Outcome] = []
@@ -98,10 +115,13 @@ class AttesterStore:
                     outcomes.append(Outcome.GRANTED)
                 else:
                     outcomes.append(Outcome.CHALLENGE_USED)
-            holders = await self._take(connection, paying)
-        for position, one in enumerate(debits):
-            if outcomes[position] is Outcome.GRANTED and holders[one.quota] != one.request_hash:
-                outcomes[position] = Outcome.EXHAUSTED
+            fresh, holders = await self._take(connection, paying)
+            for position, one in enumerate(debits):
+                if outcomes[position] is Outcome.GRANTED and holders[one.quota] != one.request_hash:
+                    outcomes[position] = Outcome.EXHAUSTED
+            granted = [one for one, outcome in zip(debits, outcomes, strict=True) if outcome is Outcome.GRANTED]
+            requested = Counter(one.place for one in granted)
+            await self._add(connection, {place: Issued(fresh[place], count) for place, count in requested.items()})
         return outcomes
 
     @staticmethod
@@ -111,10 +131,12 @@ class AttesterStore:
         return {row.challenge: int(row.expires) for row in rows}
 
     @staticmethod
-    async def _take(connection: AsyncConnection, debits: Sequence[Debit]) -> dict[tuple[bytes, int, int], bytes]:
-        """Insert where there is no row yet; returns whose request holds each quota."""
+    async def _take(
+        connection: AsyncConnection, debits: Sequence[Debit]
+    ) -> tuple[Counter[tuple[int, int]], dict[tuple[bytes, int, int], bytes]]:
+        """Insert where there is no row yet; returns new rows by (epoch, slot), and whose request holds each quota."""
         if not debits:
-            return {}
+            return Counter(), {}
         rows = [
             {
                 "stable_id": one.stable_id,
@@ -125,11 +147,29 @@ class AttesterStore:
             }
             for one in debits
         ]
-        await connection.execute(upsert(connection, QUOTAS).on_conflict_do_nothing(), rows)
+        insert = upsert(connection, QUOTAS).values(rows).on_conflict_do_nothing()
+        added = await connection.execute(insert.returning(QUOTAS.c.epoch, QUOTAS.c.slot))
+        fresh = Counter((epoch, slot) for epoch, slot in added)
         key = sa.tuple_(QUOTAS.c.stable_id, QUOTAS.c.epoch, QUOTAS.c.slot)
         statement = sa.select(QUOTAS.c.stable_id, QUOTAS.c.epoch, QUOTAS.c.slot, QUOTAS.c.request_hash)
         held = await connection.execute(statement.where(key.in_([one.quota for one in debits])))
-        return {(stable, epoch, slot): request_hash for stable, epoch, slot, request_hash in held}
+        return fresh, {(stable, epoch, slot): request_hash for stable, epoch, slot, request_hash in held}
+
+    async def add_answered(self, answered: Mapping[tuple[int, int], int]) -> None:
+        """Count tokens, by (epoch, slot), that came back from the issuer."""
+        async with self._database.transaction() as connection:
+            await self._add(connection, {place: Issued(answered=count) for place, count in answered.items()})
+
+    @staticmethod
+    async def _add(connection: AsyncConnection, more: Mapping[tuple[int, int], Issued]) -> None:
+        if not more:
+            return
+        rows = [{"epoch": epoch, "slot": slot, **asdict(counts)} for (epoch, slot), counts in more.items()]
+        added = upsert(connection, ISSUANCE)
+        sums = {name: ISSUANCE.c[name] + added.excluded[name] for name in ("devices", "requested", "answered")}
+        await connection.execute(
+            added.on_conflict_do_update(index_elements=[ISSUANCE.c.epoch, ISSUANCE.c.slot], set_=sums), rows
+        )
 
     async def forget(self, now: float) -> int:
         """Delete what ended before ``now``; returns how many challenges still wait."""
@@ -139,9 +179,10 @@ class AttesterStore:
             count = await connection.execute(sa.select(sa.func.count()).select_from(CHALLENGES))
             return count.scalar_one()
 
-    async def debits_by_slot(self) -> dict[tuple[int, int], int]:
-        """How many devices took their token, by (epoch, slot)."""
-        statement = sa.select(QUOTAS.c.epoch, QUOTAS.c.slot, sa.func.count())
+    async def issuance(self) -> dict[tuple[int, int], Issued]:
+        """What every slot came to so far, by (epoch, slot)."""
+        columns = ISSUANCE.c
+        statement = sa.select(columns.epoch, columns.slot, columns.devices, columns.requested, columns.answered)
         async with self._database.read() as connection:
-            rows = await connection.execute(statement.group_by(QUOTAS.c.epoch, QUOTAS.c.slot))
-            return {(epoch, slot): count for epoch, slot, count in rows}
+            rows = await connection.execute(statement.order_by(columns.epoch, columns.slot))
+            return {(epoch, slot): Issued(*counts) for epoch, slot, *counts in rows}

@@ -18,6 +18,7 @@ from tacit.ledger.account import ChargeState, Cost
 from tacit.ledger.budget import Verdict, conservative, fits, largest_beside
 from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.checks.budget import over_budget
+from tacit.recipe.checks.design import outside_epoch
 from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
 from tacit.recipe.model import Recipe
@@ -53,7 +54,10 @@ def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
     """The relay that the claim speaks of is the one that this device uses (P12)."""
     if recipe.parties.relay.url == config.relay_url:
         return None
-    return Refusal("relay-mismatch", "the recipe counts on another relay than this device uses")
+    theirs, ours = recipe.parties.relay.url, config.relay_url
+    return Refusal(
+        "relay-mismatch", f"the recipe counts on the relay {theirs}, this device uses {ours}; it must name that"
+    )
 
 
 def _epoch(recipe: Recipe, config: AgentConfig, context: Context) -> Refusal | None:
@@ -62,7 +66,7 @@ def _epoch(recipe: Recipe, config: AgentConfig, context: Context) -> Refusal | N
     start, end = token.epoch * seconds, (token.epoch + 1) * seconds
     if context.directory is not None or start <= recipe.interval.start <= recipe.interval.end <= end:
         return None
-    return Refusal("interval-outside-epoch", f"the interval is not inside epoch {token.epoch}, {start} to {end}")
+    return Refusal("interval-outside-epoch", outside_epoch(recipe, start, end))
 
 
 def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
@@ -70,7 +74,10 @@ def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
     slot = slot_of(recipe)
     owners = (entry for entry in entries if entry.slot == slot and entry.state is not State.REFUSED)
     owner = next((entry for entry in owners if entry.recipe_hash != recipe.hash), None)
-    return None if owner is None else Refusal("slot-taken", f"this device met recipe {owner.name} on the slot before")
+    if owner is None:
+        return None
+    where = f"slot {slot.slot} of epoch {slot.epoch}"
+    return Refusal("slot-taken", f"this device met recipe {owner.name} on {where} before; take a free one")
 
 
 def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[Entry]) -> Refusal | None:

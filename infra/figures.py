@@ -1,6 +1,7 @@
 """Draws Figures 1-3 and 5-8 of the SA2 paper from the formulas of ``tacit.accounting.curves``.
 
-The paper gives the number of devices only inside its images; here it stands in every title.
+The paper gives the number of devices only inside its images; here it stands in every title. Points that were measured
+(``infra.measure``) are drawn on the curves that they belong to.
 """
 
 from __future__ import annotations
@@ -9,27 +10,34 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.curves import Budget, Point, dense, sparse
+
+if TYPE_CHECKING:
+    from infra.measure.comparison import Measured
+    from infra.measure.experiments import Model
 
 CELLS = (100, 1000, 10_000, 100_000)
 TASKS = (1, 100, 1000)
 GAMMAS = {6: 0.1, 7: 0.01, 8: 0.001}
+COLOURS: dict[Model, str] = {"Agg": "#cc6677", "SampAgg": "#332288"}
 _LINES = (
     ("nonpriv_unif", "NonPriv", "#777777", ":"),
     ("nonpriv_imp", "NonPriv, importance sampling", "#999933", "-."),
-    ("agg", "Agg", "#cc6677", "--"),
-    ("sampagg", "SampAgg", "#332288", "-"),
+    ("agg", "Agg", COLOURS["Agg"], "--"),
+    ("sampagg", "SampAgg", COLOURS["SampAgg"], "-"),
 )
+MARKERS: dict[Model, str] = {"Agg": "s", "SampAgg": "o"}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes: the expected squared error over M."""
+    """One set of axes: the expected squared error over M, and what was measured of it."""
 
     title: str
     points: tuple[Point, ...]
+    measured: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def write(figure: Figure, budget: Budget, folder: Path) -> list[Path]:
     canvas = Canvas(figsize=(4.2 * figure.columns, 3.1 * rows + 0.8), layout="constrained")
     axes = canvas.subplots(rows, figure.columns, squeeze=False, sharex=True)
     for place, panel in zip(axes.flat, figure.panels, strict=False):
-        _plot(place, panel)
+        plot(place, panel)
     for place in axes[-1]:
         place.set_xlabel("messages per task, M")
     for row in axes:
@@ -118,14 +126,33 @@ def write(figure: Figure, budget: Budget, folder: Path) -> list[Path]:
     return paths
 
 
-def _plot(place: Any, panel: Panel) -> None:
+def plot(place: Any, panel: Panel) -> None:
+    """Draw a panel's curves, and its measured points with two standard errors on either side."""
     across = [point.messages for point in panel.points]
+    place.set_xlim(across[0] / 1.25, across[-1] * 1.25)
     for name, label, colour, style in _LINES:
         values = [getattr(point, name) for point in panel.points]
         if values[0] is not None:
             place.loglog(across, values, style, color=colour, label=label, linewidth=1.8)
+    for model, marker in MARKERS.items():
+        found = [one for one in panel.measured if one.experiment.model == model]
+        if found:
+            marks(place, found, [one.mean for one in found], [2 * one.stderr for one in found], marker)
     place.set_title(panel.title, fontsize=10)
-    place.grid(True, which="major", linewidth=0.4, alpha=0.5)
+    place.grid(visible=True, which="major", linewidth=0.4, alpha=0.5)
+
+
+def marks(
+    place: Any, found: Sequence[Measured], values: list[float], errors: list[float], marker: str, aside: float = 1.0
+) -> None:
+    """Draw one model's measured points over their M times ``aside``."""
+    model = found[0].experiment.model
+    across = [one.experiment.point.messages * aside for one in found]
+    place.errorbar(
+        across, values, yerr=errors, fmt=marker, markersize=6, capsize=4,
+        color=COLOURS[model], markerfacecolor="white", markeredgewidth=1.5, elinewidth=1.5, zorder=3,
+        label=f"{model}, measured (± 2 s.e.)",
+    )  # fmt: skip
 
 
 def _write_csv(path: Path, points: Sequence[Point]) -> None:

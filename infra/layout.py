@@ -54,7 +54,7 @@ _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for numb
 class StackOptions:
     """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; ``unbounded_local``:
     whether they accept noise shares; the three of ``account`` are what the one privacy account allows in any period of
-    so many seconds."""
+    so many seconds, and what the stack's own devices charge against."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -115,6 +115,11 @@ class Layout:
                 "attestation": {"identity": state_dir / "identity.pem"},
                 "policy": self.policy_path,
                 "source": source,
+                "budget": {
+                    "epsilon": self.options.account_epsilon,
+                    "delta": self.options.account_delta,
+                    "days": max(1, self.options.account_seconds // 86400),
+                },
                 "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late},
             }
         )
@@ -252,7 +257,7 @@ class _Builder:
             "gateway_client": ("relay", "gateway"),
             "collector": ("collector", "leader", "helper"),
             "results": ("collector", "recipe_server"),
-            "operator": ("analyst", "collector", "leader", "helper"),
+            "operator": ("analyst", "collector", "leader", "helper", "attester", "issuer"),
         }.items():
             token = bearer_token(self._entropy)
             for holder in holders:
@@ -284,6 +289,7 @@ class _Builder:
             "name": OPERATORS["issuer"],
             "signing_key": "signing.key",
             "attester_credential": "issuer_client.token",
+            "operator_token": "operator.token",
             "recipe_server_url": self._urls["recipe_server"],
             "request_uri": f"{self._urls['issuer']}/token-request",
             "epoch_seconds": self._options.epoch_seconds,
@@ -296,6 +302,7 @@ class _Builder:
         return {
             "issuer_url": self._urls["issuer"],
             "issuer_credential": "issuer_client.token",
+            "operator_token": "operator.token",
             "software_roots": ["device-root.pem"],
         }
 

@@ -13,8 +13,9 @@ import typer
 
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.builder import propose
+from tacit.recipe.encoder import EncodeError, encoder_of
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Parties, Question, Recipe, TokenSlot
+from tacit.recipe.model import Buckets, Categories, Parties, Question, Recipe, TokenSlot
 from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory
 
@@ -22,6 +23,8 @@ PRECISION_SECONDS = 60
 NUMERIC = ("sum", "mean", "vector-sum")
 NUMBER_FLAGS = ("low", "high", "unit", "length", "norm")
 MECHANISMS = ("local", "flips")
+AUTO = "auto"
+DUMMY_EPSILON = "1"
 NAME = "[a-z0-9][a-z0-9-]{0,62}"
 
 
@@ -54,6 +57,11 @@ class Form:
     length: int | None = None
     norm: int | None = None
     aggregator_flips: int = 0
+    importance_default: str | None = None
+    importance_rate: str | None = None
+    non_default_share: str | None = None
+    dummies: str | None = None
+    dummy_epsilon: str | None = None
 
     @property
     def numeric(self) -> bool:
@@ -78,6 +86,7 @@ def completed(form: Form) -> Form:
     if sum(encoders) > 1:
         raise typer.BadParameter("give one of --buckets, --categories, --boolean, and a sum, mean or vector-sum")
     _check_numbers(form)
+    _check_sampling(form)
     missing = [f"--{name}" for name in ("name", "metric", "population") if getattr(form, name) is None]
     missing += [] if any(encoders) else ["--buckets, --categories or --boolean"]
     if missing and not sys.stdin.isatty():
@@ -125,6 +134,27 @@ def _check_numbers(form: Form) -> None:
         raise typer.BadParameter("a count asks a --boolean question")
     if form.statistic == "histogram" and form.boolean:
         raise typer.BadParameter("a histogram needs --buckets or --categories")
+
+
+def _check_sampling(form: Form) -> None:
+    """The flags of importance sampling and dummies. Raises ``BadParameter``."""
+    flags = {
+        "--importance-default": form.importance_default,
+        "--importance-rate": form.importance_rate,
+        "--non-default-share": form.non_default_share,
+    }
+    missing = [flag for flag, said in flags.items() if said is None]
+    if missing and len(missing) < len(flags):
+        raise typer.BadParameter(f"importance sampling needs {', '.join(missing)} too")
+    if form.dummy_epsilon is not None and form.dummies != AUTO:
+        raise typer.BadParameter(f"--dummy-epsilon belongs to --dummies {AUTO}")
+    for flag, said in (("--importance-rate", form.importance_rate), ("--non-default-share", form.non_default_share)):
+        if said is not None and _decimal(said, flag) > 1:
+            raise typer.BadParameter(f"{flag} is above 0 and at most 1")
+    if form.dummies not in {None, AUTO}:
+        _decimal(form.dummies or "", "--dummies")
+    if form.dummy_epsilon is not None:
+        _decimal(form.dummy_epsilon, "--dummy-epsilon")
 
 
 def _check(form: Form) -> None:
@@ -200,15 +230,17 @@ def _free_slot(directory: IssuerDirectory, live: LiveLog) -> int:
 def recipe_of(form: Form, parties: Parties, place: Place) -> Recipe:
     """The recipe with the largest local epsilon that fits. Raises ``UsageError``."""
     try:
+        question = _question(form)
         return propose(
             name=form.name or "",
-            question=_question(form),
+            question=question,
             population=form.population or 0,
             parties=parties,
             token=TokenSlot(issuer=parties.issuer.name, epoch=place.epoch, slot=place.slot),
             start=place.start,
             duration=place.duration,
             rate=_decimal(form.rate, "--rate"),
+            **_sampling(form, question),
             min_batch_size=form.min_batch_size,
             epsilon=_decimal(form.epsilon, "--epsilon"),
             delta=_decimal(form.delta, "--delta"),
@@ -219,6 +251,37 @@ def recipe_of(form: Form, parties: Parties, place: Place) -> Recipe:
         )
     except DecodeError as error:
         raise UsageError(str(error)) from error
+
+
+def _sampling(form: Form, question: Question) -> dict[str, Any]:
+    """What ``propose`` is told of importance sampling and dummies."""
+    said: dict[str, Any] = {}
+    if form.importance_default is not None:
+        said["default"] = default_answer(question, form.importance_default)
+        said["default_rate"] = _decimal(form.importance_rate or "", "--importance-rate")
+        said["non_default_share"] = _decimal(form.non_default_share or "", "--non-default-share")
+    if form.dummies == AUTO:
+        said["dummy_epsilon"] = _decimal(form.dummy_epsilon or DUMMY_EPSILON, "--dummy-epsilon")
+    elif form.dummies is not None:
+        said["dummies"] = _decimal(form.dummies, "--dummies")
+    return said
+
+
+def default_answer(question: Question, text: str) -> int:
+    """The encoded answer that a person means: a category or bucket by its label, yes or no, or a number. Raises
+    ``UsageError``."""
+    encoder = encoder_of(question)
+    if isinstance(question.encoder, Categories | Buckets):
+        if text in encoder.labels:
+            return encoder.labels.index(text)
+        raise UsageError(f"--importance-default: {text!r} is no answer; one of {', '.join(encoder.labels)} is")
+    try:
+        answer = encoder.encode(text)
+    except EncodeError as error:
+        raise UsageError(f"--importance-default: {error}") from error
+    if not isinstance(answer, int):
+        raise UsageError("--importance-default: a vector has no default answer")
+    return answer
 
 
 def _question(form: Form) -> Question:

@@ -1,60 +1,108 @@
-"""What a recipe of noise shares will cost and give, before any device is asked: claim, expected error, report size."""
+"""What a recipe will cost and give, before any device is asked: noise shares (claim, expected error, report size), and
+what hides who sends under importance sampling and dummies."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from tacit.dp.hidden_claim import dummies_cost
 from tacit.randomizers.flips import Flips
-from tacit.recipe.claims import claim_of
+from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
 
 
 def outlook(recipe: Recipe) -> dict[str, Any]:
-    """``{outlook: {...}}`` for noise shares, nothing for other recipes. Errors are in units of the result at the
-    expected contributions: ``noise_stderr`` per number, ``sampling_stderr`` at most that of the sample.
-    ``epsilon_half`` is claim (b) with half of B honest; sizes are those of one device's measurement and of the
-    leader's input share. ``one_device`` is how far a dishonest device can move a total within what is proved.
+    """``{outlook: {...}}`` for noise shares, ``{hiding: {...}}`` for importance sampling and dummies, nothing for other
+    recipes.
+
+    Errors are in units of the result at the expected contributions, where every device takes part at one rate:
+    ``noise_stderr`` per number, ``sampling_stderr`` at most that of the sample. ``epsilon_half`` is claim (b) with half
+    of B honest; sizes are those of one device's measurement and of the leader's input share. ``one_device`` is how far
+    a dishonest device can move a total within what is proved. ``hiding`` is described at ``hiding``.
     """
     shares = randomizer_of(recipe)
-    if not isinstance(shares, Flips):
+    return {**({"outlook": _shares(recipe, shares)} if isinstance(shares, Flips) else {}), **hiding(recipe)}
+
+
+def hiding(recipe: Recipe) -> dict[str, Any]:
+    """``{hiding: {...}}`` where there is importance sampling or dummies. ``count_epsilon``: what the number of messages
+    adds to claim (a) before sampling; ``dummies_epsilon``: whether a device sent, against somebody who knows which
+    others took part (None: not hidden); ``part_epsilon``: what it tells the relay about an answer that its device sent,
+    or did not."""
+    sampling = recipe.sampling
+    if sampling.importance is None and sampling.dummies is None:
         return {}
-    batch, rate = recipe.batch, float(recipe.rate)
-    population = batch.expected_contributions / rate
-    low, high = shares.low, shares.low + shares.unit * shares.maximum
-    worst = (low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high)
-    noise = shares.noise_stderr(population, rate)
-    (total,) = shares.expected_stderrs([worst], round(population), rate)[:1]
-    vdaf = vdaf_of(recipe)
-    field_size = vdaf.field.ENCODED_SIZE
+    reports, sample = reports_of(recipe), sample_of(recipe)
+    alone = dummies_cost(reports, sample, n=sample.batch, delta=float(recipe.delta))
+    counted = count_cost_of(recipe)
     return {
-        "outlook": {
-            "scale": shares.scale,
-            "flips": shares.flips,
-            "epsilon": claim_of(recipe).stated(),
-            "epsilon_half": claim_of(recipe, max(1, batch.min_batch_size // 2)).aggregator_with_relay,
-            "noise_stderr": noise,
-            "sampling_stderr": max(0.0, total**2 - noise**2) ** 0.5,
-            "one_device": shares.unit * shares.largest / shares.scale,
-            "measurement_bits": shares.cells * shares.largest.bit_length(),
-            "leader_share_bytes": (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * field_size,
+        "hiding": {
+            "count_epsilon": counted if math.isfinite(counted) else None,
+            "dummies_epsilon": alone if math.isfinite(alone) else None,
+            "part_epsilon": sample.turnout(reports).part_epsilon(),
         }
     }
 
 
+def _shares(recipe: Recipe, shares: Flips) -> dict[str, Any]:
+    vdaf = vdaf_of(recipe)
+    half = max(1, recipe.batch.min_batch_size // 2)
+    return {
+        "scale": shares.scale,
+        "flips": shares.flips,
+        "epsilon": claim_of(recipe).stated(),
+        "epsilon_half": claim_of(recipe, half).aggregator_with_relay,
+        **_errors(recipe, shares),
+        "one_device": shares.unit * shares.largest / shares.scale,
+        "measurement_bits": shares.cells * shares.largest.bit_length(),
+        "leader_share_bytes": (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE,
+    }
+
+
+def _errors(recipe: Recipe, shares: Flips) -> dict[str, float]:
+    if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
+        return {}
+    rate = float(recipe.rate)
+    population = recipe.batch.expected_contributions / rate
+    low, high = shares.low, shares.low + shares.unit * shares.maximum
+    worst = (low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high)
+    noise = shares.noise_stderr(population, rate)
+    (total,) = shares.expected_stderrs([worst], round(population), rate)[:1]
+    return {"noise_stderr": noise, "sampling_stderr": max(0.0, total**2 - noise**2) ** 0.5}
+
+
 def outlook_lines(recipe: Recipe) -> list[str]:
     """The same in sentences."""
-    found = outlook(recipe).get("outlook")
-    if found is None:
-        return []
+    document = outlook(recipe)
+    lines = _share_lines(recipe, document["outlook"]) if "outlook" in document else []
+    return [*lines, *(_hiding_lines(recipe, document["hiding"]) if "hiding" in document else [])]
+
+
+def _hiding_lines(recipe: Recipe, found: dict[str, Any]) -> list[str]:
+    count, dummies, part = found["count_epsilon"], found["dummies_epsilon"], found["part_epsilon"]
+    told = "all there is to tell" if count is None else f"{count:.4f} before sampling"
+    lines = [f"the number of messages adds epsilon {told}, counted in the claim against one aggregator"]
+    if recipe.sampling.dummies is not None:
+        known = "nothing hides it" if dummies is None else f"epsilon {dummies:.4f}"
+        lines.append(f"whether a device sent, against somebody who knows which others took part: {known}")
+    if part:
+        lines.append(f"the relay sees who sends: epsilon {part:.4f} about the answer, whatever the noise is")
+    return lines
+
+
+def _share_lines(recipe: Recipe, found: dict[str, Any]) -> list[str]:
     epsilon, what = found["epsilon"], "each number" if recipe.randomizer.categories > 1 else "the result"
     half = recipe.batch.min_batch_size // 2
-    return [
+    lines = [
         f"each device sends {found['scale']} times its value plus {found['flips']} coin flips: "
         f"{found['measurement_bits']} bits, {found['leader_share_bytes']:,} bytes with their proof",
         f"epsilon {epsilon['aggregator']:.4f} against one aggregator, {epsilon['aggregator_with_relay']:.4f} with the "
         f"relay too, {found['epsilon_half']:.4f} if only {half} of them are honest; unbounded against both aggregators",
         f"a dishonest device can move a total by at most {found['one_device']:,.4g} before the division by q",
-        f"expected standard error of {what}: {found['noise_stderr']:,.4g} from noise, "
-        f"at most {found['sampling_stderr']:,.4g} from sampling",
     ]
+    if "noise_stderr" not in found:
+        return lines
+    errors = f"{found['noise_stderr']:,.4g} from noise, at most {found['sampling_stderr']:,.4g} from sampling"
+    return [*lines, f"expected standard error of {what}: {errors}"]

@@ -15,7 +15,8 @@ from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import labels
-from tacit.recipe.model import RandomizerSpec, Recipe
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Recipe
 from tacit.recipe.policy import Policy
 
 PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
@@ -44,7 +45,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("randomizer", _randomizer(randomizer)),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
         ("proof", f"{recipe.vdaf.name}, length {recipe.vdaf.length}, chunks of {recipe.vdaf.chunk_length}"),
-        ("sampling", f"q = {recipe.sampling.rate}"),
+        *_sampling(recipe),
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
         ("interval", span(recipe.interval.start, recipe.interval.end)),
@@ -55,6 +56,29 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))
+
+
+def _sampling(recipe: Recipe) -> list[tuple[str, str]]:
+    importance, dummies = recipe.sampling.importance, recipe.sampling.dummies
+    rows = [("sampling", f"q = {recipe.sampling.rate}")]
+    if importance is not None:
+        usual = answer_label(recipe.question, importance.default)
+        rows = [("sampling", f"q = {importance.default_rate} for {usual}, {recipe.sampling.rate} for any other answer")]
+    if dummies is not None:
+        words = f"{dummies.intensity} expected among {dummies.population} devices, counted in the batch"
+        rows.append(("dummies", words))
+    return rows
+
+
+def answer_label(question: Question, answer: int) -> str:
+    """An encoded answer as a person reads it."""
+    encoder = question.encoder
+    if isinstance(encoder, Number):
+        return str(encoder.low + answer * (encoder.unit or 1))
+    if isinstance(encoder, Boolean):
+        return "yes" if answer else "no"
+    names = encoder_of(question).labels
+    return names[answer] if answer < len(names) else f"answer {answer}"
 
 
 def _price(recipe: Recipe) -> Group:

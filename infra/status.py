@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from infra.api import call, recipes_of
 from infra.deployables import SERVICES
+from infra.issuance import Accepted, SlotIssuance, compare, read_counts, warn
 from infra.layout import Layout
 from infra.processes import read_pids
 from infra.servers import ServerStatus, server_status
@@ -23,6 +24,7 @@ from tacit.ports import Transport, TransportError
 from tacit.service.config import read_secret
 
 AGGREGATORS = ("leader", "helper")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One recipe as the leader sees it; ``leader`` and ``helper`` hold their status pages, or nothing."""
+    """One recipe as the leader sees it; ``leader`` and ``helper`` hold their status pages, or nothing; ``place`` is the
+    epoch and slot of its tokens."""
 
     recipe: str
     recipe_hash: str
@@ -47,6 +50,14 @@ class TaskStatus:
     rule: str
     leader: dict[str, Any] = field(default_factory=dict)
     helper: dict[str, Any] = field(default_factory=dict)
+    place: tuple[int, int] | None = None
+
+    @property
+    def accepted(self) -> Accepted | None:
+        """Its distinct contributions, by the count of whichever aggregator has more; ``None`` where neither serves
+        it."""
+        counts = [int(page.get("distinct_nullifiers", 0)) for page in (self.leader, self.helper) if page]
+        return Accepted(self.place, self.recipe, max(counts)) if counts and self.place is not None else None
 
     @property
     def failing(self) -> list[dict[str, Any]]:
@@ -63,6 +74,7 @@ class StackStatus:
     servers: list[ServerStatus]
     tasks: list[TaskStatus]
     troubles: list[str] = field(default_factory=list)
+    issuance: list[SlotIssuance] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
@@ -74,27 +86,47 @@ class StackStatus:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
             lines += [f"{task.recipe}: {_count(failed, 'job')} failed for good"] if failed else []
             lines += [f"{task.recipe}: {_count(len(task.failing), 'job')} not going on"] if task.failing else []
+        for slot in self.issuance:
+            name = f"{slot.recipe}, slot" if slot.recipe else "slot"
+            lines += [f"{name} {slot.slot} of epoch {slot.epoch}: {line}" for line in slot.mismatches]
         return lines + self.troubles
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return {"ok": not self.problems, "problems": self.problems, **asdict(self)}
+        issuance = [{**asdict(one), "mismatches": one.mismatches} for one in self.issuance]
+        return {"ok": not self.problems, "problems": self.problems, **asdict(self), "issuance": issuance}
 
 
 async def stack_status(layout: Layout, transport: Transport) -> StackStatus:
-    """Ask everybody at once. What does not answer is part of the answer."""
+    """Ask everybody. What does not answer is part of the answer; a mismatch of issuance counts is logged too."""
     parts = [service_part(layout, name) for name in SERVICES] + known_parts(layout)
     pids = read_pids(layout.state_dir)
     asked = [_process(transport, part.label, part.url, pids.get(part.label)) for part in parts]
     processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(layout))
     up = {one.name for one in processes if one.up}
-    tasks, troubles = list[TaskStatus](), list[str]()
+    troubles: list[str] = []
+    before = tasks = issued = after = None
+    if counted := {"attester", "issuer"} <= up:
+        before = await _told(read_counts(layout, transport, "attester"), "issuance counts", troubles)
     if {"leader", "recipe_server"} <= up:
-        try:
-            tasks = await _tasks(layout, transport, [name for name in AGGREGATORS if name in up])
-        except (TransportError, TacitError) as error:
-            troubles.append(f"the tasks cannot be read: {_short(error)}")
-    return StackStatus(processes, servers, tasks, troubles)
+        aggregators = [name for name in AGGREGATORS if name in up]
+        tasks = await _told(_tasks(layout, transport, aggregators), "tasks", troubles)
+    if counted and before is not None:
+        issued = await _told(read_counts(layout, transport, "issuer"), "issuance counts", troubles)
+        after = await _told(read_counts(layout, transport, "attester"), "issuance counts", troubles)
+    accepted = [task.accepted for task in tasks or [] if task.accepted is not None]
+    issuance = [] if None in (before, issued, after) else compare(before or {}, accepted, issued or {}, after or {})
+    warn(issuance)
+    return StackStatus(processes, servers, tasks or [], troubles, issuance)
+
+
+async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None:
+    """The answer; where there is none, ``None`` and a trouble."""
+    try:
+        return await asked
+    except (TransportError, TacitError) as error:
+        troubles.append(f"the {what} cannot be read: {_short(error)}")
+        return None
 
 
 async def _process(transport: Transport, label: str, url: str, pid: int | None) -> ProcessStatus:
@@ -111,7 +143,7 @@ async def _process(transport: Transport, label: str, url: str, pid: int | None) 
 async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:
     """The recipes that name the leader, in the log's order, with the counts of those that are active."""
     bearer = read_secret(layout.credentials["operator"]).decode().strip()
-    names = {one["hash"]: one["name"] for one in await recipes_of(transport, layout.urls["recipe_server"])}
+    known = {one["hash"]: one for one in await recipes_of(transport, layout.urls["recipe_server"])}
     rows = await call(transport, "GET", f"{layout.urls['leader']}/v1/recipes", bearer=bearer)
 
     async def counts(aggregator: str, task_id: str) -> dict[str, Any]:
@@ -127,7 +159,11 @@ async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str
             found = await asyncio.gather(*(counts(name, row["task_id"]) for name in aggregators))
             pages = dict(zip(aggregators, found, strict=True))
         recipe_hash = row["recipe_hash"]
-        return TaskStatus(names.get(recipe_hash, recipe_hash), recipe_hash, row["state"], row["rule"], **pages)
+        recipe = known.get(recipe_hash, {})
+        token = recipe.get("token")
+        place = None if token is None else (int(token["epoch"]), int(token["slot"]))
+        name = str(recipe.get("name", recipe_hash))
+        return TaskStatus(name, recipe_hash, row["state"], row["rule"], **pages, place=place)
 
     return list(await asyncio.gather(*map(task, rows)))
 

@@ -275,6 +275,7 @@ def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
         "analyst": recipe.parties.analyst.operator,
         "interval": recipe.interval.model_dump(mode="json"),
         "min_batch_size": recipe.batch.min_batch_size,
+        "token": recipe.token.model_dump(mode="json"),
         "epsilon": recipe.privacy.epsilon.aggregator,
         "delta": recipe.privacy.delta,
     }

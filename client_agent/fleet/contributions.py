@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from client_agent.fleet.additions import Addition, addition_of
 from client_agent.fleet.decisions import Randomised
 from client_agent.fleet.faults import Fault
 from client_agent.fleet.sealing import seal_shares
@@ -26,12 +27,12 @@ BATCH = 512
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One device's finished report. ``ones`` are the cells of the aggregate to which it adds one if it counts,
-    ``body`` the bytes of its upload request, sent again unchanged on every try (P11)."""
+    """One device's finished report. ``adds`` is what it adds to the aggregate if it counts, ``body`` the bytes of its
+    upload request, sent again unchanged on every try (P11)."""
 
     device: int
     fault: Fault
-    ones: tuple[int, ...] = field(repr=False)
+    adds: Addition = field(repr=False)
     body: bytes = field(repr=False)
 
 
@@ -71,7 +72,7 @@ class Builder:
             for place, role in enumerate((Role.LEADER, Role.HELPER))
         }
         reports = map(Report, metadata, public_shares, sealed[Role.LEADER], sealed[Role.HELPER])
-        return [_contribution(draft, report) for draft, report in zip(drafts, reports, strict=True)]
+        return [self._contribution(draft, report) for draft, report in zip(drafts, reports, strict=True)]
 
     def _with_victims(self, drafts: Sequence[Draft]) -> Iterator[Draft]:
         """A spent token is that of another contribution of the batch, which nothing else is wrong with; the device
@@ -85,7 +86,7 @@ class Builder:
             if victim is None:
                 yield Draft(draft.answer, draft.token, Fault.NONE, draft.time)
             else:
-                repeated = Randomised(draft.answer.device, victim.answer.measurement, victim.answer.ones)
+                repeated = Randomised(draft.answer.device, victim.answer.measurement)
                 yield Draft(repeated, victim.token, Fault.SPENT_TOKEN, draft.time)
 
     def _sealed(
@@ -112,12 +113,12 @@ class Builder:
         extension = Extension(TOKEN_EXTENSION_TYPE, secrets.extension(token, role))
         return PlaintextInputShare((extension,), payload).encode()
 
-
-def _contribution(draft: Draft, report: Report) -> Contribution:
-    body = report.encode()
-    if draft.fault is Fault.TRUNCATED:
-        body = body[: len(body) // 2]
-    return Contribution(draft.answer.device, draft.fault, draft.answer.ones, body)
+    def _contribution(self, draft: Draft, report: Report) -> Contribution:
+        body = report.encode()
+        if draft.fault is Fault.TRUNCATED:
+            body = body[: len(body) // 2]
+        adds = addition_of(draft.answer.measurement, self._task.vdaf.flp.OUTPUT_LEN)
+        return Contribution(draft.answer.device, draft.fault, adds, body)
 
 
 def _flip(data: bytes, at: int) -> bytes:

@@ -6,30 +6,34 @@ device, compared with the same threshold, only that a machine word at a time is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from client_agent.coin import COIN_BITS, coin_threshold
-from client_agent.fleet.population import Categories, Population
+from client_agent.fleet.additions import NUMBER, Numbers
+from client_agent.fleet.noise_shares import randomise_all
+from client_agent.fleet.population import Population
 from tacit.ports import Entropy
-from tacit.randomizers.types import Measurement, Randomizer
+from tacit.randomizers.flips import SCALAR, Flips
+from tacit.randomizers.types import Answer, Measurement, Randomizer
 
 CHUNK = 1 << 16
-"""Devices that are decided together: 1 MiB of coins."""
+"""Numbers, of data or of measurements, that are decided together: where devices have one each, 1 MiB of coins."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """One chunk: numbers of the sampled devices, and their categories."""
+    """One chunk: numbers of the sampled devices, and their encoded answers."""
 
     first: int
     count: int
     sampled: NDArray[np.uint32]
-    categories: Categories
+    answers: Sequence[Answer] = field(repr=False)
 
 
 def coins(rate: Decimal, count: int, entropy: Entropy) -> NDArray[np.bool_]:
@@ -43,43 +47,57 @@ def coins(rate: Decimal, count: int, entropy: Entropy) -> NDArray[np.bool_]:
 
 
 def decide(
-    rate: Decimal, population: Population, first: int, devices: int, entropy: Entropy, generator: np.random.Generator
+    rate: Decimal,
+    population: Population,
+    first: int,
+    devices: int,
+    entropy: Entropy,
+    generator: np.random.Generator,
+    cells: int = 1,
 ) -> Iterator[Decided]:
-    """Datum and coin of the devices from ``first``, chunk by chunk."""
-    for begin in range(first, first + devices, CHUNK):
-        count = min(CHUNK, first + devices - begin)
-        categories = population.of(begin, count, generator)
+    """Datum and coin of the devices from ``first``, chunk by chunk; ``cells`` numbers of each are to be kept."""
+    chunk = max(1, CHUNK // max(population.width, cells))
+    for begin in range(first, first + devices, chunk):
+        count = min(chunk, first + devices - begin)
+        data = population.of(begin, count, generator)
         chosen = np.flatnonzero(coins(rate, count, entropy))
-        yield Decided(begin, count, (chosen + begin).astype(np.uint32), categories[chosen])
+        yield Decided(begin, count, (chosen + begin).astype(np.uint32), population.answers(data[chosen]))
 
 
 @dataclass(frozen=True)
 class Randomised:
-    """One sampled device's answer as it goes into the report: what the VDAF takes, and the cells that are one."""
+    """One sampled device's answer as it goes into the report: what the VDAF takes."""
 
     device: int
-    measurement: Measurement
-    ones: tuple[int, ...]
+    measurement: Measurement | Numbers = field(repr=False)
 
 
 def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tuple[list[Randomised], list[int]]:
     """The randomised answers of the sampled devices, and the devices whose output lay beyond the weight bound (P18:
     they send nothing)."""
+    devices = decided.sampled.tolist()
+    if isinstance(randomizer, Flips):
+        return [*map(Randomised, devices, noisy(randomizer, decided.answers, entropy))], []
     answers: list[Randomised] = []
     beyond: list[int] = []
-    for device, category in zip(decided.sampled.tolist(), decided.categories.tolist(), strict=True):
-        measurement = randomizer.randomise(category, entropy)
+    for device, answer in zip(devices, decided.answers, strict=True):
+        measurement = randomizer.randomise(answer, entropy)
         if measurement is None:
             beyond.append(device)
         else:
-            answers.append(Randomised(device, measurement, ones_of(measurement, randomizer.cells)))
+            answers.append(Randomised(device, measurement))
     return answers, beyond
 
 
-def ones_of(measurement: Measurement, cells: int) -> tuple[int, ...]:
-    """The cells of the aggregate that a measurement adds one to; ``cells`` is 1 for a single bit."""
-    if isinstance(measurement, int):
-        if cells == 1:
-            return (0,) if measurement else ()
-        return (measurement,)
-    return tuple(cell for cell, bit in enumerate(measurement) if bit)
+def kept_cells(randomizer: Randomizer) -> int:
+    """Numbers in a measurement as it is kept: a category or a few ones count as one."""
+    return randomizer.cells if isinstance(randomizer, Flips) else 1
+
+
+def noisy(shares: Flips, answers: Sequence[Answer], entropy: Entropy) -> list[int] | list[Numbers]:
+    """The measurements of devices that add noise shares."""
+    rows = randomise_all(shares, answers, entropy)
+    if shares.statistic in SCALAR:
+        scalars: list[int] = rows[:, 0].tolist()
+        return scalars
+    return [array(NUMBER, row.tobytes()) for row in rows]

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from client_agent.fleet.additions import read_addition, write_addition
 from client_agent.fleet.contributions import Contribution
 from client_agent.fleet.faults import Fault
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError, UsageError
 
-MAGIC = b"TACITFP1"
+MAGIC = b"TACITFP2"
 HASH_SIZE = 32
 HEADER_SIZE = len(MAGIC) + HASH_SIZE + 8 + 8 + 8 + 1
 MAX_FRAME = 1 << 20
@@ -86,8 +87,7 @@ class Totals:
 def encode_contribution(contribution: Contribution) -> bytes:
     """The content of a contribution's frame."""
     writer = Writer().uint(contribution.device, 4).uint(contribution.fault, 1)
-    writer.opaque(b"".join(cell.to_bytes(2, "big") for cell in contribution.ones), 2)
-    return writer.opaque(contribution.body, 4).bytes()
+    return write_addition(writer, contribution.adds).opaque(contribution.body, 4).bytes()
 
 
 def decode_contribution(data: bytes) -> Contribution:
@@ -98,12 +98,10 @@ def decode_contribution(data: bytes) -> Contribution:
         fault = Fault(number)
     except ValueError as error:
         raise DecodeError("a prepared contribution has a fault of another version") from error
-    ones = tuple(reader.vector(2, lambda inner: inner.uint(2)))
+    adds = read_addition(reader)
     body = reader.opaque(4, minimum=1)
     reader.end()
-    if sorted(set(ones)) != list(ones):
-        raise DecodeError("a prepared contribution's cells are not in order")
-    return Contribution(device, fault, ones, body)
+    return Contribution(device, fault, adds, body)
 
 
 class PreparedWriter:

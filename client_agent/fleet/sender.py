@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from client_agent.config import Timing
+from client_agent.fleet.additions import add
 from client_agent.fleet.contributions import Contribution
 from client_agent.fleet.faults import FATE, Fault
 from client_agent.fleet.metrics import Snapshot, bin_of
@@ -33,7 +34,7 @@ Note = Callable[[int, State, int], None]
 
 @dataclass
 class Outcome:
-    """What became of the contributions, by fault: counts by final state, and the sum of the answers that count."""
+    """What became of the contributions, by fault: counts by final state, and the sums by cell of what counts."""
 
     states: Counter[tuple[Fault, State]] = field(default_factory=Counter)
     sums: Counter[int] = field(default_factory=Counter)
@@ -42,7 +43,7 @@ class Outcome:
         """One contribution has come to its end."""
         self.states[contribution.fault, state] += 1
         if state is State.SENT and FATE[contribution.fault].counts:
-            self.sums.update(contribution.ones)
+            add(self.sums, contribution.adds)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from client_agent.fleet.arrivals import arrivals
 from client_agent.fleet.contributions import BATCH, Builder, Contribution, Draft
-from client_agent.fleet.decisions import Randomised, decide, randomise
+from client_agent.fleet.decisions import Randomised, decide, kept_cells, randomise
 from client_agent.fleet.faults import NO_FAULTS, Fault, FaultMix
 from client_agent.fleet.journal import FleetJournal, Header
 from client_agent.fleet.metrics import Snapshot
@@ -141,7 +141,8 @@ class Shard:
         plan, entropy = self._plan, self._world.entropy
         recipe = plan.target.recipe
         randomizer = derive.randomizer_of(recipe)
-        for chunk in decide(recipe.rate, plan.population, plan.first, plan.devices, entropy, self._generator):
+        cells = kept_cells(randomizer)
+        for chunk in decide(recipe.rate, plan.population, plan.first, plan.devices, entropy, self._generator, cells):
             answers, beyond = randomise(chunk, randomizer, entropy)
             scheduled = np.array([answer.device for answer in answers], dtype=np.uint32)
             self._journal.decided(chunk.first, chunk.count, scheduled, self._world.clock.now())

@@ -25,7 +25,7 @@ RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
 PARTIES = ("relay", "gateway", "gateway + uploads", "leader", "helper", "database", "redis", "mosquitto")
 """Whose time a contribution costs; the other services poll and wait at their own pace."""
 TOTAL, BESIDE = "all servers", "others"
-FEW_JOBS = {"job_size": 4096, "min_job_size": 1 << 30, "max_job_delay": 86400.0}
+FEW_JOBS = {"job_size": 4096, "min_job_size": 1 << 30, "max_job_delay": 3600.0}
 BATCH_SIZE = 1_000_000
 WARM_UP = 200
 SUBJECT = Subject("histogram", {"length": BUCKETS})

@@ -22,13 +22,20 @@ app = typer.Typer(help="Simulate very many devices over the real wire.", no_args
 
 TOKENS = ("issued", "direct")
 EXTRA = ("matplotlib", "numpy", "psutil")
-DATA_HELP = "uniform, zipf[:EXPONENT] or weights:W,W,... (one weight per category)"
+DATA_HELP = (
+    "uniform, zipf[:EXPONENT] (default) or weights:W,W,... for categories (one weight each); "
+    "uniform (default) or normal:MEAN,DEVIATION for numbers and vectors"
+)
 
 Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that they are asked.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Worker processes (shards of devices).")]
-Data = Annotated[str, typer.Option("--data", help=f"What the devices know: {DATA_HELP}.")]
+Data = Annotated[str | None, typer.Option("--data", help=f"What the devices know: {DATA_HELP}.")]
 PopulationFile = Annotated[
-    Path | None, typer.Option("--population", help="CSV file with one row per device, instead of --data.")
+    Path | None,
+    typer.Option(
+        "--population",
+        help="CSV file with one row per device (vectors as 1,2,...), instead of --data.",
+    ),
 ]
 Column = Annotated[str | None, typer.Option("--column", help="Its column (default: the recipe's metric).")]
 Faults = Annotated[str, typer.Option("--faults", help="Shares of the sampled devices: bad-proof=0.01,late=0.005,...")]
@@ -68,7 +75,7 @@ def run(
     prepared: Annotated[
         Path | None, typer.Option("--prepared", help="Send the contributions of this file (tacit fleet prepare).")
     ] = None,
-    data: Data = "zipf",
+    data: Data = None,
     population: PopulationFile = None,
     column: Column = None,
     tokens: Tokens = "issued",
@@ -137,7 +144,7 @@ def prepare(
     out: Annotated[Path, typer.Option("--out", help="The file to write (mode 0600).")],
     faults: Faults = "",
     workers: Workers = 1,
-    data: Data = "zipf",
+    data: Data = None,
     population: PopulationFile = None,
     column: Column = None,
     tokens: Tokens = "issued",

@@ -84,12 +84,14 @@ def explain_command(
     total_delta: Annotated[float | None, typer.Option("--total-delta", help="That of a composition.")] = None,
     n: Annotated[int | None, typer.Option("--n", help="Reports in a batch.")] = None,
     q: Annotated[float | None, typer.Option("--q", help="Sampling rate.")] = None,
+    q0: Annotated[float | None, typer.Option("--q0", help="That of devices with the usual answer.")] = None,
     m: Annotated[int | None, typer.Option("--m", help="Slots of a donation window.")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Repetitions.")] = None,
     sigma: Annotated[float | None, typer.Option("--sigma", help="Standard deviation of Gaussian noise.")] = None,
     scale: Annotated[float | None, typer.Option("--scale", help="Scale (or sigma) of the noise.")] = None,
     sensitivity: Annotated[float | None, typer.Option("--sensitivity", help="How far one device moves it.")] = None,
     intensity: Annotated[float | None, typer.Option("--intensity", help="Expected dummies.")] = None,
+    devices: Annotated[int | None, typer.Option("--devices", help="Devices that could send one.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """What a mechanism costs in privacy, or needs, for any parameters.
@@ -103,12 +105,14 @@ def explain_command(
         "total_delta": total_delta,
         "n": n,
         "q": q,
+        "q0": q0,
         "m": m,
         "rounds": rounds,
         "sigma": sigma,
         "scale": scale,
         "sensitivity": sensitivity,
         "intensity": intensity,
+        "devices": devices,
     }
     answer = explain(mechanism, {name: value for name, value in options.items() if value is not None})
     if as_json:

@@ -83,6 +83,23 @@ def new(
     aggregator_flips: Annotated[
         int, typer.Option("--aggregator-flips", min=0, help="Coin flips that each aggregator adds of its own.")
     ] = 0,
+    importance_default: Annotated[
+        str | None, typer.Option("--importance-default", help="The usual answer: its devices are asked less often.")
+    ] = None,
+    importance_rate: Annotated[
+        str | None,
+        typer.Option("--importance-rate", help="Probability with which a device with that answer takes part."),
+    ] = None,
+    non_default_share: Annotated[
+        str | None, typer.Option("--non-default-share", help="Share of devices with another answer, as expected.")
+    ] = None,
+    dummies: Annotated[
+        str | None, typer.Option("--dummies", help="Expected reports that say nothing, or auto: as few as will do.")
+    ] = None,
+    dummy_epsilon: Annotated[
+        str | None,
+        typer.Option("--dummy-epsilon", help="With auto: what may be told of whether a device sent (default: 1)."),
+    ] = None,
     start: Annotated[int | None, typer.Option("--start", min=0, help="POSIX second in which reports begin.")] = None,
     duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
     epoch: Annotated[int | None, typer.Option("--epoch", min=0, help="Token epoch (default: the next one).")] = None,
@@ -97,8 +114,9 @@ def new(
 ) -> None:
     """Write a recipe with the largest local epsilon that the privacy target allows; asks for what is missing.
 
-    With --mechanism flips it is the least noise that keeps the target although half of B is not honest. With a local
-    stack the parties, the next epoch and a free slot come from it. Example:
+    With --mechanism flips it is the least noise that keeps the target although half of B is not honest. With
+    --importance-default the target is epsilon against one aggregator: no noise lessens what the relay sees. With a
+    local stack the parties, the next epoch and a free slot come from it. Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
     form = completed(
@@ -106,6 +124,7 @@ def new(
             name, text, metric, buckets, categories, boolean, population, rate, epsilon, delta,
             min_batch_size, randomizer, start, duration, epoch, slot, close,
             statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
+            importance_default, importance_rate, non_default_share, dummies, dummy_epsilon,
         )
     )  # fmt: skip
     if parties is not None:

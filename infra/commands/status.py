@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from infra.issuance import SlotIssuance
 from infra.places import AsJson, StateDir, layout_of
 from infra.servers import ServerStatus
 from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
@@ -20,6 +21,7 @@ from tacit.adapters.http import AiohttpTransport
 
 ANSWER_SECONDS = 10.0
 MANY_SECONDS = 120
+_TOKENS = ("requested", "issued", "answered", "devices")
 _COUNTS = ("uploaded", "waiting", "in jobs", "counted", "rejected", "released")
 
 
@@ -59,6 +61,10 @@ def show(found: StackStatus, console: Console) -> None:
                 console.print(Padding(line, (0, 0, 0, 2)))
     else:
         console.print("no task yet; publish a recipe with: tacit recipe publish")
+    shown = [slot for slot in found.issuance if slot.recipe or slot.mismatches]
+    if shown:
+        console.print()
+        console.print(_issuance(shown))
     console.print()
     for problem in found.problems:
         console.print(Text.assemble(("! ", "bold red"), problem))
@@ -89,6 +95,18 @@ def _tasks(tasks: list[TaskStatus]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for task in tasks:
         table.add_row(task.recipe, styled(task.state), *_counts(task.leader))
+    return table
+
+
+def _issuance(slots: list[SlotIssuance]) -> Table:
+    table = plain_table()
+    table.add_column("tokens of", overflow="ellipsis")
+    for heading in ("epoch", "slot", *_TOKENS, "counted"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in slots:
+        numbers = (one.requested, one.issued, one.answered, one.devices, one.contributions)
+        style = "red" if one.mismatches else ""
+        table.add_row(one.recipe, str(one.epoch), str(one.slot), *(f"{number:,}" for number in numbers), style=style)
     return table
 
 

@@ -24,12 +24,17 @@ from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
 from infra.processes import ServiceProcess, running, watch
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.errors import UsageError
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe.policy import AccountLimit
+from tacit.tlog.canonical import validated
 
 DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_AGENTS = 60
 DEFAULT_BATCH_FLOOR = 20
 DEFAULT_STATE_DIR = Path(".tacit")
+STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
+"""Of the account of a stack on one machine, whose devices hold made-up data: room for a hundred recipes a year with
+epsilon 1 at delta 1e-6. Real devices keep to a budget of their own (``client_agent.config.Budget``)."""
 SERVICE_NAMES = ("relay", "gateway", "attester", "issuer", "recipe_server", "leader", "helper", "collector")
 
 
@@ -43,6 +48,10 @@ EpochSeconds = Annotated[
 ]
 Agents = Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")]
 BatchFloor = Annotated[int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")]
+AccountEpsilon = Annotated[
+    str | None, typer.Option("--account-epsilon", help=f"Account of a new stack, per year (default {STAGING_EPSILON}).")
+]
+AccountDelta = Annotated[str | None, typer.Option("--account-delta", help=f"Its delta (default {STAGING_DELTA}).")]
 Backends = Annotated[
     list[str] | None,
     typer.Option(
@@ -75,6 +84,8 @@ def up(
     epoch_seconds: EpochSeconds = None,
     agents: Agents = DEFAULT_AGENTS,
     batch_floor: BatchFloor = DEFAULT_BATCH_FLOOR,
+    account_epsilon: AccountEpsilon = None,
+    account_delta: AccountDelta = None,
     backends_named: Backends = None,
     postgres_url_file: PostgresUrl = None,
     redis_url_file: RedisUrl = None,
@@ -92,7 +103,8 @@ def up(
     wanted = parse_backends(backends_named or [], url_files)
     with contextlib.ExitStack() as stack:
         try:
-            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor)
+            account = (account_epsilon, account_delta)
+            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor, account)
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
             parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
@@ -102,18 +114,48 @@ def up(
         asyncio.run(_up(layout, paths, parts, as_json=as_json))
 
 
-def open_stack(state_dir: Path, epoch_seconds: int | None, batch_floor: int = DEFAULT_BATCH_FLOOR) -> Layout:
-    """The stack in ``state_dir``, made there if there is none. Raises ``UsageError`` if it has other epochs."""
+def open_stack(
+    state_dir: Path,
+    epoch_seconds: int | None,
+    batch_floor: int = DEFAULT_BATCH_FLOOR,
+    account: tuple[str | None, str | None] = (None, None),
+) -> Layout:
+    """The stack in ``state_dir``, made there if there is none. Raises ``UsageError`` if it has other epochs or another
+    account (epsilon, delta; ``None``: whatever it has)."""
+    epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
-            epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS, slots_per_epoch=4, batch_floor=batch_floor
+            epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS,
+            slots_per_epoch=4,
+            batch_floor=batch_floor,
+            account_epsilon=epsilon or STAGING_EPSILON,
+            account_delta=delta or STAGING_DELTA,
         )
+        _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
     layout = load_layout(state_dir)
     found = layout.options.epoch_seconds
     if epoch_seconds not in {None, found}:
         raise UsageError(f"{state_dir}: this stack has epochs of {found} s; choose another --state-dir for others")
+    has = (layout.options.account_epsilon, layout.options.account_delta)
+    if epsilon not in {None, has[0]} or delta not in {None, has[1]}:
+        raise UsageError(
+            f"{state_dir}: this stack's account has epsilon {has[0]} at delta {has[1]}; "
+            "choose another --state-dir for others"
+        )
     return layout
+
+
+def _check_account(options: StackOptions) -> None:
+    limit = {
+        "epsilon": options.account_epsilon,
+        "delta": options.account_delta,
+        "window_seconds": options.account_seconds,
+    }
+    try:
+        validated(AccountLimit, limit, "account")
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
 
 
 def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def load_csv(
     devices: int | None,
 ) -> Dataset:
     """Read ``column`` of ``path`` and settle the question. Raises ``UsageError`` with the first thing wrong."""
-    cells = list(_read_column(path, column))
+    cells = list(read_column(path, column))
     if len(cells) < MIN_DEVICES and devices is None:
         raise UsageError(
             f"{path}: {len(cells)} rows below the header, column {column}; "
@@ -110,14 +110,14 @@ def _take(items: list[T], devices: int | None, source: str) -> list[T]:
     return items[:devices]
 
 
-def _read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, cell) for each data row; refuses what is not a clean table."""
+def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, cell) for each data row. Raises ``UsageError`` for what is not a clean table."""
     text = _read_text(path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, None)
         if not header:
-            raise UsageError(f"{path}: line 1: the file is empty; it needs a header and at least 200 rows")
+            raise UsageError(f"{path}: line 1: the file is empty; it needs a header and a row per device")
         if header.count(column) != 1:
             found = "more than once" if column in header else f"not among: {', '.join(header)[:120]}"
             raise UsageError(f"{path}: line 1: column {column} is {found}; name one with --column")

@@ -37,9 +37,10 @@ from tacit.errors import Refusal
 from tacit.messages import UploadRequest
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
-from tacit.recipe.builder import plain, propose
+from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of
 from tacit.recipe.encoder import category_of, encoder_of
+from tacit.recipe.members import plain
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import read_secret

@@ -1,12 +1,14 @@
 """The oracle: what leader, helper and collector say after a run against what the fleet knows that it sent.
 
 Accepted must be the sampled devices minus the injected faults, by cause, and the aggregate, bucket by bucket, the sum
-of the randomised answers that were sent (before debiasing).
+of the randomised answers that were sent (before debiasing). Where leader and helper add noise of their own, the sums
+must agree but for that noise, which exceeds the bound by chance with probability ``FALSE_ALARM`` at most.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,22 +25,27 @@ from tacit.recipe.derive import labels
 from tacit.service.config import read_secret
 
 POLL_SECONDS = 0.5
+FALSE_ALARM = 1e-9
+"""Per released sum, where aggregators add noise."""
+MOST_SUMS = 64
+"""Of more released sums only those that differ are shown one by one."""
 AGGREGATORS = ("leader", "helper")
 _FINAL = frozenset({"released", "refused"})
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison."""
+    """One comparison; both may differ by ``slack``."""
 
     what: str
     expected: int
     found: int
+    slack: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether both are equal."""
-        return self.expected == self.found
+        return abs(self.expected - self.found) <= self.slack
 
 
 @dataclass
@@ -130,8 +137,28 @@ class Oracle:
         document = found["results"][0]
         verdict.findings.append(Finding("released: contributions", _accepted(result), document["report_count"]))
         counts = {row["label"]: row["count"] for row in document["buckets"]}
-        for cell, label in enumerate(labels(recipe)):
-            verdict.findings.append(Finding(f"released: {label}", result.outcome.sums[cell], counts.get(label, -1)))
+        slack = noise_bound(recipe.aggregator_flips)
+        if slack:
+            verdict.remarks.append(f"aggregators add noise: released sums may differ by {slack:,} from what was sent")
+        sums = [
+            Finding(f"released: {label}", result.outcome.sums[cell], counts.get(label, -slack - 1), slack)
+            for cell, label in enumerate(labels(recipe))
+        ]
+        verdict.findings += _shown(sums)
+
+
+def noise_bound(flips: int) -> int:
+    """What the noise of both aggregators, ``flips`` centred coin flips each, exceeds in either direction with
+    probability ``FALSE_ALARM`` at most: Hoeffding's bound ``2 exp(-t^2 / flips)``, and never more than there is."""
+    return min(flips, math.ceil(math.sqrt(flips * math.log(2 / FALSE_ALARM))))
+
+
+def _shown(sums: list[Finding]) -> list[Finding]:
+    """All of a few sums; of many, how many agree and which do not."""
+    if len(sums) <= MOST_SUMS:
+        return sums
+    agree = sum(finding.holds for finding in sums)
+    return [Finding("released: sums that agree", len(sums), agree), *(one for one in sums if not one.holds)]
 
 
 def _since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:

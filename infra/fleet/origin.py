@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
-from client_agent.fleet.population import Population, listed_population, parse_population
+from client_agent.fleet.population import Population, drawn_population, listed_population
 from client_agent.fleet.target import Target, verified_target
-from infra.demo.dataset import load_csv
+from infra.demo.dataset import read_column
 from infra.deployables import deployable
 from infra.layout import Layout
 from infra.places import policy_of
@@ -20,9 +20,9 @@ from services.issuer.schema import SLOT_KEYS
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
-from tacit.randomizers.flips import Flips
-from tacit.recipe.encoder import category_of, encoder_of
-from tacit.recipe.model import Buckets, Categories, Recipe
+from tacit.randomizers.types import Answer
+from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.recipe.model import Recipe
 from tacit.service.config import load_config, read_secret
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -83,19 +83,17 @@ async def slot_private_key(layout: Layout, target: Target) -> bytes:
     return found
 
 
-def population_of(recipe: Recipe, data: str, file: Path | None, column: str | None) -> Population:
-    """The devices' data: a distribution over the recipe's categories, or a CSV file's column. Raises ``UsageError``."""
-    if recipe.randomizer.name == Flips.NAME:
-        raise UsageError("a fleet plays recipes of local randomizers; noise shares are played by tacit agents")
-    encoder = encoder_of(recipe.question)
+def population_of(recipe: Recipe, data: str | None, file: Path | None, column: str | None) -> Population:
+    """The devices' data: a distribution of what the recipe asks for, or a CSV file's column, encoded as its devices
+    encode it. Raises ``UsageError``."""
+    question = recipe.question
     if file is None:
-        return parse_population(data, max(2, len(encoder.labels)))
-    spec = recipe.question.encoder
-    dataset = load_csv(
-        file,
-        column or recipe.question.metric,
-        edges=spec.edges if isinstance(spec, Buckets) else None,
-        categories=spec.categories if isinstance(spec, Categories) else None,
-        devices=None,
-    )
-    return listed_population(str(file), [category_of(encoder, value) for value in dataset.values])
+        return drawn_population(question, data)
+    name = column or question.metric
+    encoder, answers = encoder_of(question), list[Answer]()
+    for line, cell in read_column(file, name):
+        try:
+            answers.append(encoder.encode(cell))
+        except EncodeError as error:
+            raise UsageError(f"{file}: line {line}, column {name}: {error}; mend the cell") from error
+    return listed_population(str(file), answers)

@@ -61,9 +61,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Data:
-    """What the devices know: a distribution, or a CSV file's column."""
+    """What the devices know: a distribution (``None``: the question's usual one), or a CSV file's column."""
 
-    distribution: str = "zipf"
+    distribution: str | None = None
     file: Path | None = None
     column: str | None = None
 

@@ -8,7 +8,15 @@ from aiohttp import web
 
 from services.issuer.config import IssuerConfig
 from services.issuer.drivers import CountDriver, DirectoryDriver, KeyDriver
-from services.issuer.handlers import ATTESTER_DIGEST, ISSUER, MAX_REQUEST, get_directory, post_token_request
+from services.issuer.handlers import (
+    ATTESTER_DIGEST,
+    ISSUER,
+    MAX_REQUEST,
+    OPERATOR_DIGEST,
+    get_directory,
+    get_issuance,
+    post_token_request,
+)
 from services.issuer.service import Issuer
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import require_secure_url
@@ -30,6 +38,9 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     app[ATTESTER_DIGEST] = None if credential is None else token_digest(read_secret(credential))
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
     app.router.add_post("/token-request", post_token_request, expect_handler=refuse_expect)
+    if config.operator_token is not None:
+        app[OPERATOR_DIGEST] = token_digest(read_secret(config.operator_token))
+        app.router.add_get("/v1/issuance", get_issuance, allow_head=False)
     app.cleanup_ctx.append(_running)
     for driver in (KeyDriver(issuer), DirectoryDriver(issuer), CountDriver(issuer)):
         add_driver(app, driver, config.idle_seconds)

@@ -17,7 +17,8 @@ class IssuerConfig(ServiceConfig):
 
     ``signing_key`` is a 0600 file with the Ed25519 key that signs directory leaves (``tacit.service.keys``).
     ``attester_credential`` is a 0600 file with the attester's bearer token; without it only a client
-    certificate (``listen.client_ca``) lets the attester in. ``request_uri`` is where clients of the directory
+    certificate (``listen.client_ca``) lets the attester in. Without ``operator_token``, a 0600 file too, nobody may
+    read the counts. ``request_uri`` is where clients of the directory
     send token requests. Leaves go to ``recipe_server_url`` (no slash at its end), whose certificate may be
     signed by ``peer_ca``. Durations are in seconds, ``lookahead`` in epochs.
     """
@@ -25,6 +26,7 @@ class IssuerConfig(ServiceConfig):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
     signing_key: ConfigPath
     attester_credential: ConfigPath | None = None
+    operator_token: ConfigPath | None = None
     recipe_server_url: str
     peer_ca: ConfigPath | None = None
     request_uri: Annotated[str, Field(min_length=1, max_length=512)]

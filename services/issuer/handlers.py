@@ -1,4 +1,4 @@
-"""The issuer's HTTP resources: the directory (public) and token requests (the attester's only)."""
+"""The issuer's HTTP resources: directory (public), token requests (the attester's), counts (the operator's)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from aiohttp import web
 from services.issuer.service import Issuer
 from tacit import media_types
 from tacit.service.app import read_body
-from tacit.service.auth import require_peer
+from tacit.service.auth import require_bearer, require_peer
 
 ISSUER = web.AppKey("issuer", Issuer)
 ATTESTER_DIGEST: web.AppKey[bytes | None] = web.AppKey("attester_digest")
+OPERATOR_DIGEST = web.AppKey("operator_digest", bytes)
 
 MAX_REQUEST = 1024
 
@@ -33,3 +34,11 @@ async def post_token_request(request: web.Request) -> web.Response:
     body = await read_body(request, MAX_REQUEST, media_types.PRIVATE_TOKEN_REQUEST)
     response = await request.app[ISSUER].sign(body)
     return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})
+
+
+async def get_issuance(request: web.Request) -> web.Response:
+    """GET /v1/issuance, after the operator's credential: signatures by slot, for ever (P15)."""
+    require_bearer(request, request.app[OPERATOR_DIGEST])
+    counts = await request.app[ISSUER].issuance()
+    slots = [{"epoch": epoch, "slot": slot, "issued": count} for (epoch, slot), count in sorted(counts.items())]
+    return web.json_response({"slots": slots})

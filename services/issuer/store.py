@@ -82,6 +82,12 @@ class IssuerStore:
         async with self._database.transaction() as connection:
             return (await connection.execute(sa.delete(SLOT_KEYS).where(SLOT_KEYS.c.epoch < epoch))).rowcount
 
+    async def counts(self) -> dict[tuple[int, int], int]:
+        """The issuance counts by (epoch, slot)."""
+        async with self._database.read() as connection:
+            rows = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
+            return {(epoch, slot): count for epoch, slot, count in rows}
+
     async def add_counts(self, counts: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
         """Add to the issuance counts by (epoch, slot); returns the new totals of these slots."""
         rows = [{"epoch": epoch, "slot": slot, "count": count} for (epoch, slot), count in counts.items()]
@@ -93,5 +99,8 @@ class IssuerStore:
                     set_={"count": ISSUANCE.c.count + added.excluded.count},
                 )
                 await connection.execute(total, rows)
-            totals = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
-            return {(e, s): count for e, s, count in totals if (e, s) in counts}
+            moved = sa.tuple_(ISSUANCE.c.epoch, ISSUANCE.c.slot).in_(list(counts))
+            totals = await connection.execute(
+                sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count).where(moved)
+            )
+            return {(epoch, slot): count for epoch, slot, count in totals}

@@ -18,7 +18,8 @@ class LeaderLimits(Frozen):
 
     job_size: int = Field(default=1000, ge=1, le=4096)
     min_job_size: int = Field(default=16, ge=1)
-    max_job_delay: float = Field(default=2.0, ge=0)
+    max_job_delay: float = Field(default=2.0, ge=0, le=3600)
+    """Seconds after which a raw share is sub-aggregated with what there is, however little (paper section 4.8)."""
     max_jobs: int = Field(default=8, ge=1)
     """Unfinished jobs of one task at which no further one is formed."""
     concurrent_jobs: int = Field(default=4, ge=1)

@@ -24,6 +24,7 @@ from tacit.accounting.events import (
     Sampled,
 )
 from tacit.dp import amplification, composition, donation, gaussian, parameters, poisson, rr_exact, sampling
+from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon
 from tacit.errors import Refusal
 
 Answer = dict[str, float]
@@ -170,6 +171,22 @@ def _pure_sampled(e0: float, n: int, q: float, delta: float) -> Answer:
     }
 
 
+def _hidden_count(
+    epsilon: float, q: float, n: int, delta: float, q0: float | None = None, intensity: float = 0.0, devices: int = 0
+) -> Answer:
+    """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` for the default answer) or dummies."""
+    if intensity and not devices:
+        raise ValueError("dummies need the number of devices")
+    turnout = Turnout(q, q if q0 is None else q0, intensity / devices if devices else 0.0)
+    crowd = Crowd(turnout, parameters.reports(devices or n, "devices"), parameters.reports(n))
+    return {
+        "epsilon": crowd.epsilon(lambda _: epsilon, delta),
+        "epsilon_count": crowd.count_epsilon(lambda _: epsilon, delta),
+        "epsilon_dummies": dummies_epsilon(turnout, crowd.devices, delta),
+        "epsilon_relay": epsilon + turnout.part_epsilon(),
+    }
+
+
 _REPLACED, _ADDED, _DELETED = Relation.REPLACEMENT, Relation.ADD_REMOVE, Relation.DELETION
 MECHANISMS: dict[str, MechanismEntry] = {
     entry.name: entry
@@ -207,5 +224,11 @@ MECHANISMS: dict[str, MechanismEntry] = {
         MechanismEntry("dummies-cost", _ADDED, "what so many expected dummies leave", _dummies_cost),
         MechanismEntry("donation", _ADDED, "randomised donation time over m slots", _donation),
         MechanismEntry("composition", _REPLACED, "the optimal composition of (epsilon, delta) steps", _composition),
+        MechanismEntry(
+            "hidden-count",
+            _REPLACED,
+            "a batch whose size depends on answers: importance, dummies",
+            _hidden_count,
+        ),
     )
 }

@@ -279,7 +279,9 @@ def make_engine(url: URL) -> AsyncEngine:
         "server_settings": SERVER_SETTINGS,
     }
     require_driver()
-    engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments)
+    engine = create_async_engine(
+        url, hide_parameters=True, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments
+    )
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     return engine
 

@@ -190,9 +190,11 @@ async def _execute(raw: Any, statement: str) -> None:
 
 def _engine(url: URL, *, in_memory: bool) -> AsyncEngine:
     engine = (
-        create_async_engine(url, poolclass=StaticPool)
+        create_async_engine(url, hide_parameters=True, poolclass=StaticPool)
         if in_memory
-        else create_async_engine(url, poolclass=AsyncAdaptedQueuePool, pool_size=READERS, max_overflow=READERS)
+        else create_async_engine(
+            url, hide_parameters=True, poolclass=AsyncAdaptedQueuePool, pool_size=READERS, max_overflow=READERS
+        )
     )
     event.listen(engine.sync_engine, "connect", _configure)
     event.listen(engine.sync_engine, "begin", _begin)

@@ -146,7 +146,7 @@ class OutcomesTx:
         return int((await self.connection.execute(query)).scalar_one())
 
     async def add_tallies(self, task: Task, tallies: Mapping[bytes, Tally]) -> None:
-        """Merge tallies into this process's shard of their buckets."""
+        """Merge tallies into this process's shard of their buckets; one whose share is gone takes nothing more."""
         table = self.common.buckets
         for bucket, tally in sorted(tallies.items()):
             key = {"task_id": task.task_id, "bucket": bucket, "shard": self.shard}
@@ -159,6 +159,8 @@ class OutcomesTx:
             where = (table.c.task_id == task.task_id) & (table.c.bucket == bucket) & (table.c.shard == self.shard)
             columns = [table.c[name] for name in _TALLY]
             before = (await self.connection.execute(select(*columns).where(where).with_for_update())).one()
+            if not before.agg_share:
+                continue
             merged = merge(task, [Tally(*before), tally])
             values = {name: getattr(merged, name) for name in _TALLY}
             await self.connection.execute(update(table).where(where).values(**values))
@@ -173,7 +175,7 @@ class OutcomesTx:
         return merge(task, [Tally(*row) for row in rows])
 
     async def scrub_buckets(self, task_id: bytes, bucket: bytes | None = None) -> None:
-        """Forget aggregate shares that were released; counts and checksums stay."""
+        """Forget aggregate shares that were released or never will be; counts and checksums stay."""
         table = self.common.buckets
         query = update(table).where(table.c.task_id == task_id).values(agg_share=b"")
         await self.connection.execute(query if bucket is None else query.where(table.c.bucket == bucket))

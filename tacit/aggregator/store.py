@@ -138,12 +138,14 @@ class CommonTx(OutcomesTx):
         await self.connection.execute(insert(self.common.releases).values(task_id=task_id, selector=selector))
 
     async def close_unreleased(self, task_id: bytes) -> bool:
-        """Close a task for good of which no batch was released; False, and nothing changes, if one was."""
+        """Close a task for good of which no batch was released, and forget its sums; False, and nothing changes, if
+        one was."""
         if await self.release_count(task_id):
             return False
         table = self.common.releases
         await self.connection.execute(delete(table).where(table.c.task_id == task_id))
         await self.release(task_id, UNRELEASED)
+        await self.scrub_buckets(task_id)
         return True
 
     async def release_count(self, task_id: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tacit.dp.claim import Claim, NoiseStep, compute_claim, compute_noise_claim
+from tacit.dp.hidden_claim import Reports, Sample, compute_hidden_claim, count_cost, local_reports, noise_reports
 from tacit.errors import Refusal
 from tacit.randomizers.flips import Flips
 from tacit.recipe.derive import randomizer_of, vector_step
@@ -10,9 +11,12 @@ from tacit.recipe.model import EncoderSpec, Recipe, Vector
 
 
 def claim_of(recipe: Recipe, n: int | None = None) -> Claim:
-    """The claim at ``n`` reports (default: B). Refusal ``randomizer-parameters`` or ``claim-not-computable``."""
-    randomizer = randomizer_of(recipe)
+    """The claim at ``n`` reports (default: B); dummies are among them. Refusal ``randomizer-parameters`` or
+    ``claim-not-computable``."""
     reports = recipe.batch.min_batch_size if n is None else n
+    if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
+        return _hidden_claim(recipe, reports)
+    randomizer = randomizer_of(recipe)
     try:
         if isinstance(randomizer, Flips):
             step = noise_step(recipe.question.encoder, randomizer)
@@ -27,6 +31,44 @@ def claim_of(recipe: Recipe, n: int | None = None) -> Claim:
         )
     except ValueError as error:
         raise Refusal("claim-not-computable", str(error)) from error
+
+
+def _hidden_claim(recipe: Recipe, n: int) -> Claim:
+    try:
+        return compute_hidden_claim(reports_of(recipe), sample_of(recipe), n=n, delta=float(recipe.delta))
+    except ValueError as error:
+        raise Refusal("claim-not-computable", str(error)) from error
+
+
+def count_cost_of(recipe: Recipe) -> float:
+    """What the number of messages at B adds, before sampling, to claim (a) of a recipe with importance sampling or
+    dummies; infinite where nothing hides one message. Refusal ``randomizer-parameters``, ``claim-not-computable``."""
+    size = recipe.batch.min_batch_size
+    try:
+        return count_cost(reports_of(recipe), sample_of(recipe), n=size, delta=float(recipe.delta))
+    except ValueError as error:
+        raise Refusal("claim-not-computable", str(error)) from error
+
+
+def reports_of(recipe: Recipe) -> Reports:
+    """What the recipe's single reports are worth. Refusal ``randomizer-parameters``; ``ValueError`` for an unknown
+    randomizer."""
+    randomizer = randomizer_of(recipe)
+    if isinstance(randomizer, Flips):
+        return noise_reports(noise_step(recipe.question.encoder, randomizer))
+    return local_reports(recipe.randomizer.name, float(recipe.epsilon0), randomizer.reject_probability)
+
+
+def sample_of(recipe: Recipe) -> Sample:
+    """Who sends, as claims need it. ``ValueError`` names what cannot be."""
+    importance, dummies = recipe.sampling.importance, recipe.sampling.dummies
+    return Sample(
+        recipe.batch.min_batch_size,
+        float(recipe.rate),
+        None if importance is None else float(importance.default_rate),
+        0.0 if dummies is None else float(dummies.intensity),
+        None if dummies is None else dummies.population,
+    )
 
 
 def noise_step(encoder: EncoderSpec, shares: Flips) -> NoiseStep:

@@ -19,6 +19,7 @@ from tacit.messages import (
     TaskConfiguration,
     TaskExtension,
 )
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Randomizer
@@ -131,6 +132,21 @@ def flips_of(recipe: Recipe) -> Flips:
         unit=unit,
         batch_flips=recipe.aggregator_flips,
     )
+
+
+def design_of(recipe: Recipe) -> SampleDesign:
+    """Who sends with which probability. Refusal ``sampling-rate``."""
+    sampling = recipe.sampling
+    importance, dummies = sampling.importance, sampling.dummies
+    try:
+        return SampleDesign(
+            float(recipe.rate),
+            None if importance is None else importance.default,
+            None if importance is None else float(importance.default_rate),
+            0.0 if dummies is None else float(dummies.intensity) / dummies.population,
+        )
+    except ValueError as error:
+        raise Refusal("sampling-rate", str(error)) from error
 
 
 def range_of(question: Question) -> int:

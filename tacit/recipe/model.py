@@ -169,10 +169,28 @@ class VdafSpec(Part):
     max_measurement: Positive | None = None
 
 
+class Dummies(Part):
+    """Reports that say nothing (P20): an eligible device that does not take part sends one with probability
+    ``intensity / population``. ``population``: how many devices are eligible at least, by the operator's word."""
+
+    intensity: DecimalText
+    population: Positive
+
+
+class Importance(Part):
+    """The rate of devices whose encoded answer is ``default`` (category, bit or number); all others have the
+    sampling's own rate, which is the larger one."""
+
+    default: Natural
+    default_rate: DecimalText
+
+
 class Sampling(Part):
     """Probability with which a device takes part, by its own coin."""
 
     rate: DecimalText
+    importance: Importance | None = None
+    dummies: Dummies | None = None
 
 
 class Batch(Part):

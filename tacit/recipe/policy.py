@@ -51,6 +51,9 @@ class Policy(Part):
     """Ceiling of B: beyond it recomputing the claim takes a device seconds."""
     max_sampling_rate: DecimalText = "1"
     """Cap of q; q = 1 is never accepted where sampling is claimed (P19)."""
+    max_population: Positive = 1_000_000
+    """Most devices that a recipe may say to ask where its claim takes that on trust: dummies with importance sampling.
+    To be set to what the party knows of the population."""
     max_delta: DecimalText = "0.000001"
     max_epsilon_aggregator: DecimalText = "1"
     """Cap of claim (a): one aggregator, or the analyst."""

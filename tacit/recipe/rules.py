@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tacit.errors import Refusal
-from tacit.recipe.checks import budget, design, log, parties, privacy, series
+from tacit.recipe.checks import budget, design, log, parties, privacy, sampling, series
 from tacit.recipe.context import Check, Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -44,9 +44,13 @@ RULES = (
     Rule("randomizer-vdaf-mismatch", Stage.DRAFT, design.randomizer_vdaf),
     Rule("encoder-mismatch", Stage.DRAFT, design.encoder_randomizer),
     Rule("vdaf-parameters", Stage.DRAFT, design.vdaf_parameters),
-    Rule("sampling-rate", Stage.DRAFT, design.sampling_rate),
-    Rule("sampling-cap", Stage.DRAFT, design.sampling_cap),
-    Rule("sampling-one-claimed", Stage.DRAFT, design.sampling_one),
+    Rule("sampling-rate", Stage.DRAFT, sampling.sampling_rate),
+    Rule("sampling-cap", Stage.DRAFT, sampling.sampling_cap),
+    Rule("sampling-one-claimed", Stage.DRAFT, sampling.sampling_one),
+    Rule("importance-not-supported", Stage.DRAFT, sampling.importance_supported),
+    Rule("importance-count-leak", Stage.DRAFT, sampling.importance_count),
+    Rule("dummies-invalid", Stage.DRAFT, sampling.dummies_valid),
+    Rule("population-cap", Stage.DRAFT, sampling.population_cap),
     Rule("batch-floor", Stage.DRAFT, design.batch_floor),
     Rule("batch-too-large", Stage.DRAFT, design.batch_ceiling),
     Rule("batch-mode", Stage.DRAFT, design.batch_mode),

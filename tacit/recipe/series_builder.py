@@ -14,11 +14,14 @@ from typing import Any
 from tacit.dp.donation import slot_share, yield_of
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.randomizers.flips import Flips
-from tacit.recipe.builder import FILL, calibrated, plain, with_claim
+from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
+from tacit.recipe.members import plain
 from tacit.recipe.model import MAX_ROUNDS, Recipe
 from tacit.recipe.series import Series, template_of
 from tacit.recipe.series_claims import total_claim
+from tacit.recipe.target import Target
+from tacit.recipe.turnout import FILL, TurnoutPlan
 
 PLACES = Decimal(1).scaleb(-18)
 MAX_EPSILON0 = Decimal(8)
@@ -57,7 +60,8 @@ def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None =
     body["sampling"] = {**body["sampling"], "rate": plain(rate)}
     body["batch"] |= {"min_batch_size": batch_size, "expected_contributions": max(batch_size, expected)}
     round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
-    body |= calibrated(recipe.randomizer.name, recipe.question, batch_size, _target(recipe), round_delta, MAX_EPSILON0)
+    target = Target(recipe.randomizer.name, recipe.question, _target(recipe), round_delta, MAX_EPSILON0)
+    body |= target.members(TurnoutPlan(population, rate), batch_size)
     template = template_of(with_claim(body, delta=round_delta, account=recipe.privacy.account))
     return _with_total(recipe, shape, template)
 

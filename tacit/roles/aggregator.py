@@ -122,13 +122,15 @@ def open_report_share(
     return OpenedShare(share.payload, nullifier)
 
 
-def bucket_of(task: Task, time: int, batch_id: bytes | None) -> bytes:
-    """The key of the bucket in which a report counts: its batch id, or its time as 8 bytes."""
+def bucket_of(task: Task, batch_id: bytes | None) -> bytes:
+    """The key of the bucket in which a report counts: its batch id, or the start of the task's interval as 8 bytes. A
+    query names the whole interval (P13), so nothing finer is needed, and one sum over all contributions so far tells
+    less than one per minute. Raises ``ValueError`` where a leader-selected task has no batch."""
     if task.batch_mode is BatchMode.LEADER_SELECTED:
         if batch_id is None:
             raise ValueError("a leader-selected report needs a batch id")
         return batch_id
-    return time.to_bytes(8, "big")
+    return task.interval.start.to_bytes(8, "big")
 
 
 def checksum_of(report_ids: Iterable[bytes]) -> bytes:
@@ -140,11 +142,9 @@ def checksum_of(report_ids: Iterable[bytes]) -> bytes:
 
 
 def fold(task: Task, accepted: Iterable[Accepted], batch_id: bytes | None) -> dict[bytes, Tally]:
-    """Aggregate accepted reports into one tally per bucket."""
-    groups: dict[bytes, list[Accepted]] = {}
-    for report in accepted:
-        groups.setdefault(bucket_of(task, report.time, batch_id), []).append(report)
-    return {bucket: _tally(task, reports) for bucket, reports in groups.items()}
+    """The tally of accepted reports, under its bucket; empty where there are none."""
+    reports = list(accepted)
+    return {bucket_of(task, batch_id): _tally(task, reports)} if reports else {}
 
 
 def _tally(task: Task, reports: list[Accepted]) -> Tally:

@@ -80,10 +80,12 @@ def check_size(task: Task, distinct_nullifiers: int) -> None:
 
 def check_rate(task: Task, accepted_in_task: int) -> None:
     """At most twice the expected contributions within the task's window; raises ``Abort``."""
-    if accepted_in_task > RATE_FACTOR * task.expected_contributions:
+    most = RATE_FACTOR * task.expected_contributions
+    if accepted_in_task > most:
         raise Abort(
             RATE_BOUND_PROBLEM,
-            f"more than twice the expected {task.expected_contributions} contributions were accepted",
+            f"{accepted_in_task} contributions were accepted, more than twice the expected "
+            f"{task.expected_contributions}; at most {most} are released",
             status=403,
             title="The task received more contributions than its recipe allows for.",
         )

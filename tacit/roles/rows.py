@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from operator import eq
 from typing import Self, TypeVar
 
-from tacit.messages import BatchMode
 from tacit.roles.aggregator import Party, Tally, bucket_of, checksum_of
 from tacit.task import Task
 
@@ -48,17 +47,11 @@ class Rows:
 
     def buckets(self, task: Task, batch_id: bytes | None) -> list[bytes]:
         """The bucket in which each report counts. Raises ``ValueError`` where a leader-selected task has no batch."""
-        if task.batch_mode is BatchMode.LEADER_SELECTED:
-            return [bucket_of(task, 0, batch_id)] * len(self)
-        made = {time: bucket_of(task, time, None) for time in set(self.times)}
-        return [made[time] for time in self.times]
+        return [bucket_of(task, batch_id)] * len(self)
 
     def tallies(self, party: Party, batch_id: bytes | None) -> dict[bytes, Tally]:
-        """One tally per bucket: ``aggregator.fold`` of these reports."""
-        groups: dict[bytes, list[int]] = {}
-        for at, bucket in enumerate(self.buckets(party.task, batch_id)):
-            groups.setdefault(bucket, []).append(at)
-        return {bucket: self.keep(indices)._tally(party) for bucket, indices in groups.items()}
+        """``aggregator.fold`` of these reports."""
+        return {bucket_of(party.task, batch_id): self._tally(party)} if len(self) else {}
 
     def _tally(self, party: Party) -> Tally:
         return Tally(

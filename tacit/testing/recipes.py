@@ -211,7 +211,7 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
     """(rule, recipe) pairs: each recipe breaks the rule under ``kit.policy`` at NOW; some break others with it.
     All are well formed, so that they can be signed."""
     good = kit.recipe()
-    changes = [*_bad_parties(good), *_bad_questions(), *_bad_batches(), *_bad_claims()]
+    changes = [*_bad_parties(good), *_bad_questions(), *_bad_batches(), *_bad_samples(), *_bad_claims()]
     return [(rule, changed(good, path, value)) for rule, path, value in changes]
 
 
@@ -287,6 +287,30 @@ def _bad_batches() -> list[Change]:
         ("interval-outside-epoch", "interval.start", (EPOCH + 1) * EPOCH_SECONDS + 60),
         ("slot-key-missing", "token.epoch", EPOCH + 3),
         ("slot-key-missing", "token.slot", 99),
+    ]
+
+
+def _bad_samples() -> list[Change]:
+    def sample(
+        rate: str = "0.5", *, lower: tuple[int, str] | None = None, dummies: tuple[str, int] | None = None
+    ) -> Any:
+        importance = {} if lower is None else {"importance": {"default": lower[0], "default_rate": lower[1]}}
+        added = {} if dummies is None else {"dummies": {"intensity": dummies[0], "population": dummies[1]}}
+        return {"rate": rate, **importance, **added}
+
+    return [
+        *(
+            ("importance-not-supported", "sampling", sample(lower=lower))
+            for lower in ((16, "0.1"), (0, "0.6"), (0, "0"))
+        ),
+        ("importance-not-supported", "sampling", sample("1", lower=(0, "0.1"))),
+        ("importance-count-leak", "sampling", sample("0.999", lower=(0, "0.1"))),
+        *(
+            ("dummies-invalid", "sampling", sample(dummies=dummies))
+            for dummies in (("0", 500), ("3", 500), ("150", 500), ("300", 500), ("50", 199), ("50", 1_000_000))
+        ),
+        ("dummies-invalid", "sampling", sample("1", dummies=("50", 500))),
+        ("population-cap", "sampling", sample(lower=(0, "0.1"), dummies=("50", 1_000_001))),
     ]
 
 

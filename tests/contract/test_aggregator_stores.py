@@ -83,8 +83,11 @@ def row(report_number: int, token_number: int | None, code: int = ACCEPTED, **re
 
 
 def tallies(*reports: tuple[int, int, list[int]]) -> dict[bytes, Tally]:
-    """One tally per bucket of (number, time, share)."""
-    return fold(TASK, [Accepted(report(n), time, token(n), share) for n, time, share in reports], None)
+    """One tally per time of (number, time, share), under buckets of their own to tell them apart."""
+    groups: dict[bytes, list[Accepted]] = {}
+    for n, time, share in reports:
+        groups.setdefault(time.to_bytes(8, "big"), []).append(Accepted(report(n), time, token(n), share))
+    return {bucket: tally for bucket, part in groups.items() for tally in fold(TASK, part, None).values()}
 
 
 async def test_store_must_be_open() -> None:
@@ -231,7 +234,7 @@ async def test_released_batches_stay_released(store: Store) -> None:
     async with store.transaction() as tx:
         await tx.release(TASK.task_id, TASK.interval.encode())
         await tx.release(AT_B.task_id, BATCH)
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError, match="parameters hidden"):
         async with store.transaction() as tx:
             await tx.release(AT_B.task_id, BATCH)
     async with store.read() as tx:
@@ -262,6 +265,15 @@ async def test_scrubbed_buckets_keep_their_counts_and_lose_their_shares(store: S
         rows = await tx.connection.exec_driver_sql("select count, agg_share from buckets")
         assert [tuple(found) for found in rows] == [(1, b""), (1, b"")]
         assert await tx.counted(TASK.task_id, BUCKET) == 2
+
+
+async def test_a_task_that_was_closed_without_a_release_loses_its_sums_and_takes_no_more(store: Store) -> None:
+    async with store.transaction() as tx:
+        await tx.add_tallies(TASK, tallies((1, START, [1, 0, 0, 0])))
+        assert await tx.close_unreleased(TASK.task_id)
+        await tx.add_tallies(TASK, tallies((2, START, [0, 1, 0, 0])))
+        rows = await tx.connection.exec_driver_sql("select count, agg_share from buckets")
+        assert [tuple(found) for found in rows] == [(1, b"")]
 
 
 async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from attester.store import AttesterStore, Debit, NewChallenge, Outcome
+from attester.store import AttesterStore, Debit, Issued, NewChallenge, Outcome
 from recipe_server.store import LoggedDirectory, LoggedRecipe, PublishedResult, RecipeStore
 from services.collector.store import Collection, CollectionState, CollectorStore, Result
 from services.gateway.store import ReplayStore, SeenRequest
@@ -64,6 +64,7 @@ async def test_issuer_keeps_an_epoch_once_and_adds_counts_up(url: str) -> None:
         assert await store.add_counts({(LATE, 0): 2, (LATE, 1): LATE}) == {(LATE, 0): 2, (LATE, 1): LATE}
         assert await store.add_counts({(LATE, 0): 3}) == {(LATE, 0): 5}
         assert await store.add_counts({}) == {}
+        assert await store.counts() == {(LATE, 0): 5, (LATE, 1): LATE}
         assert await store.destroy_before(LATE + 1) == 2
 
 
@@ -83,10 +84,11 @@ async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
         again = replace(debit, challenge=challenges[2])
         late = replace(debit, challenge=challenges[3], slot=1, now=100.5)
         assert await store.debit([again, late]) == [Outcome.GRANTED, Outcome.CHALLENGE_USED]
-        assert await store.debits_by_slot() == {(LATE, 0): 1}
+        assert await store.issuance() == {(LATE, 0): Issued(devices=1, requested=2)}
+        await store.add_answered({(LATE, 0): 2, (LATE, 1): 1})
         assert await store.forget(99.5) == 1
         assert await store.forget(float(LATE) + 0.5) == 0
-        assert await store.debits_by_slot() == {}
+        assert await store.issuance() == {(LATE, 0): Issued(1, 2, 2), (LATE, 1): Issued(answered=1)}
 
 
 async def test_collector_keeps_collections_and_one_result_per_batch(url: str) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,8 @@ from client_agent.fleet.profile import Profile
 from client_agent.fleet.shard import Shard, ShardPlan, World
 from client_agent.fleet.target import Target, verified_target
 from client_agent.journal import State
-from infra.fleet.oracle import Oracle
-from infra.fleet.origin import Origin, origin_of, slot_private_key
+from infra.fleet.oracle import Oracle, Verdict, noise_bound
+from infra.fleet.origin import Origin, origin_of, population_of, slot_private_key
 from infra.fleet.report import write_report
 from infra.fleet.result import FleetResult
 from infra.fleet.run import Load
@@ -39,7 +40,8 @@ from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.builder import propose
-from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
+from tacit.recipe.derive import labels
+from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -49,13 +51,23 @@ LABELS = ("a", "b", "c")
 FAULTS = ",".join(f"{word}=0.02" for word in WORDS)
 
 
+def question(statistic: str, **encoder: Any) -> Question:
+    body = {"text": "?", "metric": "m", "encoder": encoder, "statistic": statistic}
+    return Question.model_validate(body)
+
+
+THREE = question("histogram", kind="categories", categories=LABELS)
+SUM = question("sum", kind="number", low=-10, high=30)
+VECTOR = question("vector-sum", kind="vector", length=3, low=-5, high=5, norm=6)
+
+
 class Stage:
     """A running stack with one active recipe, and the clock that all read."""
 
     def __init__(self, folder: Path) -> None:
         now = time.time() // EPOCH_SECONDS * EPOCH_SECONDS + 600
         self.clock = ShiftedClock(SystemClock(), start=now)
-        options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=2, batch_floor=20)
+        options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=4, batch_floor=20, unbounded_local=True)
         self.layout = create_layout(folder, options, OsEntropy(), now)
         self.stack = LocalStack(self.layout, self.clock, OsEntropy())
         self.origin: Origin = origin_of(self.layout, None, None)
@@ -69,17 +81,15 @@ class Stage:
             await self.stack.settle("issuer", "gateway", "recipe_server", "attester")
             yield self
 
-    async def publish(self, name: str, slot: int, rate: Decimal, floor: int) -> Target:
-        """A recipe whose interval has begun, active and verified as a device verifies it."""
+    async def publish(
+        self, name: str, slot: int, rate: Decimal, floor: int, question: Question = THREE, **options: Any
+    ) -> Target:
+        """A recipe whose interval has begun, active and verified as a device verifies it; ``options`` of
+        ``tacit.recipe.builder.propose``."""
         start = int(self.clock.now()) // 60 * 60
         recipe: Recipe = propose(
             name=name,
-            question=Question(
-                text="Which of three?",
-                metric="three",
-                encoder=Categories(kind="categories", categories=LABELS),
-                statistic="histogram",
-            ),
+            question=question,
             population=DEVICES,
             parties=self.layout.parties,
             token=TokenSlot(issuer=OPERATORS["issuer"], epoch=start // EPOCH_SECONDS, slot=slot),
@@ -87,11 +97,13 @@ class Stage:
             duration=1800,
             rate=rate,
             min_batch_size=floor,
+            **options,
         )
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
         url = f"{self.layout.urls['recipe_server']}/v1/leaves"
         headers = {"content-type": "application/json"}
-        assert (await self.transport.request("POST", url, headers=headers, body=leaf.encode())).status == 201
+        answer = await self.transport.request("POST", url, headers=headers, body=leaf.encode())
+        assert answer.status == 201, answer.body
         with pytest.raises(Refusal, match="opt-in-missing"):
             await self.verified(name)
         for _ in range(3):
@@ -118,16 +130,20 @@ class Stage:
         return FleetResult.of([result])
 
     async def judged(self, oracle: Oracle, result: FleetResult, patience: float = 20.0) -> dict[str, bool]:
-        """The oracle's findings, after the interval, while the services work."""
+        """The oracle's findings, of a recipe that it has nothing to remark on."""
+        verdict = await self.verdict(oracle, result, patience)
+        assert verdict.remarks == []
+        return {finding.what: finding.holds for finding in verdict.findings}
+
+    async def verdict(self, oracle: Oracle, result: FleetResult, patience: float = 20.0) -> Verdict:
+        """What the oracle says, after the interval, while the services work."""
         done = asyncio.Event()
         working = asyncio.ensure_future(self._work(done, "leader", "collector"))
         try:
-            verdict = await oracle.judge(result, self.transport, patience)
+            return await oracle.judge(result, self.transport, patience)
         finally:
             done.set()
             await working
-        assert verdict.remarks == []
-        return {finding.what: finding.holds for finding in verdict.findings}
 
     async def _work(self, done: asyncio.Event, *names: str) -> None:
         while not done.is_set():
@@ -243,3 +259,43 @@ async def test_prepared_contributions_are_sent_by_shards_and_counted(stage: Stag
     stage.clock.jump(target.recipe.interval.end - stage.clock.now() + 2)
     findings = await stage.judged(oracle, result)
     assert all(findings.values()), findings
+
+
+async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text('m\n"1,2,3"\n"-9, 4.4,0"\n"5,5,5"\n')
+    asked = (
+        ("shares-three", THREE, "zipf:0.5", None, 0),
+        ("shares-sum", SUM, "normal:4,9", None, 0),
+        ("shares-vector", VECTOR, None, rows, 0),
+        ("shares-noisy", SUM, None, None, 400),
+    )
+    runs: list[tuple[Target, Oracle, FleetResult]] = []
+    for slot, (name, one, data, file, flips) in enumerate(asked):
+        target = await stage.publish(name, slot, Decimal("0.5"), 30, one, randomizer="flips", aggregator_flips=flips)
+        oracle = Oracle(stage.layout, target, stage.clock)
+        await oracle.before(stage.transport)
+        key = await slot_private_key(stage.layout, target)
+        population = population_of(target.recipe, data, file, None)
+        faults = parse_faults("bad-proof=0.1")
+        plan = stage.plan(target, name, slot_key=key, devices=150, population=population, faults=faults)
+        runs.append((target, oracle, await stage.run(plan)))
+    end = max(target.recipe.interval.end for target, _, _ in runs)
+    stage.clock.jump(end - stage.clock.now() + 2)
+    for target, oracle, result in runs[:3]:
+        findings = await stage.judged(oracle, result)
+        assert all(findings.values()), findings
+        assert {f"released: {label}" for label in labels(target.recipe)} <= set(findings)
+        assert sum(result.outcome.sums.values()) > result.contributions
+    await _check_noise(stage, *runs[3][1:])
+
+
+async def _check_noise(stage: Stage, oracle: Oracle, result: FleetResult) -> None:
+    """Noise of the aggregators stays within its bound, a sum that is further away does not pass."""
+    verdict = await stage.verdict(oracle, result)
+    assert verdict.holds, verdict.findings
+    assert [remark.split(":")[0] for remark in verdict.remarks] == ["aggregators add noise"]
+    (released,) = [finding for finding in verdict.findings if finding.what == "released: sum"]
+    assert released.slack == noise_bound(400) < 400
+    result.outcome.sums[0] += 2 * released.slack + 1
+    assert not (await stage.verdict(oracle, result, 0.0)).holds

@@ -48,6 +48,8 @@ GUARDED = [
     ("issuer", "POST", "/token-request", media_types.PRIVATE_TOKEN_REQUEST, "issuer_client"),
     ("gateway", "POST", "/gateway", media_types.OHTTP_REQ, "gateway_client"),
     ("leader", "POST", f"/tasks/{NO_TASK}/collection_jobs", media_types.dap("collection-job-req"), "collector"),
+    ("issuer", "GET", "/v1/issuance", "", "operator"),
+    ("attester", "GET", "/v1/issuance", "", "operator"),
     ("leader", "GET", "/v1/recipes", "", "operator"),
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregation_jobs", media_types.dap("aggregation-job-init-req"), "peer"),
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregate_shares", media_types.dap("aggregate-share-req"), "peer"),

@@ -521,8 +521,9 @@ async def test_logs_count_by_slot_and_reason_and_name_no_device(
         await app[DRIVERS][0].step()
     logged = capsys.readouterr().err
     lines = [json.loads(line) for line in logged.splitlines()]
-    debited = [line for line in lines if line["event"] == "debited"]
-    assert [(line["epoch"], line["slot"], line["count"]) for line in debited] == [(20_000, 0, 3)]
+    issued = [line for line in lines if line["event"] == "issued"]
+    counts = ("epoch", "slot", "devices", "requested", "answered")
+    assert [tuple(line[name] for name in counts) for line in issued] == [(20_000, 0, 3, 3, 3)]
     assert [line["by_validity"] for line in lines if line["event"] == "refused"] == [1]
     tags = {str(what["device"]) for party, what in stage.seen.notes if party == "attester"}
     assert not any(tag in logged for tag in tags)

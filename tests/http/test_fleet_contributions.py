@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from client_agent.fleet.additions import add
 from client_agent.fleet.contributions import Builder, Contribution, Draft
-from client_agent.fleet.decisions import Randomised, ones_of
+from client_agent.fleet.decisions import Randomised
 from client_agent.fleet.faults import FATE, Fault
 from client_agent.fleet.tokens import DirectTokens, SlotKey
 from client_agent.wallet import HeldToken
@@ -21,7 +24,7 @@ from tacit.randomizers.types import Measurement
 from tacit.testing.aggregators import AggregatorPair
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.reports import TaskKit, issuer_key, make_task_kit
-from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 KIT = make_task_kit(min_batch_size=5)
 SLOT_KEY = SlotKey(KIT.task.slot, issuer_key().token_key)
@@ -43,12 +46,12 @@ async def tokens(count: int) -> list[HeldToken]:
     return [token for token in found if token is not None]
 
 
-async def made(kit: TaskKit, cells: int, drafts: list[tuple[Measurement, Fault]]) -> list[Contribution]:
+async def made(kit: TaskKit, drafts: list[tuple[Measurement, Fault]]) -> list[Contribution]:
     """One contribution per (measurement, fault)."""
     held = await tokens(len(drafts))
     return Builder(kit.task, SeededEntropy(4)).build(
         [
-            Draft(Randomised(number, measurement, ones_of(measurement, cells)), held[number], fault, TIME)
+            Draft(Randomised(number, measurement), held[number], fault, TIME)
             for number, (measurement, fault) in enumerate(drafts)
         ]
     )
@@ -57,7 +60,7 @@ async def made(kit: TaskKit, cells: int, drafts: list[tuple[Measurement, Fault]]
 async def test_every_fault_is_refused_for_its_cause_and_the_others_are_counted(tmp_path: Path) -> None:
     drafts: list[tuple[Measurement, Fault]] = [(number % 4, Fault.NONE) for number in range(9)]
     drafts += [(0, fault) for fault in STORED if fault is not Fault.NONE]
-    contributions = await made(KIT, 4, drafts)
+    contributions = await made(KIT, drafts)
     async with pair_of(KIT, tmp_path) as pair:
         for contribution in contributions:
             assert await pair.upload(UploadRequest.decode(contribution.body).reports) is None
@@ -66,7 +69,8 @@ async def test_every_fault_is_refused_for_its_cause_and_the_others_are_counted(t
         expected = [0, 0, 0, 0]
         for contribution in contributions:
             if FATE[contribution.fault].counts:
-                for cell in contribution.ones:
+                assert isinstance(contribution.adds, tuple)
+                for cell in contribution.adds:
                     expected[cell] += 1
         await pair.end_interval()
         assert list(pair.opened(await pair.collect()).values) == expected
@@ -79,7 +83,7 @@ async def test_every_fault_is_refused_for_its_cause_and_the_others_are_counted(t
 
 
 async def test_a_late_report_is_dropped_and_a_truncated_one_cannot_be_read(tmp_path: Path) -> None:
-    late, truncated = await made(KIT, 4, [(1, Fault.LATE), (1, Fault.TRUNCATED)])
+    late, truncated = await made(KIT, [(1, Fault.LATE), (1, Fault.TRUNCATED)])
     async with pair_of(KIT, tmp_path) as pair:
         errors = await pair.upload(UploadRequest.decode(late.body).reports)
         assert errors is not None
@@ -89,35 +93,42 @@ async def test_a_late_report_is_dropped_and_a_truncated_one_cannot_be_read(tmp_p
 
 
 async def test_a_spent_token_repeats_another_contribution_or_is_no_fault() -> None:
-    honest, spent, alone = await made(KIT, 4, [(3, Fault.NONE), (1, Fault.SPENT_TOKEN), (2, Fault.SPENT_TOKEN)])
-    assert (spent.fault, spent.ones) == (Fault.SPENT_TOKEN, honest.ones)
-    assert (alone.fault, alone.ones) == (Fault.NONE, (2,))
+    honest, spent, alone = await made(KIT, [(3, Fault.NONE), (1, Fault.SPENT_TOKEN), (2, Fault.SPENT_TOKEN)])
+    assert (spent.fault, spent.adds) == (Fault.SPENT_TOKEN, honest.adds)
+    assert (alone.fault, alone.adds) == (Fault.NONE, (2,))
 
 
 @pytest.mark.parametrize(
-    ("kit", "cells", "measurements", "expected"),
+    ("kit", "measurements", "expected"),
     [
-        (make_task_kit(Prio3Count(2), min_batch_size=2), 1, [1, 0, 1], [2]),
-        (make_task_kit(Prio3Histogram(2, 4, 2), min_batch_size=2), 4, [3, 3, 0], [1, 0, 0, 2]),
+        (make_task_kit(Prio3Count(2), min_batch_size=2), [1, 0, 1], [2]),
+        (make_task_kit(Prio3Histogram(2, 4, 2), min_batch_size=2), [3, 3, 0], [1, 0, 0, 2]),
         (
             make_task_kit(Prio3MultihotCountVec(2, 3, 2, 2), min_batch_size=2),
-            3,
             [[1, 0, 1], [0, 0, 0], [0, 0, 1]],
             [1, 0, 2],
+        ),
+        (make_task_kit(Prio3Sum(2, 70), min_batch_size=2), [70, 0, 1], [71]),
+        (
+            make_task_kit(Prio3SumVec(2, 3, 300, 6), min_batch_size=2),
+            [[300, 0, 1], [0, 0, 0], [1, 1, 0], array("Q", [5, 6, 7])],
+            [306, 7, 8],
         ),
     ],
 )
 async def test_every_kind_of_measurement_adds_to_the_cells_that_it_names(
-    tmp_path: Path, kit: TaskKit, cells: int, measurements: list[Measurement], expected: list[int]
+    tmp_path: Path, kit: TaskKit, measurements: list[Measurement], expected: list[int]
 ) -> None:
-    contributions = await made(kit, cells, [(measurement, Fault.NONE) for measurement in measurements])
-    sums = [sum(cell in contribution.ones for contribution in contributions) for cell in range(cells)]
+    contributions = await made(kit, [(measurement, Fault.NONE) for measurement in measurements])
+    sums: Counter[int] = Counter()
+    for contribution in contributions:
+        add(sums, contribution.adds)
     async with pair_of(kit, tmp_path) as pair:
         reports = [report for one in contributions for report in UploadRequest.decode(one.body).reports]
         assert await pair.upload(reports) is None
         await pair.end_interval()
         values = pair.opened(await pair.collect()).values
-    assert sums == expected
+    assert [sums[cell] for cell in range(len(expected))] == expected
     assert [values] == expected if isinstance(values, int) else list(values) == expected
 
 

@@ -366,6 +366,85 @@ def test_flags_of_a_statistic_that_do_not_fit_are_a_usage_error(
     assert complaint_words in " ".join(complaint(capsys))
 
 
+def made_by_hand(tmp_path: Path, *words: str) -> list[str]:
+    parties = tmp_path / "parties.json"
+    parties.write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
+    start = int(SystemClock().now()) // 3600 * 3600 + 3600
+    place = ["--parties", str(parties), "--start", str(start), "--duration", "1800", "--epoch", "5", "--slot", "0"]
+    question = ["--name", "errors", "--metric", "error", "--population", "20000"]
+    return ["recipe", "new", *question, *place, "--out", str(tmp_path / "errors.json"), *words]
+
+
+RARELY = ["--importance-rate", "0.05", "--non-default-share", "0.1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "default", "shown"),
+    [
+        (["--categories", "none,disk,net", "--importance-default", "none"], 0, "q = 0.05 for none, 0.5 for any other"),
+        (["--buckets", "0,1,5", "--importance-default", "1-4"], 1, "q = 0.05 for 1-4, 0.5 for any other"),
+        (["--boolean", "--importance-default", "no"], 0, "q = 0.05 for no, 0.5 for any other"),
+        (
+            ["--statistic", "sum", "--low", "-5", "--high", "5", "--importance-default", "0"],
+            5,
+            "q = 0.05 for 0, 0.5 for any other",
+        ),
+    ],
+)
+def test_a_usual_answer_is_named_as_people_read_it(
+    words: list[str], default: int, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(made_by_hand(tmp_path, *words, *RARELY, "--json")) == 0
+    answered = capsys.readouterr()
+    made = json.loads(answered.out)
+    assert made["recipe"]["sampling"]["importance"] == {"default": default, "default_rate": "0.05"}
+    assert made["hiding"]["dummies_epsilon"] is None
+    assert 0 < made["hiding"]["count_epsilon"] < 1
+    assert "the relay sees who sends: epsilon 2." in answered.err
+    assert run(["recipe", "show", str(tmp_path / "errors.json")]) == 0
+    assert shown in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_as_few_dummies_as_will_do_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for words in (["auto"], ["auto", "--dummy-epsilon", "0.5"], ["150"]):
+        assert run(made_by_hand(tmp_path, "--boolean", "--dummies", *words, "--json")) == 0
+        answered = capsys.readouterr()
+        made = json.loads(answered.out)
+        dummies = made["recipe"]["sampling"]["dummies"]
+        assert dummies["population"] == 20_000
+        found.append((float(dummies["intensity"]), made["hiding"]["dummies_epsilon"]))
+        assert "against somebody who knows which others took part" in answered.err
+    (few, loose), (many, tight), (given, _) = found
+    assert few < given == 150 < many
+    assert 0.99 < loose <= 1
+    assert 0.49 < tight <= 0.5
+    assert run(["recipe", "show", str(tmp_path / "errors.json")]) == 0
+    assert "150 expected among 20000 devices" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert run(["recipe", "check", str(tmp_path / "errors.json")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--boolean", "--importance-default", "no"], 2, "--importance-rate, --non-default-share"),
+        (["--boolean", "--importance-default", "no", *RARELY[2:]], 2, "needs --importance-rate too"),
+        (["--boolean", "--importance-default", "maybe", *RARELY], 1, "neither true nor false"),
+        (["--categories", "a,b", "--importance-default", "c", *RARELY], 1, "'c' is no answer; one of a, b is"),
+        (["--boolean", "--dummy-epsilon", "1"], 2, "belongs to --dummies auto"),
+        (["--boolean", "--dummies", "many"], 2, "--dummies takes a number"),
+        (["--boolean", "--dummies", "auto", "--dummy-epsilon", "0"], 2, "a number above 0"),
+        (["--boolean", "--dummies", "auto", "--dummy-epsilon", "0.0001"], 1, "no dummies of 20000 devices"),
+        (["--boolean", "--importance-default", "no", *RARELY[:2], "--non-default-share", "1.5"], 2, "at most 1"),
+    ],
+)
+def test_flags_of_sampling_that_do_not_fit_are_refused_in_words(
+    words: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(made_by_hand(tmp_path, *words)) == code
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 def test_a_series_and_its_rounds_go_into_the_log_and_are_charged_once(
     stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 from infra.cli import run
 from infra.commands.status import show
 from infra.companions import broker, redis
+from infra.issuance import SlotIssuance
 from infra.layout import Layout, StackOptions, create_layout
 from infra.processes import PIDS
 from infra.servers import ServerStatus
@@ -165,6 +166,11 @@ FULL = StackStatus(
         TaskStatus("doctor-visits", "hash", "active", "", cast("dict[str, Any]", LEADER), HELPER),
         TaskStatus("a-name-that-is-longer-than-any-table-has-room-for", "h", "refused", "budget-exceeded"),
     ],
+    issuance=[
+        SlotIssuance(20_000, 0, "doctor-visits", 1_240_000, 1_239_000, 1_241_000, 1_238_500, 1_231_000),
+        SlotIssuance(20_000, 1, "", 4, 4, 4, 4, 0),
+        SlotIssuance(20_000, 2, "", 12, 11, 11, 11, 0),
+    ],
 )
 
 
@@ -190,6 +196,10 @@ def test_screen_holds_everything_within_its_width(width: int) -> None:
         "! mosquitto: no announcement of the log can be heard",
         "! doctor-visits: 1 job failed for good",
         "! doctor-visits: 2 jobs not going on",
+        "20000 0 1,241,000 1,240,000 1,238,500 1,239,000 1,231,000",
+        "20000 2 11 12 11 11 0",
+        "! slot 2 of epoch 20000: the issuer signed 12, more than the 11 requests that the attester released",
     ):
         assert expected in flat
+    assert "20000 1 4" not in flat, "a slot without a recipe that is well"
     assert not FULL.document()["ok"]

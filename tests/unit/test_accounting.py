@@ -155,6 +155,8 @@ def test_donation_time_hides_as_the_reference_says(m: int, gaussian_round: float
         ("gaussian", {"sigma": math.inf, "delta": 1e-8}),
         ("donation", {"epsilon": 1.0, "delta": 1e-8, "m": 0}),
         ("sampling-visible", {"epsilon": 1.0, "q": 1.0, "n": 100, "delta": 1e-8}),
+        ("hidden-count", {"epsilon": 1.0, "q": 0.1, "n": 100, "delta": 1e-8, "q0": 0.2}),
+        ("hidden-count", {"epsilon": 1.0, "q": 0.1, "n": 100, "delta": 1e-8, "intensity": 50.0}),
     ],
 )
 def test_bad_input_is_refused_by_the_rule_of_its_mechanism(mechanism: str, given_parameters: dict[str, float]) -> None:
@@ -167,10 +169,20 @@ def test_bad_input_is_refused_by_the_rule_of_its_mechanism(mechanism: str, given
 def test_every_mechanism_answers_for_ordinary_parameters(name: str) -> None:
     ordinary = {
         "e0": 2.0, "epsilon": 1.0, "delta": 1e-8, "total_delta": 1e-6, "n": 10_000, "q": 0.05, "m": 20, "rounds": 3,
-        "sigma": 4.0, "scale": 4.0, "sensitivity": 1, "intensity": 60.0,
+        "sigma": 4.0, "scale": 4.0, "sensitivity": 1, "intensity": 60.0, "q0": 0.01, "devices": 200_000,
     }  # fmt: skip
     answer = explain(name, {key: ordinary[key] for key in MECHANISMS[name].parameters()})
     assert all(math.isfinite(value) and value >= 0 for value in answer.values())
+
+
+@pytest.mark.parametrize(("q", "q0", "n", "leak"), [(0.05, 0.0005, 10_000, 0.00126), (0.5, 0.005, 100_000, 0.00526)])
+def test_what_the_number_of_messages_tells_is_near_its_normal_approximation(
+    q: float, q0: float, n: int, leak: float
+) -> None:
+    answer = explain("hidden-count", {"epsilon": 0.0, "q": q, "q0": q0, "n": n, "delta": 1e-6})
+    assert leak < answer["epsilon"] < 2 * leak
+    assert answer["epsilon_relay"] == pytest.approx(math.log(q / q0))
+    assert math.isinf(answer["epsilon_dummies"])
 
 
 def test_without_its_library_the_accountant_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

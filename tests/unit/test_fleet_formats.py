@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import stat
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from client_agent.fleet import prepared as codec
+from client_agent.fleet.additions import NUMBER
 from client_agent.fleet.contributions import Contribution
 from client_agent.fleet.faults import Fault
 from client_agent.fleet.journal import LINE, FleetJournal, Header, last_states, read_journal
@@ -32,11 +34,12 @@ from tacit.errors import DecodeError, UsageError
 
 HASH = bytes(range(32))
 CELLS = st.sets(st.integers(0, 0xFFFF), max_size=20).map(lambda cells: tuple(sorted(cells)))
+NUMBERS = st.lists(st.integers(0, 2**64 - 1), max_size=20).map(lambda numbers: array(NUMBER, numbers))
 CONTRIBUTIONS = st.builds(
     Contribution,
     device=st.integers(0, 2**32 - 1),
     fault=st.sampled_from(Fault),
-    ones=CELLS,
+    adds=CELLS | NUMBERS,
     body=st.binary(min_size=1, max_size=300),
 )
 HEADERS = st.builds(

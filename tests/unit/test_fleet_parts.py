@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -28,11 +29,14 @@ from client_agent.fleet.sealing import AHEAD, RequestSenders
 from client_agent.fleet.shard import ShardPlan, ShardResult
 from client_agent.fleet.target import Target, require_local
 from client_agent.journal import State
+from infra.fleet.origin import population_of
 from infra.fleet.progress import FleetView
 from infra.fleet.result import FleetResult
 from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.ports import TransportError
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Question
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import RecipeKit
 from tacit.tlog.leaves import IssuerDirectory
@@ -258,3 +262,40 @@ def test_another_machine_is_loaded_on_purpose_only() -> None:
     require_local("http://127.0.0.1:1", "http://[::1]:2", "http://localhost:3")
     with pytest.raises(UsageError, match=r"relay\.example is not this machine"):
         require_local("http://127.0.0.1:1", "https://relay.example")
+
+
+AGES = Question.model_validate(
+    {"text": "?", "metric": "age", "encoder": {"kind": "number", "low": 0, "high": 60}, "statistic": "sum"}
+)
+
+
+def test_a_files_rows_are_encoded_as_the_recipes_devices_encode_them(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("mdvis,age\n0,12.4\n3,-5\n400,99\n")
+    kit, generator = RecipeKit(), np.random.default_rng(1)
+    visits, ages = kit.recipe(), kit.recipe(question=AGES, population=300, randomizer="flips", epsilon=Decimal(2))
+    listed = population_of(visits, None, file, "mdvis")
+    encoder = encoder_of(visits.question)
+    assert listed.answers(listed.of(0, 3, generator)) == [encoder.encode(text) for text in ("0", "3", "400")]
+    listed = population_of(ages, None, file, None)
+    assert listed.answers(listed.of(1, 4, generator)) == [0, 60, 12, 0]
+    assert population_of(visits, None, None, None).label == "zipf"
+    assert population_of(ages, None, None, None).label == "uniform"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "words"),
+    [
+        ("age\n4\nold\n", None, "people.csv: line 3, column age: the value is not a number; mend the cell"),
+        ("age\n4\n", "weight", "column weight is not among: age"),
+        ("age\n", None, "holds no device"),
+    ],
+)
+def test_a_file_that_the_recipe_cannot_be_asked_of_is_refused_with_its_place(
+    tmp_path: Path, text: str, column: str | None, words: str
+) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(text)
+    recipe = RecipeKit().recipe(question=AGES, population=300, randomizer="flips", epsilon=Decimal(2))
+    with pytest.raises(UsageError, match=words):
+        population_of(recipe, None, file, column)

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,15 +16,19 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from client_agent.config import AgentConfig
+from client_agent.config import AgentConfig, Budget
 from infra.agents import MEAN_VISITS, provision_agents
-from infra.commands.up import show
+from infra.commands.up import open_stack, show
 from infra.deployables import SERVICES
 from infra.deployment import HOSTED, Deployment, deploy
 from infra.layout import OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
 from infra.workers import service_part
+from tacit.errors import UsageError
+from tacit.ledger.account import Cost
+from tacit.ledger.budget import conservative, fits
+from tacit.recipe.policy import parse_policy
 from tacit.service.config import load_config, read_secret
 from tacit.testing.entropy import SeededEntropy
 
@@ -43,6 +48,35 @@ def test_provisioned_devices_stay_when_more_are_made(layout: Layout) -> None:
     assert more[:2] == first
     assert [(path.parent / "identity.pem").read_bytes() for path in first] == before
     assert len({(path.parent / "identity.pem").read_bytes() for path in more}) == 4
+
+
+def test_a_staging_account_and_its_devices_have_room_for_a_hundred_recipes_and_real_devices_for_ten(
+    tmp_path: Path,
+) -> None:
+    layout = open_stack(tmp_path / "staging", None)
+    account = parse_policy(layout.policy_path.read_bytes(), layout.policy_path.name).account("default")
+    (config,) = (load_config(path, AgentConfig) for path in provision_agents(layout, 1, SeededEntropy(2), NOW))
+    cost = Cost(Decimal(1), Decimal("0.000001"))
+    assert account is not None
+    for one in (account, config.budget.account):
+        assert fits([cost] * 99, cost, one, conservative)
+        assert not fits([cost] * 200, cost, one, conservative)
+    real = Budget()
+    assert (real.epsilon, real.delta, real.days) == ("10", "0.00001", 365)
+    assert fits([cost] * 9, cost, real.account, conservative)
+    assert not fits([cost] * 10, cost, real.account, conservative)
+
+
+def test_an_account_is_chosen_when_a_stack_is_made_and_kept(tmp_path: Path) -> None:
+    made = open_stack(tmp_path / "chosen", None, account=("3", "0.00002"))
+    assert (made.options.account_epsilon, made.options.account_delta) == ("3", "0.00002")
+    assert open_stack(tmp_path / "chosen", None).options == made.options
+    with pytest.raises(UsageError, match=r"epsilon 3 at delta 0\.00002"):
+        open_stack(tmp_path / "chosen", None, account=("4", None))
+    for account in (("0", None), ("x", None), (None, "1"), (None, "1e-5")):
+        with pytest.raises(UsageError, match="account"):
+            open_stack(tmp_path / "refused", None, account=account)
+    assert not (tmp_path / "refused").exists()
 
 
 def test_a_device_is_found_where_its_stack_was_moved_to(layout: Layout, tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
-"""Rules on the design: question, randomizer, VDAF, sampling, batch, interval."""
+"""Rules on the design: question, randomizer, VDAF, batch, interval."""
 
 from __future__ import annotations
-
-from decimal import Decimal
 
 from tacit.errors import Refusal
 from tacit.randomizers.flips import Flips
@@ -66,18 +64,22 @@ def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> s
     """The randomizer exists and can be made."""
     spec = recipe.randomizer
     if (spec.max_weight is not None) != (spec.name == "rappor"):
-        return "max_weight belongs to rappor and to no other randomizer"
+        largest = f"; from 1 to {spec.categories} passes" if spec.name == "rappor" else "; leave it out"
+        return f"{spec.name} has max_weight {spec.max_weight}, which belongs to rappor and to no other{largest}"
     shares = spec.name == Flips.NAME
     if any((member is not None) != shares for member in (spec.scale, spec.flips, spec.maximum)):
-        return "scale, flips and maximum belong to flips, all three, and to no other randomizer"
+        given = f"{spec.scale}, {spec.flips}, {spec.maximum}"
+        return f"{spec.name} has scale, flips, maximum {given}; flips needs all three, every other randomizer none"
     if recipe.aggregator_noise is not None and not shares:
-        return "aggregator_noise belongs to flips and to no other randomizer"
+        flips = recipe.aggregator_noise.flips
+        return f"{spec.name} has aggregator_noise of {flips} flips; it belongs to flips and to no other randomizer"
     if (spec.epsilon0 is None) != shares:
-        return "every randomizer but flips states its epsilon0"
+        return f"{spec.name} states epsilon0 {spec.epsilon0}; flips states none, every other randomizer states one"
     try:
         randomizer_of(recipe)
     except Refusal as refusal:
-        return refusal.detail
+        stated = spec.flips if shares else spec.epsilon0
+        return f"{spec.name} with {'flips' if shares else 'epsilon0'} {stated}: {refusal.detail}"
     return None
 
 
@@ -96,7 +98,8 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
     weight = "" if randomizer.max_weight is None else f" and max_weight {randomizer.max_weight}"
     bound = "" if largest is None else f" and max_measurement {largest} = scale * maximum + flips"
     need = f"needs {wanted} of length {length}{weight}{bound}"
-    return f"{randomizer.name} over {randomizer.categories} categories {need}"
+    has = f"the recipe has {vdaf.name} of length {vdaf.length}"
+    return f"{randomizer.name} over {randomizer.categories} categories {need}; {has}"
 
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -124,35 +127,13 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
         return f"length {spec.length} is over the limit of {policy.max_length}"
     elements = spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)
     if spec.chunk_length > elements or (spec.name in _ONE_ELEMENT and spec.chunk_length != 1):
-        return f"chunk_length {spec.chunk_length} is over the {elements} elements to check, or not 1 where there is one"
+        most = 1 if spec.name in _ONE_ELEMENT else elements
+        return f"chunk_length {spec.chunk_length} is not from 1 to {most}, the elements that {spec.name} checks"
     try:
         vdaf_of(recipe)
     except Refusal as refusal:
         return refusal.detail
     return None
-
-
-def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """A probability above zero."""
-    if 0 < recipe.rate <= 1:
-        return None
-    return f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
-
-
-def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's cap of q."""
-    if recipe.rate <= Decimal(policy.max_sampling_rate):
-        return None
-    return f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
-
-
-def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """q = 1 only where no amplification by sampling is claimed (P19)."""
-    claimed = recipe.privacy.epsilon
-    amplified = Decimal(claimed.aggregator) < Decimal(claimed.aggregator_with_relay)
-    if recipe.rate < 1 or not ("sampling" in recipe.privacy.mechanism or amplified):
-        return None
-    return "q = 1 gives no amplification by sampling, but the claim has it; claim none, or lower q"
 
 
 def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -184,7 +165,8 @@ def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str
     batch = recipe.batch
     if batch.expected_contributions >= batch.min_batch_size:
         return None
-    return f"expected_contributions {batch.expected_contributions} is below B = {batch.min_batch_size}"
+    expected, size = batch.expected_contributions, batch.min_batch_size
+    return f"expected_contributions {expected} is below B = {size}; expect at least {size}, or lower B to {expected}"
 
 
 def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -192,14 +174,20 @@ def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | 
     precision = recipe.batch.time_precision
     if recipe.interval.start % precision == 0 and recipe.interval.duration % precision == 0:
         return None
-    return f"start and duration must be multiples of {precision} seconds"
+    interval = recipe.interval
+    start, duration = (-(-seconds // precision) * precision for seconds in (interval.start, interval.duration))
+    return (
+        f"start {interval.start} and duration {interval.duration} must be multiples of {precision} seconds; "
+        f"{start} and {duration} are the next"
+    )
 
 
 def interval_over(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The interval has not ended."""
     if context.now < recipe.interval.end:
         return None
-    return f"the interval ended {int(context.now - recipe.interval.end)} seconds ago"
+    end, now = recipe.interval.end, int(context.now)
+    return f"the interval ended at {end}, {now - end} seconds ago; it must end after {now}"
 
 
 def interval_long(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -214,7 +202,16 @@ def interval_epoch(recipe: Recipe, policy: Policy, context: Context) -> str | No
     directory = context.directory
     if directory is None or directory.start <= recipe.interval.start <= recipe.interval.end <= directory.end:
         return None
-    return (
-        f"{recipe.interval.start} to {recipe.interval.end} is not inside epoch {directory.epoch}, "
-        f"{directory.start} to {directory.end}"
+    return outside_epoch(recipe, directory.start, directory.end)
+
+
+def outside_epoch(recipe: Recipe, start: int, end: int) -> str:
+    """The refusal's words: the interval, its token's epoch, and which start would do."""
+    interval, epoch = recipe.interval, recipe.token.epoch
+    latest = end - interval.duration
+    fitting = (
+        f"a start from {start} to {latest} passes"
+        if latest >= start
+        else f"a duration of {interval.duration} needs an issuer with longer epochs, at most {end - start} passes"
     )
+    return f"{interval.start} to {interval.end} is not inside epoch {epoch}, {start} to {end}; {fitting}"

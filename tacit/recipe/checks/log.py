@@ -15,28 +15,28 @@ def recipe_signature(recipe: Recipe, policy: Policy, context: Context) -> str | 
     """The leaf holds this recipe, signed by its analyst."""
     leaf, analyst = context.leaf, recipe.parties.analyst
     if leaf is None:
-        return "the recipe is not signed"
+        return f"the recipe is not signed; its analyst {analyst.operator} must sign it"
     if leaf.type is not LeafType.RECIPE or dict(leaf.body) != recipe.body():
-        return "the signed leaf holds another recipe"
+        return f"the signed leaf holds another recipe; sign the one with hash {recipe.hash_text}"
     if leaf.signer != analyst.operator:
-        return f"signed by {leaf.signer}, the analyst is {analyst.operator}"
+        return f"signed by {leaf.signer}; the analyst {analyst.operator} must sign it"
     try:
         leaf.verify(unb64url(analyst.signing_key))
     except CryptoError as error:
-        return str(error)
+        return f"{error}; {analyst.operator} must sign with the key that the recipe names"
     return None
 
 
 def recipe_in_log(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The recipe's inclusion in the log was proved."""
-    return "the log does not hold this recipe" if context.index is None else None
+    return f"the log does not hold recipe {recipe.hash_text}; publish it first" if context.index is None else None
 
 
 def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Leader and helper have both opted in."""
     present = (("leader", context.leader_opt_in), ("helper", context.helper_opt_in))
     missing = [role for role, opt_in in present if opt_in is None]
-    return f"no opt-in of {' and '.join(missing)}" if missing else None
+    return f"no opt-in of {' and '.join(missing)}; both must opt in" if missing else None
 
 
 def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -50,11 +50,12 @@ def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | N
         if opt_in is None:
             continue
         if opt_in.role != role or opt_in.recipe_hash != recipe.hash_text or opt_in.task_id != task:
-            return f"the opt-in of {role} is for another role, recipe or task"
+            said = f"{opt_in.role}, recipe {opt_in.recipe_hash}, task {opt_in.task_id}"
+            return f"the opt-in of {role} is of {said}; it must be of {role}, {recipe.hash_text}, {task}"
     if leader is None or helper is None:
         return None
     if leader.seed_id != helper.seed_id:
-        return f"leader uses seed {leader.seed_id}, helper {helper.seed_id}"
+        return f"leader uses seed {leader.seed_id}, helper {helper.seed_id}; both must use one"
     if leader.verify_key_confirmation != helper.verify_key_confirmation:
-        return "leader and helper confirm different verify keys"
+        return f"leader and helper confirm different verify keys of seed {leader.seed_id}; both need one peer file"
     return None

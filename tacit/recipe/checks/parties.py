@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from tacit import hpke
@@ -27,6 +28,8 @@ DIFFERENT_OPERATORS = (
 )
 """Pairs of parties that one operator must not run (P1)."""
 
+_PASSING_URL = "https://host[:port][/path]"
+
 
 def operators_equal(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Parties whose separation the privacy rests on have different operators."""
@@ -44,7 +47,7 @@ def analyst_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     analyst = recipe.parties.analyst
     if policy.analyst_key(analyst.operator) == unb64url(analyst.signing_key):
         return None
-    return f"analyst {analyst.operator} with this signing key is not trusted"
+    return _untrusted("analyst", analyst.operator, analyst.signing_key, policy.analysts)
 
 
 def issuer_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -54,7 +57,7 @@ def issuer_known(recipe: Recipe, policy: Policy, context: Context) -> str | None
     issuer = recipe.parties.issuer
     if policy.issuer_key(issuer.name) == unb64url(issuer.signing_key):
         return None
-    return f"issuer {issuer.name} with this signing key is not trusted"
+    return _untrusted("issuer", issuer.name, issuer.signing_key, policy.issuers)
 
 
 def gateway_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -64,7 +67,19 @@ def gateway_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     gateway = recipe.parties.gateway
     if policy.gateway_key(gateway.operator) == unb64url(gateway.signing_key):
         return None
-    return f"gateway {gateway.operator} with this signing key is not trusted"
+    return _untrusted("gateway", gateway.operator, gateway.signing_key, policy.gateways)
+
+
+def _untrusted(kind: str, name: str, key: str, trusted: Mapping[str, str]) -> str:
+    """The refusal's words: whose key it is, and what the policy has."""
+    known = trusted.get(name)
+    if known is not None:
+        return f"{kind} {name} has signing key {key}; the policy trusts {known}"
+    return f"{kind} {name} is not trusted; {_listed(trusted)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"the policy trusts {', '.join(sorted(names)) or 'nobody'}"
 
 
 def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -74,7 +89,10 @@ def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str |
     for role, party in (("leader", recipe.parties.leader), ("helper", recipe.parties.helper)):
         pin = policy.aggregators.get(party.operator)
         if pin is None or (pin.url, pin.signing_key) != (party.url, party.signing_key):
-            return f"{role} {party.operator} at this address with this signing key is not trusted"
+            if pin is None:
+                return f"{role} {party.operator} is not trusted; {_listed(policy.aggregators)}"
+            has, wanted = (f"{one.url} with signing key {one.signing_key}" for one in (party, pin))
+            return f"{role} {party.operator} is at {has}; the policy trusts {wanted}"
     return None
 
 
@@ -98,7 +116,7 @@ def urls(recipe: Recipe, policy: Policy, context: Context) -> str | None:
         if reason is not None:
             return f"{party}: {reason}"
     if parties.leader.url == parties.helper.url:
-        return "leader and helper have the same address"
+        return f"leader and helper have the same address, {parties.leader.url}; each needs its own"
     return None
 
 
@@ -107,15 +125,15 @@ def _url_problem(url: str, policy: Policy) -> str | None:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        return "not a URL"
+        return f"not a URL; {_PASSING_URL} passes"
     if parts.scheme not in {"https", "http"} or not parts.hostname:
-        return "not an absolute http(s) URL"
+        return f"{parts.scheme or 'no scheme'}: not an absolute http(s) URL; {_PASSING_URL} passes"
     if parts.username is not None or parts.password is not None or "?" in url or "#" in url:
-        return "a URL here has no user, query or fragment"
+        return f"a URL here has no user, query or fragment; {_PASSING_URL} passes"
     if url.endswith("/"):
-        return "a URL here does not end with a slash"
+        return f"{url} ends with a slash; {url.rstrip('/')} passes"
     if parts.scheme == "http" and not policy.insecure_http and not is_loopback(parts.hostname):
-        return "plain http is for loopback only; use https"
+        return f"{url} is plain http, for loopback only; {url.replace('http:', 'https:', 1)} passes"
     return None
 
 
@@ -141,14 +159,16 @@ def hpke_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
         try:
             config = hpke_config(text)
         except Refusal as refusal:
-            return f"{party}: {refusal.detail}"
+            return f"{party}: {refusal.detail}; an HpkeConfig in base64url passes"
         suite = hpke.Suite(config.kem_id, config.kdf_id, config.aead_id)
         if not suite.supported:
-            return f"{party}: the HPKE suite is not supported; use X25519, HKDF-SHA256 and AES-128-GCM"
+            has = f"{config.kem_id:#06x}, {config.kdf_id:#06x}, {config.aead_id:#06x}"
+            return f"{party}: HPKE suite {has} is not supported; use X25519, HKDF-SHA256 and AES-128-GCM"
         if len(config.public_key) != hpke.PUBLIC_KEY_SIZE or not any(config.public_key):
-            return f"{party}: not an X25519 key"
+            size = len(config.public_key)
+            return f"{party}: {size} bytes are no X25519 key; {hpke.PUBLIC_KEY_SIZE}, not all zero, pass"
         if config.public_key in seen:
-            return f"{party} and {seen[config.public_key]} have the same HPKE key"
+            return f"{party} and {seen[config.public_key]} have the same HPKE key; each needs its own"
         seen[config.public_key] = party
     return None
 
@@ -158,7 +178,8 @@ def signing_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None
     holders = {party: getattr(recipe.parties, party) for party in ("analyst", "leader", "helper", "gateway", "issuer")}
     for (first, one), (second, other) in itertools.combinations(holders.items(), 2):
         if one.signing_key == other.signing_key and one.operator != other.operator:
-            return f"{first} and {second} have the same signing key"
+            operators = f"{one.operator} and {other.operator}"
+            return f"{first} and {second} have the same signing key; {operators} each need their own"
     return None
 
 
@@ -166,10 +187,12 @@ def slot_key(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The log has the directory of the token's (issuer, epoch), and the directory has the slot (P8)."""
     token, directory = recipe.token, context.directory
     if directory is None or (directory.issuer, directory.epoch) != (token.issuer, token.epoch):
-        return f"the log has no directory of {token.issuer} for epoch {token.epoch}"
+        due = f"the issuer publishes it before epoch {token.epoch - 1}"
+        return f"the log has no directory of {token.issuer} for epoch {token.epoch}; {due}"
     if directory.spki(token.slot) is not None:
         return None
-    return f"epoch {token.epoch} of {token.issuer} has no slot {token.slot}"
+    slots = ", ".join(str(key.slot) for key in directory.keys)
+    return f"epoch {token.epoch} of {token.issuer} has no slot {token.slot}; it has {slots}"
 
 
 def slot_taken(recipe: Recipe, policy: Policy, context: Context) -> str | None:

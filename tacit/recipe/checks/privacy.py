@@ -16,6 +16,9 @@ ADVERSARIES = ("aggregator", "aggregator_with_relay", "both_aggregators", "both_
 _TOLERANCE = 1e-9
 """Relative slack of comparisons between a decimal claim and a recomputed float."""
 
+_SEARCHED = 1 << 14
+"""Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""
+
 
 def _computed(recipe: Recipe, policy: Policy, n: int | None = None) -> Claim:
     if recipe.batch.min_batch_size > policy.max_batch_size:
@@ -29,7 +32,8 @@ def claim_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | 
     if privacy.n != recipe.batch.min_batch_size:
         return f"the claim is at n = {privacy.n}; it must be at B = {recipe.batch.min_batch_size}"
     if epsilon_of(privacy.epsilon0) != recipe.epsilon0:
-        return f"the claim has epsilon0 {privacy.epsilon0}, the randomizer {recipe.randomizer.epsilon0 or UNBOUNDED}"
+        own = recipe.randomizer.epsilon0 or UNBOUNDED
+        return f"the claim has epsilon0 {privacy.epsilon0}, the randomizer {own}; claim {own}"
     return None
 
 
@@ -48,7 +52,7 @@ def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | N
         return refusal.detail
     if recipe.privacy.mechanism == wanted:
         return None
-    return f"these parameters give {wanted}, the claim says {recipe.privacy.mechanism}"
+    return f"these parameters give {wanted}, the claim says {recipe.privacy.mechanism}; claim {wanted}"
 
 
 def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -60,7 +64,8 @@ def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str |
     for adversary in ADVERSARIES:
         claimed, true = getattr(recipe.privacy.epsilon, adversary), getattr(computed, adversary)
         if float(epsilon_of(claimed)) < true * (1 - _TOLERANCE):
-            return f"{adversary}: epsilon {claimed} is claimed, the parameters give {stated_epsilon(true)}"
+            least = stated_epsilon(true)
+            return f"{adversary}: epsilon {claimed} is claimed, the parameters give {least}; claim at least that"
     return None
 
 
@@ -71,7 +76,10 @@ def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
         UNBOUNDED in (epsilon.both_aggregators, epsilon.both_aggregators_with_relay)
         and not policy.allow_unbounded_local
     ):
-        return "unbounded against both aggregators together; only a policy with allow_unbounded_local accepts that"
+        return (
+            f"{UNBOUNDED} against both aggregators together; only a policy with allow_unbounded_local accepts that, "
+            f"a randomizer with epsilon0 of at most {policy.max_epsilon_local} passes"
+        )
     capped = (
         ("aggregator", epsilon.aggregator, policy.max_epsilon_aggregator),
         ("aggregator_with_relay", epsilon.aggregator_with_relay, policy.max_epsilon_aggregator_with_relay),
@@ -79,7 +87,8 @@ def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     )
     for adversary, claimed, cap in capped:
         if cap is not None and claimed != UNBOUNDED and Decimal(claimed) > Decimal(cap):
-            return f"{adversary}: epsilon {claimed} is over the cap of {cap}"
+            lower = "lower epsilon0" if adversary == "both_aggregators_with_relay" else _knobs(recipe)
+            return f"{adversary}: epsilon {claimed} is over the cap of {cap}; {lower} until it is at most that"
     return None
 
 
@@ -90,10 +99,46 @@ def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | 
         claim = _computed(recipe, policy, half)
     except Refusal as refusal:
         return f"at B/2 = {half}: {refusal.detail}"
-    for epsilon, cap in (
+    for epsilon, cap in _half_batch(claim, policy):
+        if epsilon > cap * (1 + _TOLERANCE):
+            size = _fitting_batch(recipe, policy)
+            fitting = f"B of at least {size} passes" if size is not None else _knobs(recipe)
+            return f"at B/2 = {half} epsilon is {epsilon:.6f}, over the cap of {cap:g}; {fitting}"
+    return None
+
+
+def _half_batch(claim: Claim, policy: Policy) -> list[tuple[float, float]]:
+    """The epsilons at B/2 that the policy caps, with their caps."""
+    capped = (
         (claim.aggregator, policy.max_epsilon_half_batch),
         (claim.aggregator_with_relay, policy.max_epsilon_half_batch_with_relay),
-    ):
-        if cap is not None and epsilon > float(cap) * (1 + _TOLERANCE):
-            return f"at B/2 = {half} epsilon is {epsilon:.6f}, over the cap of {cap}"
-    return None
+    )
+    return [(epsilon, float(cap)) for epsilon, cap in capped if cap is not None]
+
+
+def _fitting_batch(recipe: Recipe, policy: Policy) -> int | None:
+    """A batch size, at most 2 % above the least one, whose half keeps the caps; None where there is none up to
+    ``_SEARCHED``: a refusal must not cost a device seconds."""
+
+    def passes(size: int) -> bool:
+        try:
+            claim = claim_of(recipe, size // 2)
+        except Refusal:
+            return False
+        return all(epsilon <= cap * (1 + _TOLERANCE) for epsilon, cap in _half_batch(claim, policy))
+
+    low, high = recipe.batch.min_batch_size, recipe.batch.min_batch_size
+    while not passes(high):
+        low, high = high, 2 * high
+        if high > min(_SEARCHED, policy.max_batch_size):
+            return None
+    while high - low > max(1, low // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
+
+
+def _knobs(recipe: Recipe) -> str:
+    """What makes a claim smaller."""
+    noise = "raise flips" if recipe.randomizer.epsilon0 is None else "lower epsilon0"
+    return f"{noise} or raise B"

@@ -1,0 +1,202 @@
+"""The claim of a recipe with importance sampling or dummies, per adversary (design rules P16, P17, P20).
+
+| adversary                    | importance sampling                        | dummies alone                          |
+|------------------------------|--------------------------------------------|----------------------------------------|
+| aggregator (or the analyst)  | theorem of ``hidden_count``                | that, or P17b where it is smaller      |
+| aggregator with the relay    | the aggregate, and what taking part tells  | the aggregate                          |
+| both aggregators             | as the first, over shuffled reports        | as the first, over shuffled reports    |
+| both aggregators, the relay  | epsilon0, and what taking part tells       | epsilon0                               |
+
+No row is above the one that sees more. Where every device takes part at one rate, the number of messages says nothing
+about answers, so P17b stands beside the theorem; what dummies add there is that nobody sees who took part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tacit.dp import parameters
+from tacit.dp.claim import (
+    MECHANISM_OF,
+    RELATION,
+    SHUFFLE_FMT22,
+    Claim,
+    NoiseStep,
+    epsilon_shuffle,
+)
+from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon, least_devices, smallest_intensity
+from tacit.dp.poisson import upper_quantile
+from tacit.dp.sampling import SPLIT, amplify, amplify_visible
+from tacit.dp.solve import largest_where
+
+IMPORTANCE_SUFFIX = "+importance"
+DUMMIES_SUFFIX = "+dummies"
+Bound = Callable[[int, float], float]
+"""epsilon of so many reports at a delta, without sampling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What reports are worth: ``one`` against an aggregator, ``both`` against both (None: nothing), the local
+    ``epsilon0``, and ``reject``, how often none is sent."""
+
+    mechanism: str
+    one: Bound
+    both: Bound | None
+    epsilon0: float
+    reject: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Who sends, in batches of at least ``batch`` messages: ``default_rate`` for devices with the default answer (None:
+    one ``rate`` for all), and ``intensity`` expected dummies among ``population`` devices. Importance sampling takes
+    the operator's word for ``population``: most devices may hold the default, and a batch then says little of N."""
+
+    batch: int
+    rate: float
+    default_rate: float | None = None
+    intensity: float = 0.0
+    population: int | None = None
+
+    def __post_init__(self) -> None:
+        parameters.reports(self.batch, "batch")
+        if parameters.finite("intensity", self.intensity) < 0:
+            raise ValueError("intensity must not be negative")
+        if self.intensity and (self.population is None or self.intensity >= self.population):
+            raise ValueError("intensity must be below the population")
+
+    def turnout(self, reports: Reports) -> Turnout:
+        """How a device of this sample may behave. ``ValueError`` names a bad parameter."""
+        dummy = self.intensity / self.population if self.population else 0.0
+        least = self.rate if self.default_rate is None else self.default_rate
+        return Turnout(self.rate, least, dummy, reports.reject)
+
+    def devices(self, sends: float, n: int, delta: float) -> int:
+        """N where n messages are honest: what the batch itself shows (below it, a batch comes together with probability
+        below delta) and, for importance sampling, what the operator says, less the share that is not honest."""
+        batch = min(n, self.batch)
+        shown = least_devices(batch, sends, delta)
+        if self.default_rate is None or self.population is None:
+            return shown
+        return max(shown, self.population * batch // self.batch)
+
+    def crowd(self, reports: Reports, n: int, delta: float) -> Crowd:
+        """Everybody else where n messages are honest."""
+        turnout = self.turnout(reports)
+        return Crowd(turnout, self.devices(turnout.sends, n, delta), min(n, self.batch))
+
+    def reports_among(self, n: int, delta: float) -> int:
+        """How many of n messages are no dummies, except with probability delta / 10 (P20). At B/2 half of the
+        dummies are dishonest too. ``ValueError`` if none are."""
+        if not self.intensity:
+            return n
+        dummies = upper_quantile(self.intensity * min(1.0, n / self.batch), delta / SPLIT)
+        if dummies >= n:
+            raise ValueError(f"{dummies} of {n} messages may be dummies, and no report is left")
+        return n - dummies
+
+    def kept(self, delta: float) -> float:
+        """What the dummies' own tail leaves of delta."""
+        return delta * (1 - 1 / SPLIT) if self.intensity else delta
+
+
+def local_reports(randomizer: str, epsilon0: float, reject_probability: float = 0.0) -> Reports:
+    """Reports of ``krr``, ``rr`` or ``rappor``. ``ValueError`` names a bad parameter."""
+    if randomizer not in MECHANISM_OF:
+        raise ValueError(f"randomizer {randomizer!r} is not known")
+    local, mechanism = parameters.local_epsilon(epsilon0), MECHANISM_OF[randomizer]
+
+    def one(n: int, delta: float) -> float:
+        return epsilon_shuffle(mechanism, local, n, delta, reject_probability=reject_probability)
+
+    def both(n: int, delta: float) -> float:
+        return epsilon_shuffle(SHUFFLE_FMT22, local, n, delta)
+
+    return Reports(mechanism, one, both, local, reject_probability)
+
+
+def noise_reports(step: NoiseStep) -> Reports:
+    """Noise shares: one aggregator sees their sum alone, and whoever sees single ones is told nearly everything."""
+    return Reports(step.mechanism, step.epsilon, None, math.inf)
+
+
+def compute_hidden_claim(reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
+    """The claim for batches of n messages, dummies among them; ``n`` below ``sample.batch`` says that the rest is not
+    honest. ``ValueError`` names a bad parameter, or says that the noise gives no finite epsilon."""
+    parameters.reports(n)
+    parameters.failure_probability(delta)
+    part = sample.turnout(reports).part_epsilon()
+    left, kept = sample.reports_among(n, delta), sample.kept(delta)
+    one = reports.one(left, kept) + part
+    if one > parameters.MAX_EPSILON0:
+        raise ValueError(
+            f"{left} reports, and whether a device took part, give no epsilon up to {parameters.MAX_EPSILON0:g}"
+        )
+    both = math.inf
+    if reports.both is not None:
+        both = min(reports.epsilon0 + part, _from_the_crowd(reports.both, reports, sample, n, delta))
+    return Claim(
+        aggregator=min(one, _from_the_crowd(reports.one, reports, sample, n, delta)),
+        aggregator_with_relay=one,
+        both_aggregators=both,
+        both_aggregators_with_relay=reports.epsilon0 + part,
+        mechanism=mechanism_name(reports, sample),
+        relation=RELATION,
+        n=n,
+        epsilon0=reports.epsilon0,
+        delta=float(delta),
+    )
+
+
+def mechanism_name(reports: Reports, sample: Sample) -> str:
+    """The mechanism as recipes state it."""
+    importance = "" if sample.default_rate is None else IMPORTANCE_SUFFIX
+    return reports.mechanism + importance + (DUMMIES_SUFFIX if sample.intensity else "")
+
+
+def count_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
+    """What the number of messages adds, before sampling, against one aggregator: at most 10, or infinite where nothing
+    hides a device's message. ``ValueError`` as ``compute_hidden_claim``."""
+    left, kept = sample.reports_among(n, delta), sample.kept(delta)
+    return sample.crowd(reports, n, kept).count_epsilon(lambda share: reports.one(left, share), kept)
+
+
+def dummies_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
+    """epsilon at ``delta`` of whether a device sent anything, against somebody who knows which others took part and
+    sees only the number of messages: what the dummies alone are good for. Infinite where that is nothing."""
+    return dummies_epsilon(sample.turnout(reports), sample.crowd(reports, n, delta).devices, delta)
+
+
+def sufficient_intensity(sample: Sample, epsilon: float, delta: float) -> float | None:
+    """The fewest expected dummies, rounded up by at most 1e-4 of it, with which ``dummies_cost`` at B is at most
+    ``epsilon``; the sample's own are not looked at. None where half of its population would not be enough."""
+    rate, population = sample.rate, sample.population or sample.batch
+
+    def devices(dummy: float) -> int:
+        return sample.devices(rate + (1 - rate) * dummy, sample.batch, delta)
+
+    return smallest_intensity(rate, population, devices, epsilon, delta)
+
+
+def largest_intensity(batch: int, delta: float) -> float:
+    """The most expected dummies of which a batch holds at most half, except with probability delta / 10 (P20); 0 where
+    that is not possible; rounded down by at most 1e-5 of the batch."""
+    found = largest_where(lambda mean: upper_quantile(mean, delta / SPLIT) <= batch // 2, 1e-3, batch / 2, batch * 1e-5)
+    return found or 0.0
+
+
+def _from_the_crowd(bound: Bound, reports: Reports, sample: Sample, n: int, delta: float) -> float:
+    """epsilon against somebody who does not know who sent."""
+    left, kept = sample.reports_among(n, delta), sample.kept(delta)
+    crowd = sample.crowd(reports, n, kept)
+    hidden = crowd.epsilon(lambda share: bound(left, share), kept)
+    alone = bound(left, kept)
+    if sample.default_rate is not None or alone > parameters.MAX_EPSILON0:
+        return hidden
+    sends = crowd.turnout.sends
+    mixed = amplify(alone, sample.rate / sends)
+    visible = amplify_visible(mixed, sends, n, kept)
+    return min(hidden, mixed if visible is None else visible)

@@ -1,0 +1,208 @@
+"""Privacy where the number of messages is in plain view and may depend on the answers: importance sampling, dummies.
+
+A device takes part with probability r(x), at most ``rate``, at least ``least_rate``; one that does not sends a dummy (a
+message D that says nothing) with probability p. Aggregators see how many messages there are, and their aggregate. For
+one device, beside all others as they are, let W(x) be the view in which it sends R(x), W the one in which it sends
+D, Z the one in which it sends nothing. A batch of fewer than ``batch`` messages shows nothing.
+
+1. W(x), W(x') and W differ in one message among n: (e_s, d_s), the mechanism's claim without sampling.
+2. Each of them and Z are within (e_s + e_d, d), d the larger of ``d_s + e^e_s d_d`` and ``d_d + e^e_d d_s``. Two
+   things hide the message, each on its own, and the better one counts.
+   *Dummies*: W and Z differ by one D. Whatever the answers are, another device sends D with at least
+   ``(1 - rate) p`` and nothing with at least ``(1 - rate)(1 - p)``. Those for whom that part of their coin comes up
+   number at least Bin(N - 1, 1 - rate) and send D with probability p each: a binomial shift. It holds even against
+   somebody who knows which other devices took part, and who holds which answer.
+   *Coins of the others*: they send S = sum of Ber(s_i) messages. Let V be Z with one of its messages exchanged for
+   R(x), the one that leaves the others as they are given one message less. There is such a choice: given their sum,
+   independent bits grow with it (B. Efron, "Increasing properties of Polya frequency functions", 1965). So W(x) and V
+   differ in the number of messages alone, 1 + S against S, and V and Z in one message: (e_s, d_s). Either a batch comes
+   together with probability below d_d at all, or S has so large a mean that the part of it at one of the two rates is
+   a binomial with half of that mean, and its shift is the bound (the other part is added independently).
+3. The views for x and x' are mixtures of those that share all but ``rate`` of their weight. By joint convexity (Balle,
+   Barthe, Gaboardi, "Privacy amplification by subsampling", Theorem 2) they are within
+   ``ln(1 + rate (e^(e_s + e_d) - 1))`` at ``rate * d``, by replacement.
+
+See SA2 sections 3.2 and 4.6, design rules P17b, P20.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tacit.dp import parameters
+from tacit.dp.binomial import deviation
+from tacit.dp.binomial_shift import epsilon_binomial_shift
+from tacit.dp.sampling import SPLIT
+
+MAX_COUNT_EPSILON = 10.0
+"""Beyond this a count is not hidden: infinite is returned instead."""
+MAX_INNER_DELTA = 0.01
+"""Largest delta of the steps before sampling, however small the rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turnout:
+    """How a device may behave: it takes part at ``rate`` or less (``least_rate`` or more), and is silent in spite of
+    that with probability ``reject``; otherwise it sends a dummy with probability ``dummy``."""
+
+    rate: float
+    least_rate: float
+    dummy: float = 0.0
+    reject: float = 0.0
+
+    def __post_init__(self) -> None:
+        parameters.rate(self.rate, "rate")
+        parameters.rate(self.least_rate, "least_rate")
+        if self.least_rate > self.rate:
+            raise ValueError("least_rate must not be above rate")
+        if not all(0 <= value < 1 for value in (self.dummy, self.reject)):
+            raise ValueError("dummy and reject must be at least 0 and below 1")
+
+    @property
+    def sends(self) -> float:
+        """The probability of sending anything; at most."""
+        return self.rate + (1 - self.rate) * self.dummy
+
+    @property
+    def least_sends(self) -> float:
+        """The probability of sending anything; at least, but for ``reject``."""
+        return self.least_rate + (1 - self.least_rate) * self.dummy
+
+    def part_epsilon(self) -> float:
+        """What it tells about an answer whether its device sent anything: the larger log ratio; 0 where all rates are
+        equal, infinite where the larger one is 1."""
+        if self.least_rate == self.rate:
+            return 0.0
+        if self.rate == 1:
+            return math.inf
+        silence = math.log1p(-(1 - self.reject) * self.least_sends) - math.log1p(-self.sends)
+        return max(math.log(self.sends / self.least_sends) - math.log1p(-self.reject), silence)
+
+
+def least_devices(batch: int, sends: float, delta: float) -> int:
+    """The N below which a batch of ``batch`` messages comes together with probability at most ``delta``, where each
+    device sends with probability ``sends`` or less (Chernoff)."""
+    parameters.reports(batch, "batch")
+    parameters.probability(delta, "delta")
+    if parameters.rate(sends, "sends") == 1:
+        return batch
+
+    def rare(devices: float) -> bool:
+        idle = devices - batch
+        quiet = idle * math.log(idle / (devices * (1 - sends))) if idle > 0 else 0.0
+        return batch * math.log(batch / (devices * sends)) + quiet >= -math.log(delta)
+
+    return math.floor(_last(rare, float(batch), batch / sends))
+
+
+def least_mean(batch: int, delta: float) -> float:
+    """The mean below which independent bits add up to ``batch`` with probability at most ``delta`` (Chernoff)."""
+    parameters.reports(batch, "batch")
+    parameters.probability(delta, "delta")
+
+    def rare(mean: float) -> bool:
+        return mean - batch + batch * math.log(batch / mean) >= -math.log(delta)
+
+    return _last(rare, batch * delta, float(batch))
+
+
+def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest value, to within 1e-9 of it below, at which a condition holds that holds below it; ``low`` if it
+    holds nowhere."""
+    while high - low > 1e-9 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def dummies_epsilon(turnout: Turnout, devices: int, delta: float) -> float:
+    """e_d at d_d = ``delta`` by the dummies of ``devices`` devices, a tenth of it for how few may be free to send one;
+    infinite where they hide nothing."""
+    shift = delta * (1 - 1 / SPLIT)
+    if turnout.dummy <= 0 or turnout.rate >= 1 or shift < parameters.MIN_DELTA:
+        return math.inf
+    chance = (1 - turnout.reject) * turnout.dummy
+    free = (1 - turnout.rate) * (1 - turnout.dummy + chance)
+    expected = (devices - 1) * free
+    least = math.floor(expected - deviation(expected * (1 - free), delta / SPLIT))
+    return math.inf if least < 1 else epsilon_binomial_shift(least, chance / (1 - turnout.dummy + chance), shift)
+
+
+def coins_epsilon(turnout: Turnout, batch: int, delta: float) -> float:
+    """e_d at d_d = ``delta`` by the coins of the other devices, in batches of at least ``batch`` messages; infinite
+    where all devices may be sure to send, or the batch is too small."""
+    if turnout.sends >= 1 or batch < 2 or delta < parameters.MIN_DELTA:
+        return math.inf
+    if turnout.least_rate == turnout.rate and not turnout.reject:
+        others = least_devices(batch - 1, turnout.sends, delta)
+        return epsilon_binomial_shift(others, turnout.sends, delta)
+    half = least_mean(batch - 1, delta) / 2
+    chances = {sends * kept for sends in (turnout.sends, turnout.least_sends) for kept in (1.0, 1 - turnout.reject)}
+    return max(epsilon_binomial_shift(math.ceil(half / chance), chance, delta) for chance in chances)
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Everybody else: ``devices`` of this ``turnout``, seen in batches of at least ``batch`` messages."""
+
+    turnout: Turnout
+    devices: int
+    batch: int
+
+    def shift_epsilon(self, delta: float) -> float:
+        """e_d at d_d = ``delta``: dummies or coins, whichever hides better."""
+        coins = coins_epsilon(self.turnout, self.batch, delta)
+        return min(coins, dummies_epsilon(self.turnout, self.devices, delta))
+
+    def count_epsilon(self, epsilon_of: Callable[[float], float], delta: float) -> float:
+        """e_d, what the number of messages adds for a claim at ``delta``; ``epsilon_of`` gives e_s for a d_s. Infinite
+        above 10."""
+        half = self._half(delta)
+        most = epsilon_of(_least_delta(half))
+        if math.isinf(most):
+            return math.inf
+        found = self.shift_epsilon(half * math.exp(-most))
+        return math.inf if found > MAX_COUNT_EPSILON or half * math.exp(-found) < _least_delta(half) else found
+
+    def epsilon(self, epsilon_of: Callable[[float], float], delta: float) -> float:
+        """The epsilon of the theorem above at total failure probability ``delta``; infinite where the count is not
+        hidden.
+
+        d_s and d_d each get half of ``delta / rate``, less the factor that step 2 puts before them: e^e_d for d_s, and
+        for d_d e^e_s at the smallest d_s that may follow.
+        """
+        found = self.count_epsilon(epsilon_of, delta)
+        if math.isinf(found):
+            return math.inf
+        half = self._half(delta)
+        single = min(epsilon_of(half * math.exp(-found)), epsilon_of(_least_delta(half)))
+        return math.log1p(self.turnout.rate * math.expm1(single + found))
+
+    def _half(self, delta: float) -> float:
+        return 0.5 * min(parameters.failure_probability(delta) / self.turnout.rate, MAX_INNER_DELTA)
+
+
+def _least_delta(half: float) -> float:
+    return max(parameters.MIN_DELTA, half * math.exp(-MAX_COUNT_EPSILON))
+
+
+def smallest_intensity(
+    rate: float, population: int, devices_of: Callable[[float], int], epsilon: float, delta: float
+) -> float | None:
+    """The fewest expected dummies among ``population`` devices, rounded up by at most 1e-4 of it, that keep
+    ``dummies_epsilon`` within ``epsilon`` at ``delta``. ``devices_of`` gives the devices that may be counted on, by the
+    probability of a dummy. None where half of the population would not be enough."""
+
+    def holds(intensity: float) -> bool:
+        dummy = intensity / population
+        return dummies_epsilon(Turnout(rate, rate, dummy), devices_of(dummy), delta) <= epsilon
+
+    low, high = 0.0, population / 2
+    if not holds(high):
+        return None
+    while high - low > 1e-4 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,35 @@
+"""The sample design: with which probability a device sends a report of its answer, or one that says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDesign:
+    """``rate`` is the probability of taking part; that of devices with the encoded answer ``default`` is
+    ``default_rate`` (importance sampling). A device that does not take part sends a dummy with ``dummy_probability``.
+    """
+
+    rate: float
+    default: int | None = None
+    default_rate: float | None = None
+    dummy_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        rates = [self.rate] if self.default_rate is None else [self.rate, self.default_rate]
+        if not all(0 < rate <= 1 for rate in rates):
+            raise ValueError("q must be above 0 and at most 1")
+        if not 0 <= self.dummy_probability < 1:
+            raise ValueError("the probability of a dummy must be at least 0 and below 1")
+        if (self.default is None) != (self.default_rate is None):
+            raise ValueError("a default answer and its rate belong together")
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every device takes part with the same probability."""
+        return self.default_rate is None
+
+    def rate_of(self, answer: object) -> float:
+        """The probability of taking part with this encoded answer."""
+        return self.default_rate if self.default_rate is not None and answer == self.default else self.rate

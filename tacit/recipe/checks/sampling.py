@@ -1,0 +1,154 @@
+"""Rules on who sends: sampling rate, importance sampling, dummies (P17b, P19, P20)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from decimal import Decimal
+
+from tacit.dp.hidden_claim import Sample, count_cost, dummies_cost, largest_intensity, sufficient_intensity
+from tacit.dp.hidden_count import MAX_COUNT_EPSILON
+from tacit.errors import Refusal
+from tacit.recipe.claims import reports_of, sample_of
+from tacit.recipe.context import Context
+from tacit.recipe.derive import labels, range_of
+from tacit.recipe.model import Importance, Number, Recipe, Vector
+from tacit.recipe.policy import Policy
+
+IMPORTANCE_STATISTICS = ("histogram", "count", "sum")
+"""What can be estimated where the rate depends on the answer."""
+MOST_DUMMY_PROBABILITY = 0.5
+_SUGGESTED_EPSILON = 1.0
+_CLAIMED = ("sampling", "importance", "dummies")
+
+
+def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A probability above zero."""
+    if 0 < recipe.rate <= 1:
+        return None
+    return f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
+
+
+def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The policy's cap of q."""
+    if recipe.rate <= Decimal(policy.max_sampling_rate):
+        return None
+    return f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
+
+
+def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """q = 1 only where no amplification by sampling is claimed (P19)."""
+    claimed = recipe.privacy.epsilon
+    amplified = Decimal(claimed.aggregator) < Decimal(claimed.aggregator_with_relay)
+    named = any(word in recipe.privacy.mechanism for word in _CLAIMED)
+    if recipe.rate < 1 or not (named or amplified):
+        return None
+    stated = claimed.aggregator_with_relay
+    return (
+        f"q = 1 gives no amplification by sampling, but the claim has it ({recipe.privacy.mechanism}, epsilon "
+        f"{claimed.aggregator} against an aggregator); claim {stated} there as with the relay, or lower q below 1"
+    )
+
+
+def importance_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Importance sampling has an answer to sample less, rates that hide something, and an unbiased estimate."""
+    importance, statistic = recipe.sampling.importance, recipe.question.statistic
+    if importance is None:
+        return None
+    if statistic not in IMPORTANCE_STATISTICS:
+        return f"a {statistic} has no estimate by inverse rates; {', '.join(IMPORTANCE_STATISTICS)} have"
+    if not 0 < Decimal(importance.default_rate) <= recipe.rate or recipe.rate >= 1:
+        return (
+            f"the default answer's rate {importance.default_rate} must be above 0 and at most q = "
+            f"{recipe.sampling.rate}, and q below 1: where q is 1, a device that is silent tells its answer"
+        )
+    return _default_problem(recipe, importance)
+
+
+def _default_problem(recipe: Recipe, importance: Importance) -> str | None:
+    encoder = recipe.question.encoder
+    if isinstance(encoder, Number):
+        value = encoder.low + importance.default * (encoder.unit or 1)
+        if value != 0:
+            return f"the default of a sum must stand for 0, not for {value}; only then does it add nothing"
+    answers = range_of(recipe.question) if isinstance(encoder, Number | Vector) else max(1, len(labels(recipe)) - 1)
+    if importance.default <= answers:
+        return None
+    return f"{importance.default} is no answer of the encoder; the largest is {answers}"
+
+
+def _sample(recipe: Recipe, policy: Policy) -> Sample | None:
+    """The sample, unless other rules refuse what it is made of."""
+    if recipe.batch.min_batch_size > policy.max_batch_size:
+        return None
+    try:
+        return sample_of(recipe)
+    except ValueError:
+        return None
+
+
+def importance_count(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Where taking part depends on the answer, something hides one message: coins of the others, or dummies."""
+    sample = _sample(recipe, policy)
+    if recipe.sampling.importance is None or sample is None:
+        return None
+    delta = float(recipe.delta)
+    try:
+        reports = reports_of(recipe)
+        if math.isfinite(count_cost(reports, sample, n=sample.batch, delta=delta)):
+            return None
+        size = sample.batch
+        while size <= policy.max_batch_size:
+            size *= 2
+            larger = dataclasses.replace(sample, batch=size)
+            if math.isfinite(count_cost(reports, larger, n=size, delta=delta)):
+                return f"a batch of B = {sample.batch} tells whether one device took part; B = {size} would hide it"
+    except (Refusal, ValueError) as error:
+        return str(error)
+    return f"the number of messages tells whether one device took part, at q = {recipe.sampling.rate} whatever B is"
+
+
+def dummies_valid(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Dummies are some, devices are left to send them, a batch is not mostly dummies, and they hide a device even from
+    somebody who knows which others took part (P20)."""
+    dummies = recipe.sampling.dummies
+    if dummies is None:
+        return None
+    intensity, size = Decimal(dummies.intensity), recipe.batch.min_batch_size
+    if intensity <= 0:
+        return "an intensity of 0 is no dummies at all; leave them out, or raise it"
+    if dummies.population < size:
+        return f"the population {dummies.population} is below B = {size}; that batch never fills"
+    most = Decimal(MOST_DUMMY_PROBABILITY) * dummies.population
+    if intensity > most:
+        return f"{intensity} dummies of {dummies.population} devices are too many; at most {most} are accepted"
+    if recipe.rate >= 1:
+        return "q = 1 leaves no device to send a dummy; lower q"
+    sample = _sample(recipe, policy)
+    return None if sample is None else _dummies_worth(recipe, sample)
+
+
+def _dummies_worth(recipe: Recipe, sample: Sample) -> str | None:
+    delta, stated = float(recipe.delta), sample.intensity
+    try:
+        most = largest_intensity(sample.batch, delta)
+        if stated > most:
+            return (
+                f"more than half of a batch of B = {sample.batch} may be dummies; at most {most:.1f} expected ones "
+                f"pass, or a larger B"
+            )
+        if dummies_cost(reports_of(recipe), sample, n=sample.batch, delta=delta) <= MAX_COUNT_EPSILON:
+            return None
+        enough = sufficient_intensity(sample, _SUGGESTED_EPSILON, delta)
+    except (Refusal, ValueError) as error:
+        return str(error)
+    passing = "no number of them would" if enough is None else f"{enough:.1f} would, to epsilon {_SUGGESTED_EPSILON:g}"
+    return f"{stated:g} expected dummies do not hide whether a device sent, at delta {recipe.privacy.delta}; {passing}"
+
+
+def population_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The policy's cap of a population that the claim takes on trust."""
+    dummies = recipe.sampling.dummies
+    if dummies is None or recipe.sampling.importance is None or dummies.population <= policy.max_population:
+        return None
+    return f"a population of {dummies.population} is over the cap of {policy.max_population}"

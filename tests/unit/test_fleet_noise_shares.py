@@ -1,0 +1,179 @@
+"""Noise shares of a whole fleet against the device's own code, and the numbers that its devices have.
+
+``ALPHA`` is the false-alarm rate of each statistical test over the choice of seeds; the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kstest, norm, uniform
+
+from client_agent.fleet.additions import NUMBER, add, addition_of
+from client_agent.fleet.decisions import CHUNK, decide, kept_cells, randomise
+from client_agent.fleet.noise_shares import randomise_all
+from client_agent.fleet.population import drawn_population, listed_population
+from tacit.errors import UsageError
+from tacit.randomizers.flips import Flips, Statistic
+from tacit.randomizers.types import Answer
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Question
+from tacit.testing.entropy import SeededEntropy
+
+ALPHA = 1e-6
+COUNT = 20_000
+
+
+class Stream:
+    """Random bytes one after the other, however many are asked for at a time."""
+
+    def __init__(self, seed: int) -> None:
+        self._bytes = np.random.default_rng(seed).bytes(1 << 20)
+        self.at = 0
+
+    def __call__(self, size: int) -> bytes:
+        self.at += size
+        assert self.at <= len(self._bytes)
+        return self._bytes[self.at - size : self.at]
+
+
+def question(statistic: str, **encoder: Any) -> Question:
+    return Question.model_validate({"text": "?", "metric": "m", "encoder": encoder, "statistic": statistic})
+
+
+SUM = question("sum", kind="number", low=-100, high=100, unit=5)
+VECTOR = question("vector-sum", kind="vector", length=3, low=-20, high=20, norm=25)
+HISTOGRAM = question("histogram", kind="categories", categories=("a", "b", "c"))
+
+
+@given(
+    st.sampled_from(["histogram", "count", "sum", "mean", "vector-sum"]),
+    st.integers(1, 1 << 12),
+    st.one_of(st.integers(1, 40), st.sampled_from([63, 64, 65, 1000, 65_536])),
+    st.integers(0, 2**32),
+    st.data(),
+)
+def test_many_noise_shares_are_the_devices_own_on_the_same_bytes(
+    statistic: Statistic, scale: int, flips: int, seed: int, data: st.DataObject
+) -> None:
+    cells = 4 if statistic in {"histogram", "vector-sum"} else 1
+    maximum = 1 if statistic in {"histogram", "count"} else 50
+    shares = Flips(statistic, scale, flips, maximum, cells)
+    one = st.integers(0, 3) if statistic == "histogram" else st.integers(0, maximum)
+    several = st.lists(one, min_size=4, max_size=4).map(tuple) if statistic == "vector-sum" else one
+    answers: list[Answer] = data.draw(st.lists(several, max_size=6))
+    many, single = Stream(seed), Stream(seed)
+    found = randomise_all(shares, answers, many).tolist()
+    alone = [shares.randomise(answer, single) for answer in answers]
+    assert found == [[sent] if isinstance(sent, int) else sent for sent in alone]
+    assert many.at == single.at
+
+
+def test_shares_that_are_drawn_in_several_pieces_are_the_devices_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("client_agent.fleet.noise_shares.PIECE", 10)
+    shares, many, single = Flips("histogram", 9, 12, 1, 3), Stream(1), Stream(1)
+    answers = [0, 1, 2, 1, 0]
+    assert randomise_all(shares, answers, many).tolist() == [shares.randomise(one, single) for one in answers]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "answer"), [("sum", 11), ("sum", -1), ("histogram", 4), ("vector-sum", (1,)), ("vector-sum", 3)]
+)
+def test_answers_out_of_range_are_refused_as_by_the_device(statistic: Statistic, answer: Answer) -> None:
+    cells = 1 if statistic == "sum" else 4
+    shares = Flips(statistic, 2, 8, 1 if statistic == "histogram" else 10, cells)
+    with pytest.raises(ValueError, match="from 0 to"):
+        randomise_all(shares, [answer], SeededEntropy(0))
+
+
+@pytest.mark.parametrize(
+    ("measurement", "cells", "addition"),
+    [
+        (0, 1, ()),
+        (1, 1, (0,)),
+        (7, 1, array(NUMBER, [7])),
+        (2, 4, (2,)),
+        ([0, 1, 1], 3, (1, 2)),
+        ([0, 2, 1], 3, array(NUMBER, [0, 2, 1])),
+        (array(NUMBER, [0, 1]), 2, (1,)),
+        (array(NUMBER, [9, 1]), 2, array(NUMBER, [9, 1])),
+    ],
+)
+def test_cells_are_named_where_ones_are_added_and_numbers_listed_elsewhere(
+    measurement: Any, cells: int, addition: Sequence[int]
+) -> None:
+    assert addition_of(measurement, cells) == addition
+
+
+def test_additions_of_both_kinds_add_up() -> None:
+    sums: Counter[int] = Counter()
+    for addition in ((0, 2), array(NUMBER, [5, 0, 2**40]), ()):
+        add(sums, addition)
+    assert [sums[cell] for cell in range(3)] == [6, 0, 2**40 + 1]
+
+
+@pytest.mark.parametrize(("asked", "cells"), [(HISTOGRAM, 3), (SUM, 1), (VECTOR, 3)])
+def test_devices_of_every_statistic_send_their_scaled_answer_and_flips(asked: Question, cells: int) -> None:
+    shares = Flips(asked.statistic, 1000, 10, 1 if asked is HISTOGRAM else 40, cells)
+    population = drawn_population(asked, None)
+    chunk = next(decide(Decimal(1), population, 0, 300, SeededEntropy(6), np.random.default_rng(1)))
+    answers, beyond = randomise(chunk, shares, SeededEntropy(8))
+    assert beyond == []
+    for sent, answer in zip(answers, chunk.answers, strict=True):
+        values = [sent.measurement] if isinstance(sent.measurement, int) else list(sent.measurement)
+        expected = [int(cell == answer) for cell in range(3)] if asked is HISTOGRAM else answer
+        assert [value // 1000 for value in values] == ([expected] if isinstance(expected, int) else list(expected))
+        assert all(value % 1000 <= 10 for value in values)
+
+
+def test_numbers_follow_their_distribution_and_are_rounded_and_clipped_by_the_encoder() -> None:
+    for text, law in ((None, uniform(-100, 200)), ("uniform", uniform(-100, 200)), ("normal:-7,30", norm(-7, 30))):
+        population = drawn_population(SUM, text)
+        data = population.of(0, COUNT, np.random.default_rng(3))
+        assert kstest(data[:, 0], law.cdf).pvalue > ALPHA
+        encoder = encoder_of(SUM)
+        assert population.answers(data[:200]) == [encoder.encode(value) for value in data[:200, 0].tolist()]
+    wide = drawn_population(SUM, "normal:0,1000")
+    assert {0, 40} <= set(wide.answers(wide.of(0, 100, np.random.default_rng(4)))) <= set(range(41))
+
+
+def test_vectors_are_shrunk_by_the_encoder_and_decided_in_smaller_chunks() -> None:
+    population = drawn_population(VECTOR, "normal:10,10")
+    assert population.width == 3
+    chunks = decide(Decimal("0.01"), population, 0, CHUNK, SeededEntropy(5), np.random.default_rng(2))
+    sizes = []
+    for chunk in chunks:
+        sizes.append(chunk.count)
+        for answer in chunk.answers:
+            assert isinstance(answer, tuple)
+            assert sum((entry - 20) ** 2 for entry in answer) <= 25**2
+    assert sum(sizes) == CHUNK
+    assert max(sizes) == CHUNK // 3
+    shares = Flips("histogram", 9, 12, 1, 500)
+    same = listed_population("file", [3])
+    few = decide(Decimal(1), same, 0, 400, SeededEntropy(5), np.random.default_rng(2), kept_cells(shares))
+    assert next(few).count == CHUNK // 500
+
+
+def test_listed_numbers_and_vectors_are_answered_as_they_are() -> None:
+    numbers = listed_population("file", [70_000, 3])
+    assert numbers.answers(numbers.of(1, 3, np.random.default_rng())) == [3, 70_000, 3]
+    vectors = listed_population("file", [(1, 2), (3, 4), (5, 6)])
+    assert vectors.width == 2
+    assert vectors.answers(vectors.of(2, 2, np.random.default_rng())) == [(5, 6), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "text", ["zipf", "weights:1,2", "uniform:3", "normal", "normal:1", "normal:x,1", "normal:1,-1", "normal:inf,1"]
+)
+def test_a_distribution_of_numbers_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--data"):
+        drawn_population(SUM, text)
