@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from client_agent import device_rules
+from client_agent.coin import coin
 from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, note
 from client_agent.pace import uniform
@@ -129,8 +130,8 @@ class Decider:
         """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
         recipe = live.recipe
         task = derive.task_of(recipe, slot_key(log, live, held))
-        sampled, draw = part.toss(self._deps.entropy, self._deps.clock.now())
-        if not sampled:
+        chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
+        if not (coin(recipe.rate, self._deps.entropy) if chosen is None else chosen):
             return Decision(self._entry(live, State.NOT_SAMPLED, "", part.cost), draw)
         measurement = derive.randomizer_of(recipe).randomise(answer, self._deps.entropy)
         if measurement is None:

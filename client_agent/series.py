@@ -44,16 +44,15 @@ class Participation:
             return cost_of(self.recipe)
         return None if self.drawn is not None else series_cost(self.series)
 
-    def toss(self, entropy: Entropy, now: float) -> tuple[bool, SeriesDraw | None]:
-        """Whether the device takes part now, and what to remember of the series if it was not yet drawn for."""
+    def choice(self, entropy: Entropy, now: float) -> tuple[bool | None, SeriesDraw | None]:
+        """Whether the series' draw has the device take part now (None: the recipe's own coin decides), and the draw, if
+        it is made now and is to be kept."""
         if self.series is None:
-            return coin(self.recipe.rate, entropy), None
+            return None, None
         drawn, fresh = self.drawn, None
         if drawn is None:
             drawn = fresh = self._draw(self.series, entropy, now)
-        if self.series.donation is not None:
-            return drawn.chosen_round == self.index, fresh
-        return coin(self.recipe.rate, entropy), fresh
+        return (None if self.series.donation is None else drawn.chosen_round == self.index), fresh
 
     def _draw(self, series: Series, entropy: Entropy, now: float) -> SeriesDraw:
         slots = 0 if series.donation is None else series.donation.slots

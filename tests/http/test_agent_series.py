@@ -108,9 +108,9 @@ def draws(series: Series, count: int, first: int = 0, seed: int = 1) -> Counter[
     recipe = KIT.round(series, first)
     found: Counter[int | None] = Counter()
     for _ in range(count):
-        sampled, draw = Participation(recipe, series).toss(entropy, 0.0)
+        chosen, draw = Participation(recipe, series).choice(entropy, 0.0)
         assert draw is not None
-        assert sampled == (draw.chosen_round == first)
+        assert chosen == (draw.chosen_round == first)
         found[draw.chosen_round] += 1
     return found
 
