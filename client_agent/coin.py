@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 
 from tacit.ports import Entropy
 
 COIN_BITS = 128
 
 
-def coin_threshold(rate: Decimal) -> int:
+def coin_threshold(rate: Decimal | Fraction) -> int:
     """The coin says yes to a uniform 128-bit number below this: ``rate``, rounded down to a multiple of 2^-128."""
     numerator, denominator = rate.as_integer_ratio()
     return (numerator << COIN_BITS) // denominator
 
 
-def coin(rate: Decimal, entropy: Entropy) -> bool:
+def coin(rate: Decimal | Fraction, entropy: Entropy) -> bool:
     """True with probability ``rate``, rounded down to a multiple of 2^-128."""
     return int.from_bytes(entropy(COIN_BITS // 8), "big") < coin_threshold(rate)

@@ -1,5 +1,6 @@
-"""What a device does about one recipe: verify it and its privacy cost, look for the token and the datum, charge the
-claim, toss the coin, and only then encode, randomise and shard (P11, P21).
+"""What a device does about one recipe: verify it and its privacy cost, look for the token and the datum, encode it,
+charge the claim, toss the coin, and only then randomise and shard (P11, P21). A device that does not take part may send
+a dummy instead (P20).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tacit.errors import Refusal, UsageError
 from tacit.ledger.account import Cost
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.ports import Clock, Entropy, Transport
-from tacit.randomizers.types import Answer
+from tacit.randomizers.types import Answer, Measurement
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import EncodeError, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
@@ -127,15 +128,14 @@ class Decider:
     def _take_part(
         self, log: LiveLog, live: LiveRecipe, part: Participation, answer: Answer, held: HeldToken
     ) -> Decision:
-        """Charge, toss the coin, and make the report if it says so. Raises ``Refusal`` before the coin."""
+        """Charge, toss the coins, and make the report, real or dummy, if they say so. Raises ``Refusal`` before the
+        first coin."""
         recipe = live.recipe
         task = derive.task_of(recipe, slot_key(log, live, held))
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
-        if not (coin(recipe.rate, self._deps.entropy) if chosen is None else chosen):
-            return Decision(self._entry(live, State.NOT_SAMPLED, "", part.cost), draw)
-        measurement = derive.randomizer_of(recipe).randomise(answer, self._deps.entropy)
+        measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
-            return Decision(self._entry(live, State.NOT_SAMPLED, "randomised beyond the bound", part.cost), draw)
+            return Decision(self._entry(live, State.NOT_SAMPLED, detail, part.cost), draw)
         begin = max(self._deps.clock.now(), recipe.interval.start)
         send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(
@@ -170,6 +170,23 @@ class Decider:
             series_hash=b"" if recipe.series is None else unb64url(recipe.series.hash),
             series_index=None if recipe.series is None else recipe.series.index,
         )
+
+
+def drawn(
+    recipe: Recipe, answer: Answer, entropy: Entropy, chosen: bool | None = None
+) -> tuple[Measurement | None, str]:
+    """What an eligible device sends, and why nothing: its randomised answer if the coin of that answer's rate says so,
+    or a series' draw has ``chosen``; where none comes of that, with the probability of dummies a dummy (P20), of which
+    nothing tells later that it was one."""
+    randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
+    if coin(sampling.rate_of(answer), entropy) if chosen is None else chosen:
+        measurement = randomizer.randomise(answer, entropy)
+        if measurement is not None:
+            return measurement, ""
+        why = "randomised beyond the bound"
+    if sampling.dummies is not None and coin(sampling.dummy_rate, entropy):
+        return randomizer.dummy(entropy), ""
+    return None, why
 
 
 def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:

@@ -4,12 +4,13 @@ what hides who sends under importance sampling and dummies."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost
 from tacit.randomizers.flips import Flips
 from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
-from tacit.recipe.derive import randomizer_of, vdaf_of
+from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
 
 
@@ -17,10 +18,11 @@ def outlook(recipe: Recipe) -> dict[str, Any]:
     """``{outlook: {...}}`` for noise shares, ``{hiding: {...}}`` for importance sampling and dummies, nothing for other
     recipes.
 
-    Errors are in units of the result at the expected contributions, where every device takes part at one rate:
-    ``noise_stderr`` per number, ``sampling_stderr`` at most that of the sample. ``epsilon_half`` is claim (b) with half
-    of B honest; sizes are those of one device's measurement and of the leader's input share. ``one_device`` is how far
-    a dishonest device can move a total within what is proved. ``hiding`` is described at ``hiding``.
+    Errors are in units of the result at the expected contributions: ``noise_stderr`` per number, ``sampling_stderr`` at
+    most that of the sample; in importance sampling they are those of a number whose holders take part at the higher
+    rate, at as many contributions. ``epsilon_half`` is claim (b) with half of B honest; sizes are those of one device's
+    measurement and of the leader's input share. ``one_device`` is how far a dishonest device can move a total within
+    what is proved. ``hiding`` is described at ``hiding``.
     """
     shares = randomizer_of(recipe)
     return {**({"outlook": _shares(recipe, shares)} if isinstance(shares, Flips) else {}), **hiding(recipe)}
@@ -62,14 +64,13 @@ def _shares(recipe: Recipe, shares: Flips) -> dict[str, Any]:
 
 
 def _errors(recipe: Recipe, shares: Flips) -> dict[str, float]:
-    if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
-        return {}
-    rate = float(recipe.rate)
-    population = recipe.batch.expected_contributions / rate
+    design = replace(design_of(recipe), default=None, default_rate=None)
+    reports = recipe.batch.expected_contributions
+    population = reports / design.sends(design.rate)
     low, high = shares.low, shares.low + shares.unit * shares.maximum
     worst = (low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high)
-    noise = shares.noise_stderr(population, rate)
-    (total,) = shares.expected_stderrs([worst], round(population), rate)[:1]
+    noise = shares.noise_stderr(reports, design)
+    (total,) = shares.expected_stderrs([worst], round(population), design)[:1]
     return {"noise_stderr": noise, "sampling_stderr": max(0.0, total**2 - noise**2) ** 0.5}
 
 
@@ -102,7 +103,5 @@ def _share_lines(recipe: Recipe, found: dict[str, Any]) -> list[str]:
         f"relay too, {found['epsilon_half']:.4f} if only {half} of them are honest; unbounded against both aggregators",
         f"a dishonest device can move a total by at most {found['one_device']:,.4g} before the division by q",
     ]
-    if "noise_stderr" not in found:
-        return lines
     errors = f"{found['noise_stderr']:,.4g} from noise, at most {found['sampling_stderr']:,.4g} from sampling"
     return [*lines, f"expected standard error of {what}: {errors}"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from client_agent.fleet.arrivals import arrivals
 from client_agent.fleet.contributions import BATCH, Builder, Contribution, Draft
-from client_agent.fleet.decisions import Randomised, decide, kept_cells, randomise
+from client_agent.fleet.decisions import Randomised, decide, kept_cells, randomise, with_dummies
 from client_agent.fleet.faults import NO_FAULTS, Fault, FaultMix
 from client_agent.fleet.journal import FleetJournal, Header
 from client_agent.fleet.metrics import Snapshot
@@ -79,8 +79,9 @@ class ShardPlan:
 
 @dataclass
 class ShardResult:
-    """What one shard did. ``timings``: seconds of wall-clock by stage, ``cpu`` seconds of this process's CPU by
-    stage."""
+    """What one shard did. ``sampled`` devices were to send something, a dummy included; ``beyond`` of them did not, as
+    their output lay beyond the weight bound. ``timings``: seconds of wall-clock by stage, ``cpu`` seconds of this
+    process's CPU by stage."""
 
     devices: int = 0
     sampled: int = 0
@@ -137,13 +138,14 @@ class Shard:
         await self._send(self._made(answers, held))
 
     def _decided(self) -> Iterator[list[Randomised]]:
-        """Datum, coin, randomised answer and journal line of every device."""
+        """Datum, coins, randomised answer or dummy, and journal line of every device."""
         plan, entropy = self._plan, self._world.entropy
         recipe = plan.target.recipe
-        randomizer = derive.randomizer_of(recipe)
+        randomizer, sampling = derive.randomizer_of(recipe), recipe.sampling
         cells = kept_cells(randomizer)
-        for chunk in decide(recipe.rate, plan.population, plan.first, plan.devices, entropy, self._generator, cells):
+        for chunk in decide(sampling, plan.population, plan.first, plan.devices, entropy, self._generator, cells):
             answers, beyond = randomise(chunk, randomizer, entropy)
+            answers, beyond = with_dummies(chunk, answers, beyond, randomizer, sampling.dummy_rate, entropy)
             scheduled = np.array([answer.device for answer in answers], dtype=np.uint32)
             self._journal.decided(chunk.first, chunk.count, scheduled, self._world.clock.now())
             self._result.beyond += len(beyond)

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
@@ -198,7 +199,9 @@ class FleetRun:
         """A load that cannot end before the recipe does is refused before it begins."""
         recipe, now = self._target.recipe, time.time()
         left = recipe.interval.end - max(now, recipe.interval.start)
-        count = sum(plan.contributions for plan in plans) or math.ceil(recipe.rate * self._devices)
+        rate, dummy_rate = Fraction(recipe.rate), recipe.sampling.dummy_rate
+        expected = math.ceil((rate + (1 - rate) * dummy_rate) * self._devices)
+        count = sum(plan.contributions for plan in plans) or expected
         if left <= 0:
             raise UsageError(f"recipe {recipe.name} is over; publish a new one")
         if self._load.rate is not None and count / self._load.rate > left:

@@ -31,7 +31,10 @@ from typing import Literal
 
 from tacit.accounting.curves import Point
 from tacit.errors import UsageError
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.flips import MAX_FLIPS, MAX_SCALE, Flips
+from tacit.recipe.members import plain
+from tacit.recipe.model import Importance, Sampling
 
 TOLERANCE = 0.005
 MOST_DEVICES = 200_000
@@ -78,19 +81,25 @@ class Experiment:
         return (1 - self.gamma,) * self.first + (self.gamma / measured,) * measured
 
     @cached_property
-    def rates(self) -> tuple[Decimal, ...]:
-        """With which probability a device of each category takes part."""
+    def sampling(self) -> Sampling:
+        """Who takes part, as a recipe says it."""
         messages, population = Decimal(self.point.messages), Decimal(self.point.population)
         if self.first == 0 or self.model == "Agg":
-            return (messages / population,) * self.point.cells
-        other = min(messages / (2 * Decimal(repr(self.gamma)) * population), Decimal(1))
-        return (messages / (2 * population), *(other,) * (self.point.cells - 1))
+            return Sampling(rate=_rate(messages / population))
+        default = Importance(default=0, default_rate=_rate(messages / (2 * population)))
+        other = messages / (2 * Decimal(repr(self.gamma)) * population)
+        return Sampling(rate=_rate(min(other, Decimal(1))), importance=default)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """With which probability a device of each category takes part."""
+        return tuple(float(self.sampling.rate_of(category)) for category in range(self.point.cells))
 
     @property
     def reports(self) -> float:
         """The expected number of devices that take part."""
         shares = zip(self.probabilities, self.rates, strict=True)
-        return self.point.population * math.fsum(share * float(rate) for share, rate in shares)
+        return self.point.population * math.fsum(share * rate for share, rate in shares)
 
     @cached_property
     def shares(self) -> Flips:
@@ -100,7 +109,7 @@ class Experiment:
     @property
     def sigma_achieved(self) -> float:
         """The standard deviation of the shares' sum in a cell, over the scale."""
-        return self.shares.noise_stderr(self.reports, 1.0)
+        return self.shares.noise_stderr(self.reports, SampleDesign(1.0))
 
     @property
     def expected(self) -> float:
@@ -123,12 +132,12 @@ class Experiment:
     @property
     def _drawn(self) -> float:
         """By what a sum is divided: the rate of the measured cells times the population."""
-        return float(self.rates[-1]) * self.point.population
+        return float(self.sampling.rate) * self.point.population
 
     @property
     def _cell_rate(self) -> float:
         """The probability that a device takes part and has the value of a given measured cell."""
-        return float(self.rates[-1]) * self.gamma / self._measured_cells
+        return float(self.sampling.rate) * self.gamma / self._measured_cells
 
     @property
     def _cell_variance(self) -> float:
@@ -170,3 +179,8 @@ def experiments(figure: str, points: Iterable[Point]) -> list[Experiment]:
 def _panel(figure: str, point: Point) -> str:
     kind = "dense" if point.gamma is None else f"sparse, γ = {point.gamma:g}"
     return f"{figure}: {kind}, K = {point.cells}, T = {point.tasks}"
+
+
+def _rate(rate: Decimal) -> str:
+    """A probability as recipes write it."""
+    return plain(round(rate, 18))

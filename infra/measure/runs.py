@@ -11,12 +11,12 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from client_agent.fleet.decisions import noisy
+from client_agent.fleet.decisions import noisy, participation
 from client_agent.fleet.population import DrawnCategories
 from infra.measure.comparison import Measured
 from infra.measure.experiments import Experiment
 from infra.measure.pipeline import Pipeline
-from infra.measure.sampling import estimated_shares, take_part
+from tacit.recipe.derive import sample_design
 
 MAX_WORKERS = 8
 
@@ -28,10 +28,10 @@ def squared_error(experiment: Experiment) -> float:
     truth = np.asarray(experiment.probabilities)
     generator = np.random.default_rng()
     data = DrawnCategories(experiment.panel, experiment.probabilities).of(0, population, generator)
-    joined = take_part(data, experiment.rates, os.urandom)
+    joined = data[participation(experiment.sampling, data, os.urandom)]
     released = _pipeline(shares).released(noisy(shares, joined.tolist(), os.urandom), os.urandom)
-    found = estimated_shares(shares, released.values, released.report_count, experiment.rates, population)
-    return float(np.square(found - truth)[experiment.first :].sum())
+    found = shares.estimate(released.values, released.report_count, sample_design(experiment.sampling))
+    return float(np.square(np.asarray(found.values) / population - truth)[experiment.first :].sum())
 
 
 _pipeline = lru_cache(maxsize=16)(Pipeline)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import labels, randomizer_of
+from tacit.recipe.derive import design_of, labels, randomizer_of
 from tacit.recipe.model import UNBOUNDED, Recipe
 from tacit.roles.collector import AggregateResult
 
@@ -18,15 +18,16 @@ def release_document(
     ``now`` (POSIX seconds).
 
     Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
-    as it was summed, ``interval`` POSIX seconds. ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the
-    same recomputed for the reports that were really there. Refusal ``claim-understated`` when the latter
-    exceeds the former, ``collection-values`` when the counts cannot come from the recipe's randomizer.
+    as it was summed, ``interval`` POSIX seconds. ``sampling`` is there where rates differ or dummies are sent.
+    ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the same recomputed for the reports that were
+    really there. Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
+    counts cannot come from the recipe's randomizer and sampling.
     """
     names = labels(recipe)
     if len(names) != len(aggregate.values):
         raise Refusal("collection-values", f"{len(aggregate.values)} values for {len(names)} labels")
     try:
-        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, float(recipe.rate))
+        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, design_of(recipe))
     except ValueError as error:
         raise Refusal("collection-values", str(error)) from error
     precision = recipe.batch.time_precision
@@ -47,6 +48,7 @@ def release_document(
             {"label": label, "count": count, "estimate": value, "stderr": stderr}
             for label, count, value, stderr in rows
         ],
+        **_sampling(recipe, aggregate.report_count),
         **_privacy(recipe, aggregate.report_count),
     }
 
@@ -54,6 +56,21 @@ def release_document(
 def epsilon_value(text: str) -> float | str:
     """A stated epsilon as a number; ``unbounded`` as it is."""
     return text if text == UNBOUNDED else float(text)
+
+
+def _sampling(recipe: Recipe, report_count: int) -> dict[str, Any]:
+    """Rates and dummies as the recipe states them; ``expected`` dummies among the reports, where one rate holds for
+    everybody and the number of reports therefore tells."""
+    sampling, design = recipe.sampling, design_of(recipe)
+    found: dict[str, Any] = {"rate": design.rate}
+    if sampling.importance is not None:
+        found["importance"] = {"default": design.default, "default_rate": design.default_rate}
+    if sampling.dummies is not None:
+        found["dummies"] = {"intensity": float(sampling.dummies.intensity), "population": sampling.dummies.population}
+        if design.is_uniform:
+            takes_part = design.rate * (1 - randomizer_of(recipe).reject_probability)
+            found["dummies"]["expected"] = report_count * design.dummy_share(takes_part)
+    return {"sampling": found} if len(found) > 1 else {}
 
 
 def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:

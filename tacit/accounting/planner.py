@@ -20,6 +20,7 @@ from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.rr_exact import rappor_flip, rr_flip
 from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
 from tacit.errors import Refusal
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.estimate import CellModel
 
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -125,9 +126,9 @@ def _randomizers(goal: Goal) -> tuple[str, ...]:
 def _cell(name: str, epsilon0: float, cells: int, rate: float) -> CellModel:
     if name == "krr":
         other = 1 / (math.exp(epsilon0) + cells - 1)
-        return CellModel(math.exp(epsilon0) * other, other, rate)
+        return CellModel(math.exp(epsilon0) * other, other, SampleDesign(rate))
     flip = rr_flip(epsilon0) if name == "rr" else rappor_flip(epsilon0)
-    return CellModel(1 - flip, flip, rate)
+    return CellModel(1 - flip, flip, SampleDesign(rate))
 
 
 def _central(goal: Goal) -> Alternative:
@@ -161,7 +162,7 @@ def _sampled(goal: Goal, name: str) -> Iterator[Alternative]:
             continue
         target = min(inner, parameters.MAX_EPSILON0)
         epsilon0 = min(largest_epsilon0(MECHANISM_OF[name], batch, goal.delta, target), goal.max_epsilon0)
-        stderr = _cell(name, epsilon0, goal.cells, rate).stderr(goal.holders, goal.population)
+        (stderr,) = _cell(name, epsilon0, goal.cells, rate).stderrs([goal.holders], goal.population)
         yield Alternative(SAMPLED, name, rate, batch, expected, stderr, epsilon0, available=True)
 
 
@@ -189,12 +190,12 @@ def _shuffled(goal: Goal) -> Alternative:
         low, high = (
             (middle, high) if epsilon_fmt22(middle, goal.population, goal.delta) <= goal.epsilon else (low, middle)
         )
-    stderr = _cell(name, low, goal.cells, 1.0).stderr(goal.holders, goal.population)
+    (stderr,) = _cell(name, low, goal.cells, 1.0).stderrs([goal.holders], goal.population)
     return Alternative(SHUFFLED, name, 1.0, goal.population, goal.population, stderr, low)
 
 
 def _local(goal: Goal) -> Iterator[Alternative]:
     """Nobody is trusted with anything: the whole epsilon is the device's own."""
     for name in _randomizers(goal):
-        stderr = _cell(name, goal.epsilon, goal.cells, 1.0).stderr(goal.holders, goal.population)
+        (stderr,) = _cell(name, goal.epsilon, goal.cells, 1.0).stderrs([goal.holders], goal.population)
         yield Alternative(LOCAL, name, 1.0, goal.population, goal.population, stderr, goal.epsilon)

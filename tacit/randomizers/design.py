@@ -33,3 +33,11 @@ class SampleDesign:
     def rate_of(self, answer: object) -> float:
         """The probability of taking part with this encoded answer."""
         return self.default_rate if self.default_rate is not None and answer == self.default else self.rate
+
+    def sends(self, takes_part: float) -> float:
+        """The probability that a device sends anything, a dummy included, if it takes part with ``takes_part``."""
+        return takes_part + (1 - takes_part) * self.dummy_probability
+
+    def dummy_share(self, takes_part: float) -> float:
+        """The share of dummies to expect among the reports of devices that each take part with ``takes_part``."""
+        return 1 - takes_part / self.sends(takes_part)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from tacit.ports import Entropy
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.draws import ONE, bernoulli, epsilon0_from, keep_threshold, uniform_below
 from tacit.randomizers.estimate import CellModel, Estimate, check_counts
 from tacit.randomizers.types import RELATION, check_category
@@ -41,6 +42,10 @@ class Krr:
         other = uniform_below(self.categories - 1, entropy)
         return category if keep else other + (other >= category)
 
+    def dummy(self, entropy: Entropy, /) -> int:
+        """Any category, each with the same probability."""
+        return uniform_below(self.categories, entropy)
+
     @property
     def reject_probability(self) -> float:
         """Every output is sent."""
@@ -51,17 +56,17 @@ class Krr:
         keep = Fraction(self._keep, ONE)
         return keep, (1 - keep) / (self.categories - 1)
 
-    def _model(self, rate: float) -> CellModel:
+    def _model(self, design: SampleDesign) -> CellModel:
         hit, noise = self.output_probabilities()
-        return CellModel(float(hit), float(noise), rate)
+        return CellModel(float(hit), float(noise), design, dummy=1 / self.categories)
 
-    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
         """Population counts per category; ``ValueError`` when counts are not those of n one-hot reports."""
-        rate = check_counts(counts, self.categories, n, q)
+        check_counts(counts, self.categories, n, design, self.categories)
         if sum(counts) != n:
             raise ValueError("counts must add up to n")
-        return self._model(rate).estimate(counts, n)
+        return self._model(design).estimate(counts, n)
 
-    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+    def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviation per category given the true counts."""
-        return tuple(self._model(q).stderr(holders, population) for holders in truth)
+        return self._model(design).stderrs(truth, population)

@@ -1,9 +1,20 @@
 """RAPPOR's unary encoding (design rule P18): every bit of a one-hot vector flips on its own.
 
-Proved by Prio3MultihotCountVec, which bounds the weight. An output above ``max_weight`` is not sent. The weight
-is ``Ber(1-f) + Bin(k-1, f)`` for every category, so the chance of that says nothing about the answer and the
-output given that it is sent is still epsilon0-LDP by replacement. It does shift the cells' probabilities and
-the effective sampling rate, and the estimator uses the shifted ones.
+Proved by Prio3MultihotCountVec, which bounds the weight. An output above ``max_weight`` is not sent. The weight is
+``Ber(1-f) + Bin(k-1, f)`` for every category, so the chance of that says nothing about the answer and the output given
+that it is sent is still epsilon0-LDP by replacement. It does shift the cells' probabilities and the effective sampling
+rate, and the estimator uses the shifted ones (``tacit.randomizers.estimate``). Sums of k bits, each one with
+probability f, are written B(k). With w = ``max_weight``, S the chance that an output is sent and an answer v, a sent
+one has a one
+
+* in cell v with ``(1-f) Pr[B(k-1) <= w-1] / S``,
+* in another cell with ``f ((1-f) Pr[B(k-2) <= w-2] + f Pr[B(k-2) <= w-1]) / S``,
+* in cell v and another one with ``(1-f) f Pr[B(k-2) <= w-2] / S``,
+* in two others with ``f^2 ((1-f) Pr[B(k-3) <= w-3] + f Pr[B(k-3) <= w-2]) / S``.
+
+A dummy is a vector of zeros whose bits flip likewise, drawn again until it has at most w ones, so that it is always
+sent: a one in a cell with ``f Pr[B(k-1) <= w-1] / Pr[B(k) <= w]``, in two with ``f^2 Pr[B(k-2) <= w-2] / Pr[B(k) <=
+w]``.
 """
 
 from __future__ import annotations
@@ -15,13 +26,14 @@ from decimal import Decimal
 from fractions import Fraction
 
 from tacit.ports import Entropy
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.draws import BYTES, ONE, epsilon0_from, keep_threshold
 from tacit.randomizers.estimate import CellModel, Estimate, check_counts
 from tacit.randomizers.types import RELATION, check_category
 
 
 def _upto(trials: int, p: float, limit: int) -> float:
-    """Pr[Bin(trials, p) <= limit]."""
+    """Pr[Bin(trials, p) <= limit]; 0 for a limit below 0, and for fewer than no trials."""
     return math.fsum(_binomial(trials, p, k) for k in range(min(limit, trials) + 1))
 
 
@@ -56,12 +68,25 @@ class Rappor:
     def randomise(self, category: int, entropy: Entropy, /) -> list[int] | None:
         """The noisy bits, or None when there are more than ``max_weight`` ones."""
         check_category(category, self.categories)
+        bits = self._flipped(category, entropy)
+        return bits if sum(bits) <= self.max_weight else None
+
+    def dummy(self, entropy: Entropy, /) -> list[int]:
+        """Zeros, flipped; drawn again while there are more than ``max_weight`` ones. It takes ``1/Pr[B(k) <= w]`` draws
+        in expectation: hardly more than one for the weight bounds whose rejection a claim can bear."""
+        while True:
+            bits = self._flipped(None, entropy)
+            if sum(bits) <= self.max_weight:
+                return bits
+
+    def _flipped(self, category: int | None, entropy: Entropy) -> list[int]:
+        """The one-hot vector of ``category``, or zeros, with every bit flipped with probability f."""
         stream = entropy(BYTES * self.categories)
         bits = []
         for cell in range(self.categories):
             drawn = int.from_bytes(stream[BYTES * cell : BYTES * (cell + 1)], "big")
             bits.append(int(cell == category) ^ int(drawn >= self._keep))
-        return bits if sum(bits) <= self.max_weight else None
+        return bits
 
     @property
     def reject_probability(self) -> float:
@@ -79,21 +104,28 @@ class Rappor:
     def _flip(self) -> float:
         return float(self.output_probabilities()[1])
 
-    def _model(self, q: float) -> CellModel:
-        """The cells' probabilities given that the output is sent, and the rate at which devices send."""
-        f, k, room = self._flip(), self.categories, self.max_weight - 1
-        sent = 1 - self.reject_probability
-        hit = (1 - f) * _upto(k - 1, f, room) / sent
-        noise = f * ((1 - f) * _upto(k - 2, f, room - 1) + f * _upto(k - 2, f, room)) / sent
-        return CellModel(hit, noise, q * sent)
+    def _model(self, design: SampleDesign) -> CellModel:
+        """The cells' probabilities in what is sent."""
+        f, k, w = self._flip(), self.categories, self.max_weight
+        sent, dummy_sent = 1 - self.reject_probability, _upto(k, f, w)
+        one, two = _upto(k - 2, f, w - 2), _upto(k - 2, f, w - 1)
+        others = f * f * ((1 - f) * _upto(k - 3, f, w - 3) + f * _upto(k - 3, f, w - 2))
+        return CellModel(
+            hit=(1 - f) * _upto(k - 1, f, w - 1) / sent,
+            noise=f * ((1 - f) * one + f * two) / sent,
+            design=design,
+            dummy=f * _upto(k - 1, f, w - 1) / dummy_sent,
+            sent=sent,
+            pairs=((1 - f) * f * one / sent, others / sent, f * f * one / dummy_sent),
+        )
 
-    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
-        """Population counts per category; q is the recipe's rate, rejection is accounted here."""
-        rate = check_counts(counts, self.categories, n, q)
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
+        """Population counts per category; the design is the recipe's, rejection is accounted here."""
+        check_counts(counts, self.categories, n, design, self.categories)
         if sum(counts) > n * self.max_weight:
             raise ValueError("counts must not exceed n times max_weight in total")
-        return self._model(rate).estimate(counts, n)
+        return self._model(design).estimate(counts, n)
 
-    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+    def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviation per category given the true counts."""
-        return tuple(self._model(q).stderr(holders, population) for holders in truth)
+        return self._model(design).stderrs(truth, population)

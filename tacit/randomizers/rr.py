@@ -8,7 +8,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 from tacit.ports import Entropy
-from tacit.randomizers.draws import ONE, bernoulli, epsilon0_from, keep_threshold
+from tacit.randomizers.design import SampleDesign
+from tacit.randomizers.draws import ONE, bernoulli, epsilon0_from, fair_flips, keep_threshold
 from tacit.randomizers.estimate import CellModel, Estimate, check_counts
 from tacit.randomizers.types import RELATION, check_category
 
@@ -36,6 +37,10 @@ class Rr:
         check_category(category, 2)
         return int(category) if bernoulli(self._keep, entropy) else 1 - int(category)
 
+    def dummy(self, entropy: Entropy, /) -> int:
+        """A fair bit."""
+        return fair_flips(1, entropy)
+
     @property
     def reject_probability(self) -> float:
         """Every output is sent."""
@@ -46,15 +51,18 @@ class Rr:
         keep = Fraction(self._keep, ONE)
         return keep, 1 - keep
 
-    def _model(self, rate: float) -> CellModel:
+    def _model(self, design: SampleDesign) -> CellModel:
+        """The two bits as categories."""
         hit, noise = self.output_probabilities()
-        return CellModel(float(hit), float(noise), rate)
+        return CellModel(float(hit), float(noise), design, dummy=0.5)
 
-    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
         """How many devices of the population hold a 1; ``counts`` has one entry."""
-        rate = check_counts(counts, 1, n, q)
-        return self._model(rate).estimate(counts, n)
+        check_counts(counts, 1, n, design, 2)
+        both = self._model(design).estimate((n - counts[0], counts[0]), n)
+        return Estimate(both.values[1:], both.stderrs[1:])
 
-    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+    def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviation of that estimate given the true count (one entry)."""
-        return tuple(self._model(q).stderr(holders, population) for holders in truth)
+        (holders,) = truth
+        return self._model(design).stderrs((population - holders, holders), population)[1:]

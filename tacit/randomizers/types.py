@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from tacit.ports import Entropy
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.estimate import Estimate
 
 RELATION = "replacement"
@@ -39,16 +40,22 @@ class Randomizer(Protocol):
         """
         ...
 
+    def dummy(self, entropy: Entropy, /) -> Measurement:
+        """The measurement of a report that says nothing (P20): a draw that depends on no answer, of the same form and
+        range as every other measurement. Always sent."""
+        ...
+
     @property
     def reject_probability(self) -> float:
         """The chance of None; it does not depend on the answer."""
         ...
 
-    def estimate(self, counts: Sequence[int], n: int, q: float) -> Estimate:
-        """Population counts from the aggregate of n reports, devices joining with probability q."""
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
+        """Population counts from the aggregate of n reports, dummies among them, of devices that sent as ``design``
+        says. ``ValueError`` for counts that they cannot have, or a design that does not fit."""
         ...
 
-    def expected_stderrs(self, truth: Sequence[int], population: int, q: float) -> tuple[float, ...]:
+    def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviations of ``estimate(...).values`` when the true counts are known."""
         ...
 

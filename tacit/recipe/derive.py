@@ -24,7 +24,7 @@ from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Randomizer
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Number, Question, Recipe, Vector
+from tacit.recipe.model import Number, Question, Recipe, Sampling, Vector
 from tacit.task import BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
@@ -136,17 +136,21 @@ def flips_of(recipe: Recipe) -> Flips:
 
 def design_of(recipe: Recipe) -> SampleDesign:
     """Who sends with which probability. Refusal ``sampling-rate``."""
-    sampling = recipe.sampling
-    importance, dummies = sampling.importance, sampling.dummies
     try:
-        return SampleDesign(
-            float(recipe.rate),
-            None if importance is None else importance.default,
-            None if importance is None else float(importance.default_rate),
-            0.0 if dummies is None else float(dummies.intensity) / dummies.population,
-        )
+        return sample_design(recipe.sampling)
     except ValueError as error:
         raise Refusal("sampling-rate", str(error)) from error
+
+
+def sample_design(sampling: Sampling) -> SampleDesign:
+    """The probabilities as numbers. ``ValueError`` for those that are none."""
+    importance = sampling.importance
+    return SampleDesign(
+        float(sampling.rate),
+        None if importance is None else importance.default,
+        None if importance is None else float(importance.default_rate),
+        float(sampling.dummy_rate),
+    )
 
 
 def range_of(question: Question) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -191,6 +192,16 @@ class Sampling(Part):
     rate: DecimalText
     importance: Importance | None = None
     dummies: Dummies | None = None
+
+    def rate_of(self, answer: object) -> Decimal:
+        """The probability with which a device with this encoded answer takes part."""
+        held = self.importance is not None and answer == self.importance.default
+        return Decimal(self.importance.default_rate if self.importance and held else self.rate)
+
+    @property
+    def dummy_rate(self) -> Fraction:
+        """The probability with which a device that does not take part sends a dummy."""
+        return Fraction(self.dummies.intensity) / self.dummies.population if self.dummies else Fraction(0)
 
 
 class Batch(Part):

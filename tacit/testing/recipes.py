@@ -11,7 +11,7 @@ from tacit import hpke
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig, Role
 from tacit.ohttp import generate_key_config
-from tacit.recipe.builder import propose
+from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Buckets, Parties, Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy
@@ -205,6 +205,15 @@ def changed(recipe: Recipe, path: str, value: Any) -> Recipe:
         at = at[parent]
     at[last] = value
     return Recipe.from_body(body)
+
+
+def with_sampling(recipe: Recipe, **members: Any) -> Recipe:
+    """The recipe with other members of ``sampling`` (``importance``, ``dummies``, ``rate``), and the claim that goes
+    with them."""
+    body = copy.deepcopy(recipe.body())
+    del body["privacy"]
+    body["sampling"].update(members)
+    return with_claim(body, delta=recipe.delta, account=recipe.privacy.account)
 
 
 def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:

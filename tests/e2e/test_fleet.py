@@ -11,6 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from tacit.errors import Refusal, UsageError
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Question, Recipe, TokenSlot
+from tacit.testing.recipes import changed
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -212,6 +214,26 @@ async def test_a_fleet_with_every_fault_is_counted_as_the_oracle_says(stage: Sta
     assert "https://" not in page
     assert page.count("data:image/png;base64,") == 3
     assert len(paths) == 5
+
+
+async def test_a_fleet_of_unequal_rates_and_dummies_is_counted_as_the_oracle_says(stage: Stage) -> None:
+    """The devices' sampling alone is another one than published: what it costs is not asked here."""
+    target = await stage.publish("unequal", 0, Decimal("0.5"), 40)
+    oracle = Oracle(stage.layout, target, stage.clock)
+    await oracle.before(stage.transport)
+    recipe = changed(target.recipe, "sampling.importance", {"default": 0, "default_rate": "0.1"})
+    recipe = changed(recipe, "sampling.dummies", {"intensity": "1", "population": 3})
+    unequal = replace(target)
+    assert unequal.task.task_id == target.task.task_id
+    vars(unequal)["recipe"] = recipe
+    plan = stage.plan(unequal, "unequal", authority=stage.origin.authority, rate=400.0)
+    result = await stage.run(plan)
+    assert 0 < result.sampled < DEVICES
+    states = last_states(read_journal(plan.journal)[1])
+    assert states == {State.NOT_SAMPLED: DEVICES - result.sampled, State.SENT: result.sampled}
+    stage.clock.jump(target.recipe.interval.end - stage.clock.now() + 2)
+    findings = await stage.judged(oracle, result)
+    assert all(findings.values()), findings
 
 
 async def test_prepared_contributions_are_sent_by_shards_and_counted(stage: Stage, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from client_agent.journal import State
 from infra.testing.simulation import FOUR, Simulation
-from tacit.recipe.derive import labels, randomizer_of, vdaf_of
+from tacit.recipe.derive import design_of, labels, randomizer_of, vdaf_of
 from tacit.recipe.model import Boolean, Buckets, Question, Recipe
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec
 
@@ -60,9 +60,9 @@ async def check(simulation: Simulation, recipe: Recipe, truth: Sequence[int]) ->
     assert [row["label"] for row in result["buckets"]] == list(labels(recipe))
     assert result["report_count"] == len(reports)
     randomizer = randomizer_of(recipe)
-    estimate = randomizer.estimate(counts, len(reports), float(recipe.rate))
+    estimate = randomizer.estimate(counts, len(reports), design_of(recipe))
     assert [row["estimate"] for row in result["buckets"]] == list(estimate.values)
-    expected = randomizer.expected_stderrs(truth, len(simulation.devices), float(recipe.rate))
+    expected = randomizer.expected_stderrs(truth, len(simulation.devices), design_of(recipe))
     for value, true, deviation in zip(estimate.values, truth, expected, strict=True):
         assert abs(value - true) < 4.5 * deviation
     for name in ("aggregator", "aggregator_with_relay", "both_aggregators"):

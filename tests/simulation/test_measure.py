@@ -10,12 +10,10 @@ import csv
 import json
 import math
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 import infra.commands.figures as command
 from infra.cli import run
@@ -24,10 +22,9 @@ from infra.measure.comparison import FURTHEST, Measured, false_alarm, write_csv
 from infra.measure.drawing import draw, table, verdict
 from infra.measure.experiments import CELLS, MOST_DEVICES, TOLERANCE, Experiment, experiments, noise_shares
 from infra.measure.runs import measure
-from infra.measure.sampling import estimated_shares, take_part
 from infra.terminal import answers
 from tacit.accounting.curves import Budget, dense, sparse
-from tacit.testing.entropy import SeededEntropy
+from tacit.recipe.derive import sample_design
 
 BUDGET = Budget()
 ALPHA = 1e-6
@@ -45,14 +42,14 @@ def drawn(experiment: Experiment, runs: int, seed: int = 1) -> Measured:
     """Errors of ``runs`` runs drawn as sums, without devices."""
     rng = np.random.default_rng(seed)
     truth = np.array(experiment.probabilities)
-    rates = np.array([float(rate) for rate in experiment.rates])
+    rates, design = np.array(experiment.rates), sample_design(experiment.sampling)
     shares, population = experiment.shares, experiment.point.population
     errors = []
     for _ in range(runs):
         counts = rng.binomial(rng.multinomial(population, truth), rates)
         noise = rng.binomial(int(counts.sum()) * shares.flips, 0.5, len(counts))
         sums = (shares.scale * counts + noise).tolist()
-        found = estimated_shares(shares, sums, int(counts.sum()), experiment.rates, population)
+        found = np.array(shares.estimate(sums, int(counts.sum()), design).values) / population
         errors.append(float(np.square(found - truth)[experiment.first :].sum()))
     return Measured(experiment, tuple(errors))
 
@@ -81,7 +78,7 @@ def test_expectation_and_deviation_are_those_of_very_many_runs(experiment: Exper
 def test_what_is_expected_differs_from_the_curve_by_the_stated_terms_alone(experiment: Experiment) -> None:
     point, cells = experiment.point, experiment.point.cells
     sampling = point.nonpriv_unif if experiment.model == "Agg" else point.nonpriv_imp or point.nonpriv_unif
-    rate = float(experiment.rates[-1])
+    rate = experiment.rates[-1]
     measured = cells - experiment.first
     finite = 1 - rate * experiment.gamma / measured
     noise = measured / cells * (experiment.sigma_achieved / experiment.sigma) ** 2
@@ -105,15 +102,6 @@ def test_flips_and_scale_come_close_to_the_wanted_noise(sigma: float, reports: f
     assert math.sqrt(reports * shares.flips) / (2 * shares.scale) == pytest.approx(sigma, rel=TOLERANCE)
     with pytest.raises(ValueError, match="no noise shares"):
         noise_shares(1e-9, reports, 10)
-
-
-def test_values_take_part_with_their_own_rates() -> None:
-    rates = (Decimal("0.02"), Decimal("0.5"), Decimal("0.5"), Decimal(1))
-    categories = np.repeat(np.arange(4, dtype=np.uint16), 10_000)
-    counts = np.bincount(take_part(categories, rates, SeededEntropy(3)), minlength=4)
-    assert counts[3] == 10_000
-    for count, rate in zip(counts[:3].tolist(), (0.02, 0.5, 0.5), strict=True):
-        assert binomtest(count, 10_000, rate).pvalue > ALPHA
 
 
 def test_only_the_panels_that_are_meant_are_measured() -> None:

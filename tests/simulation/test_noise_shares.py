@@ -19,8 +19,9 @@ import pytest
 
 from infra.testing.simulation import OPTIONS, Simulation, Template
 from tacit.errors import Refusal
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.flips import Flips
-from tacit.recipe.derive import randomizer_of, vdaf_of
+from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Recipe
 from tacit.testing.entropy import SeededEntropy
@@ -63,8 +64,8 @@ async def check(simulation: Simulation, recipe: Recipe, truth: Sequence[float]) 
     shares = randomizer_of(recipe)
     assert isinstance(shares, Flips)
     assert [row["count"] for row in result["buckets"]] == counts
-    estimate = shares.estimate(counts, len(reports), float(recipe.rate))
-    deviations = shares.expected_stderrs(truth, DEVICES, float(recipe.rate))
+    estimate = shares.estimate(counts, len(reports), design_of(recipe))
+    deviations = shares.expected_stderrs(truth, DEVICES, design_of(recipe))
     assert [row["estimate"] for row in result["buckets"]] == list(estimate.values)
     assert [row["stderr"] for row in result["buckets"]] == pytest.approx(list(estimate.stderrs))
     for value, true, deviation in zip(estimate.values, truth, deviations, strict=True):
@@ -139,8 +140,9 @@ async def test_each_aggregator_adds_its_own_noise_once(permissive: Template, tmp
     (row,) = result["buckets"]
     added = row["count"] - sent
     assert 0 < abs(added) < 6 * (2 * flips) ** 0.5 / 2
-    assert row["stderr"] == pytest.approx(shares.noise_stderr(DEVICES, 1.0))
-    assert shares.noise_stderr(DEVICES, 1.0) > replace(shares, batch_flips=0).noise_stderr(DEVICES, 1.0)
+    everybody = SampleDesign(1.0)
+    assert row["stderr"] == pytest.approx(shares.noise_stderr(DEVICES, everybody))
+    assert shares.noise_stderr(DEVICES, everybody) > replace(shares, batch_flips=0).noise_stderr(DEVICES, everybody)
     assert abs(row["estimate"] - sum(range(DEVICES))) < 4.5 * row["stderr"]
 
 
@@ -175,13 +177,13 @@ def test_fifty_runs_through_sharding_and_verification_miss_as_their_errors_say(s
     shares = randomizer_of(recipe)
     assert isinstance(shares, Flips)
     truth, squares = truths(shares, answers)
-    known = shares.expected_stderrs(truth, len(answers), 0.5, squares)
+    known = shares.expected_stderrs(truth, len(answers), SampleDesign(0.5), squares)
     exact, inside = [], 0
     for run in range(RUNS):
         entropy = SeededEntropy(f"{statistic} {run}".encode())
         sent = [shares.randomise(one, entropy) for one in answers if entropy(1)[0] < 128]
         counts = through(recipe, sent, entropy, full=run == 0)
-        found = shares.estimate(counts, len(sent), 0.5)
+        found = shares.estimate(counts, len(sent), SampleDesign(0.5))
         exact.append(z_scores(found.values, truth, known))
         inside += sum(abs(z) <= NORMAL_95 for z in z_scores(found.values, truth, found.stderrs))
     found_normal = normality(exact)

@@ -27,13 +27,14 @@ from typing import Any
 
 import pytest
 
-from client_agent.coin import coin
+from client_agent.deciding import drawn
 from infra.testing.device import Device
 from infra.testing.simulation import OPTIONS, Simulation, Template
 from services.collector.release import release_document
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import SHUFFLE_FMT22
 from tacit.messages import CollectionJobResp, Interval, Report, Role
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Measurement, Randomizer
 from tacit.recipe.derive import randomizer_of, task_of
@@ -125,11 +126,11 @@ def score(
     """Standardised errors of ``runs`` runs."""
     scores = Scores()
     cells = list(truth) if randomizer.cells > 1 else [truth[1]]
-    expected = randomizer.expected_stderrs(cells, sum(truth), q)
+    expected = randomizer.expected_stderrs(cells, sum(truth), SampleDesign(q))
     for run in range(runs):
         measurements = join(randomizer, truth, q, f"{label} {run}")
         counts = aggregate(measurements, SeededEntropy(f"{label} shares {run}".encode()))
-        estimate = randomizer.estimate(counts, len(measurements), q)
+        estimate = randomizer.estimate(counts, len(measurements), SampleDesign(q))
         scores.add(cells, estimate.values, estimate.stderrs, expected)
     return scores
 
@@ -195,8 +196,8 @@ def broken(mistake: str) -> list[list[float]]:
         measurements = join(randomizer, VISITS, RATE, f"broken {run}")
         counts = added_up(16)(measurements, SeededEntropy(0))
         q = 0.6 if mistake == "rate" else RATE
-        values = estimator.estimate(counts, len(measurements), q).values
-        stderrs = randomizer.expected_stderrs(VISITS, DEVICES, RATE)
+        values = estimator.estimate(counts, len(measurements), SampleDesign(q)).values
+        stderrs = randomizer.expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
         if mistake == "sampling":
             unsampled = (s * s - x * (1 - RATE) / RATE for s, x in zip(stderrs, VISITS, strict=True))
             stderrs = tuple(math.sqrt(value) for value in unsampled)
@@ -210,12 +211,15 @@ def test_a_mistake_in_the_estimator_is_caught(mistake: str) -> None:
     assert normality(broken(mistake)).smallest() < ALPHA
 
 
-class Parties:
-    """Everybody who touches a report, and one token per device, made once. No network, no database."""
+KIT = RecipeKit(b"statistics")
 
-    def __init__(self) -> None:
-        kit = RecipeKit(b"statistics")
-        self.recipe = kit.recipe(population=DEVICES, rate=Decimal(str(RATE)))
+
+class Parties:
+    """Everybody who touches a report of ``KIT``'s recipe, and one token per device, made once. No network, no database.
+    ``answers`` are the devices' own."""
+
+    def __init__(self, recipe: Recipe, answers: Sequence[int]) -> None:
+        kit, self.recipe, self.answers = KIT, recipe, answers
         key = issuer_key()
         self.task = task_of(self.recipe, key.token_key.spki)
         self.collector = kit.key_pairs[Role.COLLECTOR]
@@ -225,17 +229,15 @@ class Parties:
             Party(self.task, role, verify_key, kit.key_pairs[role], verifier) for role in (Role.LEADER, Role.HELPER)
         )
         draw = token_source(key, SeededEntropy(b"tokens"))
-        self.tokens = [draw(self.task.slot) for _ in range(DEVICES)]
+        self.tokens = [draw(self.task.slot) for _ in answers]
 
     def contribute(self, entropy: SeededEntropy) -> list[Report]:
         """What every device does once it has decided that the recipe is good."""
-        randomizer = randomizer_of(self.recipe)
-        answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
         reports = []
-        for category, held in zip(answers, self.tokens, strict=True):
-            if not coin(self.recipe.rate, entropy):
+        for answer, held in zip(self.answers, self.tokens, strict=True):
+            measurement, _ = drawn(self.recipe, answer, entropy)
+            if measurement is None:
                 continue
-            measurement = randomizer.randomise(category, entropy)
             time = self.task.interval.start
             reports.append(make_report(self.task, measurement, held.token, held.preimages, entropy(16), time, entropy))
         return reports
@@ -273,8 +275,9 @@ class Parties:
 
 
 def test_errors_of_whole_contributions_look_standard_normal_in_fifty_runs() -> None:
-    parties = Parties()
-    expected = randomizer_of(parties.recipe).expected_stderrs(VISITS, DEVICES, RATE)
+    answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
+    parties = Parties(KIT.recipe(population=DEVICES, rate=Decimal(str(RATE))), answers)
+    expected = randomizer_of(parties.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
     for run in range(RUNS):
         entropy = SeededEntropy(b"whole %d" % run)
@@ -354,7 +357,7 @@ async def whole_run(crowd: Crowd, folder: Path, seed: int) -> dict[str, Any]:
 
 def scored(crowd: Crowd, folder: Path, seeds: Sequence[int]) -> Scores:
     """Standardised errors of whole runs."""
-    expected = randomizer_of(crowd.recipe).expected_stderrs(VISITS, DEVICES, RATE)
+    expected = randomizer_of(crowd.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
     for seed in seeds:
         result = asyncio.run(whole_run(crowd, folder / str(seed), seed))

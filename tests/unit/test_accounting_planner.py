@@ -15,6 +15,7 @@ from tacit.accounting.planner import CENTRAL, LOCAL, SAMPLED, Alternative, Goal,
 from tacit.dp.binomial_noise import delta_noise
 from tacit.dp.claim import compute_claim
 from tacit.errors import Refusal
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.registry import randomizer_from
 
 
@@ -38,7 +39,7 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
         weight = cells if way.randomizer == "rappor" else None
         randomizer = randomizer_from(way.randomizer, repr(way.epsilon0), max(2, cells), weight)
         truth = [round(goal.holders)] * max(1, cells)
-        stderrs = randomizer.expected_stderrs(truth, population, way.rate)
+        stderrs = randomizer.expected_stderrs(truth, population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(stderrs[0], rel=1e-3)
 
 

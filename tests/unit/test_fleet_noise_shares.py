@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from tacit.errors import UsageError
 from tacit.randomizers.flips import Flips, Statistic
 from tacit.randomizers.types import Answer
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Question
+from tacit.recipe.model import Question, Sampling
 from tacit.testing.entropy import SeededEntropy
 
 ALPHA = 1e-6
@@ -124,7 +123,7 @@ def test_additions_of_both_kinds_add_up() -> None:
 def test_devices_of_every_statistic_send_their_scaled_answer_and_flips(asked: Question, cells: int) -> None:
     shares = Flips(asked.statistic, 1000, 10, 1 if asked is HISTOGRAM else 40, cells)
     population = drawn_population(asked, None)
-    chunk = next(decide(Decimal(1), population, 0, 300, SeededEntropy(6), np.random.default_rng(1)))
+    chunk = next(decide(Sampling(rate="1"), population, 0, 300, SeededEntropy(6), np.random.default_rng(1)))
     answers, beyond = randomise(chunk, shares, SeededEntropy(8))
     assert beyond == []
     for sent, answer in zip(answers, chunk.answers, strict=True):
@@ -148,7 +147,7 @@ def test_numbers_follow_their_distribution_and_are_rounded_and_clipped_by_the_en
 def test_vectors_are_shrunk_by_the_encoder_and_decided_in_smaller_chunks() -> None:
     population = drawn_population(VECTOR, "normal:10,10")
     assert population.width == 3
-    chunks = decide(Decimal("0.01"), population, 0, CHUNK, SeededEntropy(5), np.random.default_rng(2))
+    chunks = decide(Sampling(rate="0.01"), population, 0, CHUNK, SeededEntropy(5), np.random.default_rng(2))
     sizes = []
     for chunk in chunks:
         sizes.append(chunk.count)
@@ -159,7 +158,7 @@ def test_vectors_are_shrunk_by_the_encoder_and_decided_in_smaller_chunks() -> No
     assert max(sizes) == CHUNK // 3
     shares = Flips("histogram", 9, 12, 1, 500)
     same = listed_population("file", [3])
-    few = decide(Decimal(1), same, 0, 400, SeededEntropy(5), np.random.default_rng(2), kept_cells(shares))
+    few = decide(Sampling(rate="1"), same, 0, 400, SeededEntropy(5), np.random.default_rng(2), kept_cells(shares))
     assert next(few).count == CHUNK // 500
 
 

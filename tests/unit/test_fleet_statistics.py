@@ -16,12 +16,13 @@ from scipy.stats import binomtest, chisquare, expon, kstest
 from client_agent.coin import coin
 from client_agent.fleet.additions import addition_of
 from client_agent.fleet.arrivals import BURST_SECONDS, BURST_SIZE, SWING, arrivals
-from client_agent.fleet.decisions import CHUNK, coins, decide, randomise
+from client_agent.fleet.decisions import CHUNK, coins, decide, participation, randomise, with_dummies
 from client_agent.fleet.faults import CHURN, Fault, FaultMix, parse_faults
 from client_agent.fleet.population import MAX_CATEGORIES, listed_population, parse_population
 from client_agent.fleet.profile import Profile
 from tacit.errors import UsageError
 from tacit.randomizers.registry import randomizer_from
+from tacit.recipe.model import Dummies, Importance, Sampling
 from tacit.testing.entropy import SeededEntropy
 
 ALPHA = 1e-5
@@ -81,7 +82,7 @@ def test_listed_devices_keep_their_datum_wherever_the_shards_are_cut() -> None:
 
 def test_every_device_is_decided_once_in_chunks() -> None:
     population = parse_population("uniform", 3)
-    chunks = list(decide(Decimal("0.02"), population, 10, CHUNK + 500, SeededEntropy(5), generator()))
+    chunks = list(decide(Sampling(rate="0.02"), population, 10, CHUNK + 500, SeededEntropy(5), generator()))
     assert [(chunk.first, chunk.count) for chunk in chunks] == [(10, CHUNK), (10 + CHUNK, 500)]
     sampled = np.concatenate([chunk.sampled for chunk in chunks])
     assert len(np.unique(sampled)) == len(sampled)
@@ -90,11 +91,55 @@ def test_every_device_is_decided_once_in_chunks() -> None:
     assert binomtest(len(sampled), CHUNK + 500, 0.02).pvalue > ALPHA
 
 
+UNEQUAL = Sampling(
+    rate="0.4",
+    importance=Importance(default=0, default_rate="0.1"),
+    dummies=Dummies(intensity="0.5", population=3),
+)
+
+
+def test_devices_of_a_fleet_toss_at_the_rate_of_their_answer_as_agents_do() -> None:
+    drawn = SeededEntropy(9)(16 * 400)
+    answers = generator().integers(0, 3, 400)
+    pieces = iter([drawn[at : at + 16] for at in range(0, len(drawn), 16)])
+    one_by_one = [coin(UNEQUAL.rate_of(answer), lambda _size: next(pieces)) for answer in answers.tolist()]
+    assert participation(UNEQUAL, answers, lambda _size: drawn).tolist() == one_by_one
+
+
+def test_a_fleet_decides_by_answer_and_every_other_device_may_send_a_dummy() -> None:
+    population = parse_population("uniform", 2)
+    (chunk,) = decide(UNEQUAL, population, 7, COUNT, SeededEntropy(10), generator())
+    held = population.of(7, COUNT, generator())
+    devices = np.bincount(held, minlength=2)
+    sampled, dummies = np.bincount(chunk.answers, minlength=2), np.bincount(held[chunk.dummies - 7], minlength=2)
+    assert held[chunk.sampled - 7].tolist() == chunk.answers
+    assert not set(chunk.sampled.tolist()) & set(chunk.dummies.tolist())
+    for answer, rate in enumerate((0.1, 0.4)):
+        assert binomtest(int(sampled[answer]), int(devices[answer]), rate).pvalue > ALPHA
+        silent = int(devices[answer] - sampled[answer])
+        assert binomtest(int(dummies[answer]), silent, 1 / 6).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(("name", "max_weight"), [("krr", None), ("rappor", 2)])
+def test_dummies_of_a_fleet_stand_among_its_reports_in_the_order_of_devices(name: str, max_weight: int | None) -> None:
+    randomizer = randomizer_from(name, Decimal(1), 4, max_weight)
+    (chunk,) = decide(UNEQUAL, parse_population("uniform", 4), 0, 2000, SeededEntropy(11), generator())
+    answers, beyond = randomise(chunk, randomizer, SeededEntropy(12))
+    sent, silent = with_dummies(chunk, answers, beyond, randomizer, UNEQUAL.dummy_rate, SeededEntropy(13))
+    devices = [one.device for one in sent]
+    filling = set(beyond) - set(silent)
+    assert devices == sorted({one.device for one in answers} | set(chunk.dummies.tolist()) | filling)
+    assert binomtest(len(filling), len(beyond), 1 / 6).pvalue > ALPHA if beyond else not filling
+    assert bool(beyond) is (name == "rappor")
+    if name == "rappor":
+        assert all(len(addition_of(one.measurement, 4)) <= 2 for one in sent)
+
+
 @pytest.mark.parametrize(("name", "cells"), [("krr", 6), ("rappor", 6), ("rr", 1)])
 def test_randomised_answers_name_the_cells_that_they_add_to(name: str, cells: int) -> None:
     randomizer = randomizer_from(name, Decimal(1), 2 if name == "rr" else 6, 3 if name == "rappor" else None)
     population = parse_population("uniform", 2 if name == "rr" else 6)
-    chunk = next(decide(Decimal(1), population, 0, 300, SeededEntropy(6), generator()))
+    chunk = next(decide(Sampling(rate="1"), population, 0, 300, SeededEntropy(6), generator()))
     answers, beyond = randomise(chunk, randomizer, SeededEntropy(8))
     assert len(answers) + len(beyond) == 300
     assert bool(beyond) is (name == "rappor")

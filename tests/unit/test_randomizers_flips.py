@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.flips import Flips, Statistic
 from tacit.recipe.encoder import EncodeError, NumberEncoder, VectorEncoder, shrunk
 from tacit.recipe.model import Number, Vector
@@ -76,10 +77,10 @@ def test_answers_out_of_range_are_refused_and_never_sent(statistic: Statistic, a
 
 def test_sums_that_no_reports_can_have_are_refused() -> None:
     shares = Flips("sum", 2, 8, 10, 1)
-    assert shares.estimate([28 * 5], 5, 0.5).values[0] > 0
+    assert shares.estimate([28 * 5], 5, SampleDesign(0.5)).values[0] > 0
     for counts, n, q in (([28 * 5 + 1], 5, 0.5), ([-1], 5, 0.5), ([1, 2], 5, 0.5), ([1], 0, 0.5), ([1], 5, 0.0)):
         with pytest.raises(ValueError, match="must"):
-            shares.estimate(counts, n, q)
+            shares.estimate(counts, n, SampleDesign(q))
 
 
 def runs_of(shares: Flips, values: Sequence[int], q: float, seed: int) -> tuple[list[list[float]], list[list[float]]]:
@@ -88,12 +89,12 @@ def runs_of(shares: Flips, values: Sequence[int], q: float, seed: int) -> tuple[
     encoded = np.asarray(values)
     real = shares.low + shares.unit * encoded
     truth = [float(real.mean() if shares.statistic == "mean" else real.sum())]
-    known = shares.expected_stderrs(truth, encoded.size, q, [float((real * real).sum())])
+    known = shares.expected_stderrs(truth, encoded.size, SampleDesign(q), [float((real * real).sum())])
     exact, reported = [], []
     for _ in range(RUNS):
         joined = encoded[rng.random(encoded.size) < q]
         total = shares.scale * int(joined.sum()) + int(rng.binomial(joined.size * shares.flips, 0.5))
-        found = shares.estimate([total], joined.size, q)
+        found = shares.estimate([total], joined.size, SampleDesign(q))
         exact.append(z_scores(found.values, truth, known))
         reported.append(z_scores(found.values, truth, found.stderrs))
     return exact, reported
@@ -127,19 +128,21 @@ def test_a_forgotten_mean_of_the_flips_is_caught() -> None:
     exact, _ = runs_of(shares, values, 0.5, 3)
     assert normality(exact).smallest() > ALPHA
     rng = np.random.default_rng(3)
-    truth, known = [1800.0], shares.expected_stderrs([1800.0], 600, 0.5, [5400.0])
+    truth, known = [1800.0], shares.expected_stderrs([1800.0], 600, SampleDesign(0.5), [5400.0])
     wrong = []
     for _ in range(RUNS):
         n = int(rng.binomial(600, 0.5))
-        wrong.append(z_scores(lying.estimate([3 * n + int(rng.binomial(120 * n, 0.5))], n, 0.5).values, truth, known))
+        found = lying.estimate([3 * n + int(rng.binomial(120 * n, 0.5))], n, SampleDesign(0.5))
+        wrong.append(z_scores(found.values, truth, known))
     assert normality(wrong).smallest() < ALPHA
 
 
 def test_the_reported_error_of_a_sum_is_the_largest_that_its_mean_allows() -> None:
     shares = Flips("sum", 1, 4, 20, 1, low=-10)
-    extreme = shares.expected_stderrs([0.0], 100, 0.5, [100 * 100.0])
-    assert shares.expected_stderrs([0.0], 100, 0.5) == pytest.approx(extreme)
-    assert shares.expected_stderrs([0.0], 100, 0.5, [0.0])[0] == pytest.approx(shares.noise_stderr(100, 0.5))
+    half = SampleDesign(0.5)
+    extreme = shares.expected_stderrs([0.0], 100, half, [100 * 100.0])
+    assert shares.expected_stderrs([0.0], 100, half) == pytest.approx(extreme)
+    assert shares.expected_stderrs([0.0], 100, half, [0.0])[0] == pytest.approx(shares.noise_stderr(50, half))
 
 
 @given(st.lists(st.integers(-200, 200), min_size=1, max_size=12), st.integers(1, 300))

@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import beta, binom, chisquare
 
 from tacit.ports import Entropy
+from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.estimate import CellModel
 from tacit.randomizers.krr import Krr
 from tacit.randomizers.rappor import Rappor
@@ -157,8 +158,8 @@ def many_runs(name: str, epsilon0: float, truth: list[int], q: float, runs: int)
     true, reported = [], []
     for run in range(runs):
         counts, reports = simulate(randomizer, truth, q, f"{name}-{run}")
-        estimate = randomizer.estimate(counts, reports, q)
-        true.append(z_scores(estimate.values, cells, randomizer.expected_stderrs(cells, sum(truth), q)))
+        estimate = randomizer.estimate(counts, reports, SampleDesign(q))
+        true.append(z_scores(estimate.values, cells, randomizer.expected_stderrs(cells, sum(truth), SampleDesign(q))))
         reported.append(z_scores(estimate.values, cells, estimate.stderrs))
     return normality(true), normality(reported, coverage_slack=0.02)
 
@@ -186,7 +187,7 @@ def test_ignoring_the_coin_in_the_error_bar_would_be_noticed() -> None:
     wrong = []
     for run in range(runs):
         counts, reports = simulate(randomizer, truth, q, f"coin-{run}")
-        values = randomizer.estimate(counts, reports, q).values
+        values = randomizer.estimate(counts, reports, SampleDesign(q)).values
         held = keep * (1 - keep) / (q * (keep - other) ** 2)
         noise = other * (1 - other) / (q * (keep - other) ** 2)
         stderrs = [math.sqrt(x * held + (300 - x) * noise) for x in truth]
@@ -195,25 +196,26 @@ def test_ignoring_the_coin_in_the_error_bar_would_be_noticed() -> None:
 
 
 def test_the_variance_formula_is_the_sum_over_devices() -> None:
-    model = CellModel(hit=0.7, noise=0.1, rate=0.4)
+    rate = 0.4
+    model = CellModel(hit=0.7, noise=0.1, design=SampleDesign(rate))
 
     def term(p: float) -> float:
-        mean = model.rate * (p - model.noise)
-        square = model.rate * (p * (1 - model.noise) ** 2 + (1 - p) * model.noise**2)
+        mean = rate * (p - model.noise)
+        square = rate * (p * (1 - model.noise) ** 2 + (1 - p) * model.noise**2)
         return square - mean**2
 
-    exact = (30 * term(model.hit) + 70 * term(model.noise)) / (model.rate * (model.hit - model.noise)) ** 2
-    assert model.stderr(30, 100) == pytest.approx(math.sqrt(exact))
+    exact = (30 * term(model.hit) + 70 * term(model.noise)) / (rate * (model.hit - model.noise)) ** 2
+    assert model.stderrs([30], 100) == pytest.approx([math.sqrt(exact)])
 
 
 def test_noiseless_counts_at_rate_one_are_returned_as_they_are() -> None:
-    estimate = randomizer_from("krr", 40, 3).estimate([5, 0, 7], 12, 1.0)
+    estimate = randomizer_from("krr", 40, 3).estimate([5, 0, 7], 12, SampleDesign(1.0))
     assert estimate.values == pytest.approx((5, 0, 7), abs=1e-9)
     assert max(estimate.stderrs) < 1e-6
 
 
 def test_estimates_are_not_clipped_but_their_errors_stay_real() -> None:
-    estimate = randomizer_from("krr", 0.5, 4).estimate([0, 0, 0, 9], 9, 0.5)
+    estimate = randomizer_from("krr", 0.5, 4).estimate([0, 0, 0, 9], 9, SampleDesign(0.5))
     assert estimate.values[0] < 0
     assert estimate.values[3] > 18
     assert sum(estimate.values) == pytest.approx(18)
@@ -235,12 +237,12 @@ def test_estimates_are_not_clipped_but_their_errors_stay_real() -> None:
 )
 def test_an_impossible_aggregate_is_refused_by_name(counts: list[int], n: int, q: float, name: str) -> None:
     with pytest.raises(ValueError, match=rf"^{name} must"):
-        randomizer_from("krr", 1.0, 3).estimate(counts, n, q)
+        randomizer_from("krr", 1.0, 3).estimate(counts, n, SampleDesign(q))
 
 
 def test_rappor_refuses_more_ones_than_the_weight_bound_allows() -> None:
     with pytest.raises(ValueError, match="max_weight"):
-        randomizer_from("rappor", 1.0, 3, 1).estimate([3, 3, 3], 3, 1.0)
+        randomizer_from("rappor", 1.0, 3, 1).estimate([3, 3, 3], 3, SampleDesign(1.0))
 
 
 def test_statistics_accept_normal_scores_and_reject_shifted_or_scaled_ones() -> None:
