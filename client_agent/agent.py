@@ -220,10 +220,12 @@ class Agent:
 
     async def _decide(self, live: LiveRecipe, entries: Sequence[Entry]) -> Entry | None:
         """Decide and write it down; ``None`` while something is still to come."""
-        entry, spend = await self._decider.decision(self._live, live, entries)
-        if entry is not None:
-            await self._store.decide(entry, spend=derive.slot_of(live.recipe) if spend else None)
-        return entry
+        made = await self._decider.decision(self._live, live, entries)
+        if made is None:
+            return None
+        spend = derive.slot_of(live.recipe) if made.spends else None
+        await self._store.decide(made.entry, spend, made.draw)
+        return made.entry
 
 
 def _usable_key(published: OhttpConfig) -> ohttp.KeyConfig | None:

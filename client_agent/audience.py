@@ -27,6 +27,6 @@ def datum(question: Question, attributes: Mapping[str, str], source: DataSource)
     read."""
     spec = question.encoder
     if not isinstance(spec, Attributes):
-        return source.value(question.metric)
+        return source.value(question.metric, question.round_input)
     asked = {name: attributes[name] for name in spec.attributes if name in attributes}
     return conjunction(asked) if len(asked) == len(spec.attributes) else None

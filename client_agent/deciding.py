@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from client_agent import audience, device_rules
 from client_agent.coin import coin
 from client_agent.config import AgentConfig
-from client_agent.journal import AgentStore, Entry, Fact, State, note
+from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, note
 from client_agent.pace import uniform
+from client_agent.series import Participation
 from client_agent.sources import DataSource, Value
 from client_agent.wallet import HeldToken, TokenWallet
-from tacit.codec import b64url
+from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal, UsageError
+from tacit.ledger.account import Cost
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.ports import Clock, Entropy, Transport
 from tacit.randomizers.types import Answer, Measurement
@@ -42,6 +44,16 @@ class Deps:
     transport: Transport
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What goes into the journal, together: the entry, what was drawn for the recipe's series, and whether the slot's
+    token is spent."""
+
+    entry: Entry
+    draw: SeriesDraw | None = None
+    spends: bool = False
+
+
 class Decider:
     """Decides about recipes, one at a time; the journal is the caller's."""
 
@@ -61,42 +73,51 @@ class Decider:
         self._source = source
         self._wallet = wallet
 
-    async def decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
-        """What to write into the journal (``None``: nothing yet) about ``live``, a recipe of ``log``, and whether it
-        spends the slot's token."""
+    async def decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
+        """What to write into the journal about ``live``, a recipe of ``log``; ``None``: nothing yet."""
         try:
             return await self._decision(log, live, entries)
         except (Refusal, ValueError, ArithmeticError) as error:
             detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
-            return self._entry(live, State.REFUSED, detail), False
+            return Decision(self._entry(live, State.REFUSED, detail))
 
-    async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> tuple[Entry | None, bool]:
-        recipe = live.recipe
+    async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
         refusals = self.refusals(log, live, entries)
         if refusals:
             if all(may_pass(refusal, log, live) for refusal in refusals):
-                return None, False
-            return self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)), False
-        if not audience.includes(recipe, self._config.attributes):
-            return self._entry(live, State.INELIGIBLE, audience.OUTSIDE), False
+                return None
+            return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
+        if not audience.includes(live.recipe, self._config.attributes):
+            return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
+        part = await self._participation(log, live)
+        if part.is_past:
+            return Decision(self._entry(live, State.NOT_SAMPLED, ""))
+        return await self._asked(log, live, part)
+
+    async def _participation(self, log: LiveLog, live: LiveRecipe) -> Participation:
+        series = log.series_of(live.recipe)
+        return Participation(live.recipe, series, None if series is None else await self._store.draw(series.hash))
+
+    async def _asked(self, log: LiveLog, live: LiveRecipe, part: Participation) -> Decision | None:
+        """What comes of an acceptable recipe: first of all whether there is a token and a datum."""
+        recipe = live.recipe
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
         if held is None:
             if await self._wallet.may_come(slot, recipe.interval.end):
-                return None, False
-            return self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"), False
+                return None
+            return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         try:
             value = audience.datum(recipe.question, self._config.attributes, self._source)
         except UsageError as error:
             await note(self._store, Fact.SOURCE_TROUBLE, str(error), self._deps.clock.now())
-            return None, False
+            return None
         await note(self._store, Fact.SOURCE_TROUBLE, "", self._deps.clock.now())
         try:
             answer = _encoded(recipe.question, value)
         except EncodeError as error:
-            return self._entry(live, State.INELIGIBLE, str(error)), False
-        entry = self._take_part(log, live, answer, held)
-        return entry, entry.state is State.SCHEDULED
+            return Decision(self._entry(live, State.INELIGIBLE, str(error)))
+        return self._take_part(log, live, part, answer, held)
 
     def refusals(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
         """Every rule that refuses a recipe of ``log`` now, for a device whose journal holds ``entries``."""
@@ -104,15 +125,17 @@ class Decider:
         found = rules.check(live.recipe, self._policy, context)
         return found + device_rules.check(live.recipe, self._config, context, entries)
 
-    def _take_part(self, log: LiveLog, live: LiveRecipe, answer: Answer, held: HeldToken) -> Entry:
+    def _take_part(
+        self, log: LiveLog, live: LiveRecipe, part: Participation, answer: Answer, held: HeldToken
+    ) -> Decision:
         """Charge, toss the coins, and make the report, real or dummy, if they say so. Raises ``Refusal`` before the
         first coin."""
         recipe = live.recipe
         task = derive.task_of(recipe, slot_key(log, live, held))
-        charged = recipe.privacy.epsilon.aggregator
-        measurement, detail = drawn(recipe, answer, self._deps.entropy)
+        chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
+        measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
-            return self._entry(live, State.NOT_SAMPLED, detail, charged)
+            return Decision(self._entry(live, State.NOT_SAMPLED, detail, part.cost), draw)
         begin = max(self._deps.clock.now(), recipe.interval.start)
         send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(
@@ -124,15 +147,16 @@ class Decider:
             task.report_time(send_at),
             self._deps.entropy,
         )
-        return replace(
-            self._entry(live, State.SCHEDULED, "", charged),
+        scheduled = replace(
+            self._entry(live, State.SCHEDULED, "", part.cost),
             send_at=send_at,
             deadline=recipe.interval.end + self._config.timing.late_seconds,
             url=upload_url(task),
             report=UploadRequest((report,)).encode(),
         )
+        return Decision(scheduled, draw, spends=True)
 
-    def _entry(self, live: LiveRecipe, state: State, detail: str, charged: str = "") -> Entry:
+    def _entry(self, live: LiveRecipe, state: State, detail: str, cost: Cost | None = None) -> Entry:
         recipe = live.recipe
         return Entry(
             recipe.hash,
@@ -140,18 +164,22 @@ class Decider:
             state,
             self._deps.clock.now(),
             detail,
-            charged,
+            "" if cost is None else f"{cost.epsilon:f}",
             slot=derive.slot_of(recipe),
-            charged_delta=recipe.privacy.delta if charged else "",
+            charged_delta="" if cost is None else f"{cost.delta:f}",
+            series_hash=b"" if recipe.series is None else unb64url(recipe.series.hash),
+            series_index=None if recipe.series is None else recipe.series.index,
         )
 
 
-def drawn(recipe: Recipe, answer: Answer, entropy: Entropy) -> tuple[Measurement | None, str]:
-    """What an eligible device sends, and why nothing: its randomised answer if the coin of that answer's rate says so;
-    where none comes of that, with the probability of dummies a dummy (P20), of which nothing tells later that it was
-    one."""
+def drawn(
+    recipe: Recipe, answer: Answer, entropy: Entropy, chosen: bool | None = None
+) -> tuple[Measurement | None, str]:
+    """What an eligible device sends, and why nothing: its randomised answer if the coin of that answer's rate says so,
+    or a series' draw has ``chosen``; where none comes of that, with the probability of dummies a dummy (P20), of which
+    nothing tells later that it was one."""
     randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
-    if coin(sampling.rate_of(answer), entropy):
+    if coin(sampling.rate_of(answer), entropy) if chosen is None else chosen:
         measurement = randomizer.randomise(answer, entropy)
         if measurement is not None:
             return measurement, ""
@@ -171,7 +199,7 @@ def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:
     """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
     token = live.recipe.token
     no_directory = log.directory(token.issuer, token.epoch) is None
-    return refusal.rule == "opt-in-missing" or (refusal.rule == "slot-key-missing" and no_directory)
+    return refusal.rule in {"opt-in-missing", "series-missing"} or (refusal.rule == "slot-key-missing" and no_directory)
 
 
 def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:

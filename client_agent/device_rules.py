@@ -1,7 +1,8 @@
 """What a device checks of a recipe beside the rule table: against its own pins, its own tokens, its own ledger.
 
 The names continue those of ``tacit.recipe.rules``; ``slot-taken`` and ``interval-outside-epoch`` are the same rules,
-seen from what this device remembers.
+seen from what this device remembers. A round of a series has one slot, so ``slot-taken`` is also what refuses a second
+recipe for it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from decimal import Decimal
 
 from client_agent.config import AgentConfig, Budget
 from client_agent.journal import Entry, State
+from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.ledger.account import ChargeState, Cost
 from tacit.ledger.budget import Verdict, conservative, fits, largest_beside
-from tacit.recipe.charges import charge_of
+from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.checks.budget import over_budget
 from tacit.recipe.checks.design import outside_epoch
 from tacit.recipe.context import Context
@@ -28,7 +30,7 @@ def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequen
         _relay(recipe, config),
         _epoch(recipe, config, context),
         _slot(recipe, entries),
-        _budget(recipe, config.budget, context.now, entries),
+        _budget(recipe, config.budget, context, entries),
     )
     return [refusal for refusal in found if refusal is not None]
 
@@ -78,10 +80,16 @@ def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
     return Refusal("slot-taken", f"this device met recipe {owner.name} on {where} before; take a free one")
 
 
-def _budget(recipe: Recipe, budget: Budget, now: float, entries: Sequence[Entry]) -> Refusal | None:
-    """The claim, composed with everything that was charged within the budget's days, stays within it (P21)."""
-    account, before = budget.account, charged(entries, now - budget.seconds)
+def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[Entry]) -> Refusal | None:
+    """The claim, composed with everything that was charged within the budget's days, stays within it (P21). A series
+    is charged whole, with the first of its rounds."""
     charge = charge_of(recipe, ChargeState.PENDING)
+    if recipe.series is not None:
+        own = unb64url(recipe.series.hash)
+        if context.series is None or any(entry.series_hash == own and entry.charged_epsilon for entry in entries):
+            return None
+        charge = series_charge(context.series, ChargeState.PENDING)
+    account, before = budget.account, charged(entries, context.now - budget.seconds)
     if fits(before, charge.cost, account, conservative):
         return None
     delta = float(account.delta)

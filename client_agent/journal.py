@@ -2,7 +2,8 @@
 
 ``AgentStore`` is the port; ``MemoryAgentStore`` keeps everything in the process (simulated devices),
 ``SqlAgentStore`` (``client_agent.store``) in one SQLite file of mode 0600. Both keep the same constraints: one
-entry per recipe whose decision never changes, one token per slot, spent with the entry that uses it.
+entry per recipe whose decision never changes, one token per slot, spent with the entry that uses it, one draw per
+series, written with the entry of its first round.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Protocol
 
 from tacit.errors import Fatal
 from tacit.tokens.slots import Slot
+
+DRAWN_TWICE = "a series is drawn for once"
 
 
 class State(enum.StrEnum):
@@ -71,6 +74,22 @@ class Entry:
     url: str = ""
     report: bytes = field(default=b"", repr=False)
     charged_delta: str = ""
+    series_hash: bytes = b""
+    """Of a round: its series. The series is charged with the first entry that has a charge."""
+    series_index: int | None = None
+
+
+@dataclass(frozen=True)
+class SeriesDraw:
+    """What this device drew for a series, once, when it was first eligible for a round (P26). ``chosen_round``: with
+    donation the one round that it takes part in; ``None`` where it takes part in none, or where each round has a coin
+    of its own."""
+
+    series_hash: bytes
+    name: str
+    drawn_at: float
+    first_round: int
+    chosen_round: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,12 +152,17 @@ class AgentStore(Protocol):
         """The whole journal, oldest first."""
         ...
 
-    async def decide(self, entry: Entry, spend: Slot | None = None) -> bool:
-        """Write a recipe's first entry and, with ``spend``, mark that slot's token as spent, together.
+    async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
+        """Write a recipe's first entry, with ``draw`` what was drawn for its series, and with ``spend`` mark that
+        slot's token as spent, together.
 
         Returns ``False`` and changes nothing if the recipe has an entry already. Raises ``Fatal`` if the token
-        is missing or was used before.
+        is missing or was used before, or if there is a draw for the series.
         """
+        ...
+
+    async def draw(self, series_hash: bytes) -> SeriesDraw | None:
+        """What was drawn for a series."""
         ...
 
     async def update(self, entry: Entry) -> None:
@@ -183,6 +207,7 @@ class MemoryAgentStore:
         self._facts: dict[Fact, bytes] = {}
         self._prefetches: dict[Slot, Prefetch] = {}
         self._entries: dict[bytes, Entry] = {}
+        self._draws: dict[bytes, SeriesDraw] = {}
 
     async def fact(self, fact: Fact) -> bytes:
         """See ``AgentStore``."""
@@ -210,17 +235,25 @@ class MemoryAgentStore:
         """See ``AgentStore``."""
         return list(self._entries.values())
 
-    async def decide(self, entry: Entry, spend: Slot | None = None) -> bool:
+    async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
         """See ``AgentStore``."""
         if entry.recipe_hash in self._entries:
             return False
+        if draw is not None and draw.series_hash in self._draws:
+            raise Fatal(DRAWN_TWICE)
         if spend is not None:
             held = self._prefetches.get(spend)
             if held is None or not held.usable:
                 raise Fatal("the token of the recipe's slot is missing or was used before")
             self._prefetches[spend] = replace(held, spent=True)
+        if draw is not None:
+            self._draws[draw.series_hash] = draw
         self._entries[entry.recipe_hash] = entry
         return True
+
+    async def draw(self, series_hash: bytes) -> SeriesDraw | None:
+        """See ``AgentStore``."""
+        return self._draws.get(series_hash)
 
     async def update(self, entry: Entry) -> None:
         """See ``AgentStore``."""

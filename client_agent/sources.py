@@ -26,8 +26,12 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 class DataSource(Protocol):
     """The device's own data."""
 
-    def value(self, metric: str) -> Value | None:
-        """The current value of ``metric``, or ``None`` where there is none. Raises ``UsageError``."""
+    def value(self, metric: str, round_input: str | None = None) -> Value | None:
+        """The current value of ``metric``, or ``None`` where there is none. Raises ``UsageError``.
+
+        ``round_input`` is what a round of a series asks about (``question.round_input``); a source that cannot use it
+        ignores it. Whether there is a value must not depend on the datum that it is made from.
+        """
         ...
 
 
@@ -50,7 +54,8 @@ class JsonLinesSourceConfig(Frozen):
 
 
 class SqliteSourceConfig(Frozen):
-    """A SQLite file; ``queries`` maps a metric to a SELECT whose first column of the first row is the value."""
+    """A SQLite file; ``queries`` maps a metric to a SELECT whose first column of the first row is the value. In it
+    ``:round_input`` stands for what a round of a series asks about, NULL elsewhere."""
 
     kind: Literal["sqlite"]
     path: ConfigPath
@@ -63,7 +68,7 @@ class CsvSource:
     def __init__(self, config: CsvSourceConfig) -> None:
         self._config = config
 
-    def value(self, metric: str) -> Value | None:
+    def value(self, metric: str, round_input: str | None = None) -> Value | None:
         """The cell of the metric's column in the chosen row."""
         column = self._config.columns.get(metric, metric)
         _check_size(self._config.path)
@@ -84,7 +89,7 @@ class JsonLinesSource:
     def __init__(self, config: JsonLinesSourceConfig) -> None:
         self._config = config
 
-    def value(self, metric: str) -> Value | None:
+    def value(self, metric: str, round_input: str | None = None) -> Value | None:
         """The member ``metric`` of the chosen line's object."""
         _check_size(self._config.path)
         try:
@@ -106,7 +111,7 @@ class SqliteSource:
     def __init__(self, config: SqliteSourceConfig) -> None:
         self._config = config
 
-    def value(self, metric: str) -> Value | None:
+    def value(self, metric: str, round_input: str | None = None) -> Value | None:
         """First column of the first row of the metric's query."""
         query = self._config.queries.get(metric)
         if query is None:
@@ -114,7 +119,7 @@ class SqliteSource:
         try:
             connection = sqlite3.connect(f"{self._config.path.absolute().as_uri()}?mode=ro", uri=True)
             try:
-                row = connection.execute(query).fetchone()
+                row = connection.execute(query, {"round_input": round_input}).fetchone()
             finally:
                 connection.close()
         except sqlite3.Error as error:
@@ -123,14 +128,22 @@ class SqliteSource:
 
 
 class CallableSource:
-    """Asks a Python function: for programs that embed the agent."""
+    """Asks Python functions, for programs that embed the agent: ``function`` by the metric alone, ``of_round`` by
+    metric and round input where a round of a series has one (default: ``function``, without the input)."""
 
-    def __init__(self, function: Callable[[str], Value | None]) -> None:
+    def __init__(
+        self,
+        function: Callable[[str], Value | None],
+        of_round: Callable[[str, str], Value | None] | None = None,
+    ) -> None:
         self._function = function
+        self._of_round = of_round
 
-    def value(self, metric: str) -> Value | None:
+    def value(self, metric: str, round_input: str | None = None) -> Value | None:
         """Whatever the function says."""
-        return self._function(metric)
+        if round_input is None or self._of_round is None:
+            return self._function(metric)
+        return self._of_round(metric, round_input)
 
 
 def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig) -> DataSource:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from client_agent.journal import Entry, Fact, Prefetch, State, check_transition
+from client_agent.journal import DRAWN_TWICE, Entry, Fact, Prefetch, SeriesDraw, State, check_transition
 from tacit.adapters.sql import Database
 from tacit.errors import Fatal
 from tacit.tokens.slots import Slot
@@ -51,11 +51,22 @@ ENTRIES = sa.Table(
     sa.Column("issuer", sa.Text),
     sa.Column("epoch", sa.Integer),
     sa.Column("slot", sa.Integer),
+    sa.Column("series_hash", sa.LargeBinary, nullable=False, server_default=sa.text("x''")),
+    sa.Column("series_index", sa.Integer),
     sa.Column("send_at", sa.Float, nullable=False),
     sa.Column("deadline", sa.Float, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
     sa.Column("report", sa.LargeBinary, nullable=False),
+)
+SERIES = sa.Table(
+    "series",
+    METADATA,
+    sa.Column("series_hash", sa.LargeBinary, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("drawn_at", sa.Float, nullable=False),
+    sa.Column("first_round", sa.Integer, nullable=False),
+    sa.Column("chosen_round", sa.Integer),
 )
 
 
@@ -110,12 +121,16 @@ class SqlAgentStore:
             rows = await connection.execute(sa.select(ENTRIES).order_by(ENTRIES.c.decided_at))
             return [_entry(row) for row in rows]
 
-    async def decide(self, entry: Entry, spend: Slot | None = None) -> bool:
+    async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
         """See ``AgentStore``."""
         async with self._database.transaction() as connection:
             known = sa.select(ENTRIES.c.name).where(ENTRIES.c.recipe_hash == entry.recipe_hash)
             if (await connection.execute(known)).first() is not None:
                 return False
+            if draw is not None:
+                drawn = insert(SERIES).values(asdict(draw)).on_conflict_do_nothing()
+                if (await connection.execute(drawn)).rowcount != 1:
+                    raise Fatal(DRAWN_TWICE)
             if spend is not None:
                 taken = await connection.execute(
                     sa.update(PREFETCHES)
@@ -132,6 +147,13 @@ class SqlAgentStore:
                     raise Fatal("the token of the recipe's slot is missing or was used before")
             await connection.execute(sa.insert(ENTRIES).values(_entry_values(entry)))
         return True
+
+    async def draw(self, series_hash: bytes) -> SeriesDraw | None:
+        """See ``AgentStore``."""
+        async with self._database.read() as connection:
+            found = await connection.execute(sa.select(SERIES).where(SERIES.c.series_hash == series_hash))
+            row = found.first()
+        return None if row is None else SeriesDraw(**row._asdict())
 
     async def update(self, entry: Entry) -> None:
         """See ``AgentStore``."""

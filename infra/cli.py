@@ -24,6 +24,7 @@ COMMANDS = {
     "serve": "infra.commands.serve:serve",
     "agent": "infra.commands.agent:app",
     "recipe": "infra.commands.recipe:app",
+    "series": "infra.commands.series:app",
     "collect": "infra.commands.results:collect",
     "results": "infra.commands.results:results",
     "fleet": "infra.commands.fleet:app",

@@ -74,7 +74,7 @@ async def _get(transport: Transport, url: str) -> bytes:
 
 def ledger_document(log: LiveLog, policy: Policy, now: float) -> dict[str, Any]:
     """The ledger as JSON: every account of the policy, and every recipe of the log under its own."""
-    charges = charges_of(log.recipes, now)
+    charges = charges_of(log, now)
     names = sorted({*(policy.accounts or {}), *(charge.account for charge in charges)})
     return {
         "at": int(now),

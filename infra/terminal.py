@@ -32,6 +32,7 @@ STYLES = {
     "failed": "red",
     "void": "dim",
     "lapsed": "dim",
+    "covered": "dim",
     "expired": "red",
 }
 

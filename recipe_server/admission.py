@@ -1,10 +1,11 @@
 """What may enter the log: one admission per type of leaf, each refusal a named rule.
 
-Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) under the operator's policy. The rules
-of the other leaves are here: ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``,
-``directory-epoch-seconds``, ``directory-over``, ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``,
-``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``; ``void-recipe``, ``void-signer``, ``void-mismatch``,
-``void-opt-in``, ``void-early``, ``void-released``, ``void-exists``; ``census-room``; ``census-share-recipe``,
+Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) under the operator's policy, series
+through ``tacit.recipe.series_rules``; a series comes before its rounds. The rules of the other leaves are here:
+``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``, ``directory-epoch-seconds``, ``directory-over``,
+``directory-late``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``;
+``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
+``void-exists``; ``recipe-exists``, ``series-exists``; ``census-room``; ``census-share-recipe``,
 ``census-share-signer``, ``census-share-mismatch``, ``census-share-opt-in``, ``census-share-early``,
 ``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``, ``ohttp-config-over``; for
 all of them ``leaf-malformed`` and ``leaf-signature``.
@@ -23,13 +24,14 @@ from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
 from tacit.ohttp import KeyConfig
-from tacit.recipe import rules
+from tacit.recipe import rules, series_rules
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id, vdaf_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tokens.blind_rsa import TokenKey
@@ -57,6 +59,8 @@ class Admission:
         """How to register ``leaf`` if it may enter the log at ``now``. Raises Refusal."""
         if leaf.type is LeafType.RECIPE:
             return await self._recipe(leaf, tx, now)
+        if leaf.type is LeafType.SERIES:
+            return await self._series(leaf, tx, now)
         if leaf.type is LeafType.OPT_IN:
             return await self._opt_in(leaf, tx, now)
         if leaf.type is LeafType.VOID:
@@ -70,14 +74,19 @@ class Admission:
     async def _recipe(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         recipe = _decoded(lambda: Recipe.from_body(leaf.body))
         rules.require(recipe, self.policy, Context(Stage.PUBLISH, now, leaf=leaf), only=_CHEAP_FIRST)
-        token = recipe.token
+        token, series = recipe.token, await _series_of(tx, recipe)
+        place = recipe.series
         context = Context(
             stage=Stage.PUBLISH,
             now=now,
             leaf=leaf,
+            series=series,
+            round_owner=None
+            if series is None or place is None
+            else await tx.series.round_owner(series.hash, place.index),
             slot_owner=await tx.slot_owner(token.issuer, token.epoch, token.slot),
             directory=await _directory_of(tx, token.issuer, token.epoch),
-            charges=await self._charges(recipe, tx, now),
+            charges=None if place else await self._charges(recipe.privacy.account, recipe.interval.start, tx, now),
             accountant=self.accountant,
             censuses=await self._censuses(tx, now) if recipe.criteria else (),
         )
@@ -113,12 +122,31 @@ class Admission:
                 f"one of at most {left} still fits, this one has {recipe.randomizer.categories}",
             )
 
-    async def _charges(self, recipe: Recipe, tx: Transaction, now: float) -> tuple[Charge, ...] | None:
-        """What stands in the recipe's account within reach of its interval, as this transaction sees the log."""
-        account = self.policy.account(recipe.privacy.account)
+    async def _series(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+        series = _decoded(lambda: Series.from_body(leaf.body))
+        probe = series.probe
+        rules.require(probe, self.policy, Context(Stage.DRAFT, now), only=("analyst-unknown",))
+        analyst = probe.parties.analyst
+        if leaf.signer != analyst.operator:
+            raise Refusal("leaf-signature", f"signed by {leaf.signer}, the analyst is {analyst.operator}")
+        _check_signature(leaf, unb64url(analyst.signing_key))
+        charges = await self._charges(probe.privacy.account, series.interval.start, tx, now)
+        await asyncio.to_thread(series_rules.require, series, self.policy, now, charges, self.accountant)
+        if await tx.series.find(series.hash) is not None:
+            raise Refusal("series-exists", "the log holds this series already, in another leaf")
+
+        async def register(tx: Transaction, index: int) -> None:
+            await tx.series.add(series, index)
+
+        return register
+
+    async def _charges(self, name: str, start: int, tx: Transaction, now: float) -> tuple[Charge, ...] | None:
+        """What stands in an account within reach of an interval from ``start`` on, as this transaction sees the
+        log."""
+        account = self.policy.account(name)
         if account is None:
             return None
-        return await tx.charges(account.name, now, ending_after=recipe.interval.start - account.window_seconds)
+        return await tx.charges(account.name, now, ending_after=start - account.window_seconds)
 
     async def _opt_in(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         opt_in = _body(leaf, OptIn)
@@ -236,6 +264,14 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
     return recipe
 
 
+async def _series_of(tx: Transaction, recipe: Recipe) -> Series | None:
+    """The series that a recipe names, if the log holds it."""
+    logged = None if recipe.series is None else await tx.series.find(unb64url(recipe.series.hash))
+    if logged is None:
+        return None
+    return stored_series((await tx.leaves([logged.index]))[logged.index])
+
+
 async def _directory_of(tx: Transaction, issuer: str, epoch: int) -> IssuerDirectory | None:
     for logged in await tx.directories(issuer):
         if logged.epoch == epoch:
@@ -286,3 +322,11 @@ def stored_recipe(data: bytes) -> Recipe:
         return Recipe.from_body(SignedLeaf.decode(data).body)
     except DecodeError as error:
         raise Fatal("the store holds a recipe leaf that cannot be read") from error
+
+
+def stored_series(data: bytes) -> Series:
+    """The series of a stored leaf. Raises Fatal where the store holds something else."""
+    try:
+        return Series.from_body(SignedLeaf.decode(data).body)
+    except DecodeError as error:
+        raise Fatal("the store holds a series leaf that cannot be read") from error

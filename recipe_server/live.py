@@ -1,8 +1,9 @@
 """Which entries are live: what a device or an aggregator needs of the log now, and until when that answer holds.
 
-Live are recipes that have not ended (or ended less than a grace ago) with their opt-ins, the directories of the
-current and the next epoch and of the live recipes' epochs, void leaves for the same grace after their publication,
-OHTTP configurations that are not over, and censuses with their published shares for as long as they count.
+Live are recipes that have not ended (or ended less than a grace ago) with their opt-ins, series for as long as a round
+may be live, the directories of the current and the next epoch and of the live recipes' epochs, void leaves for the same
+grace after their publication, OHTTP configurations that are not over, and censuses with their published shares for as
+long as they count.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: in
         changes.add(recipe.ends_at + ended_seconds)
         token = stored_recipe(recipe_leaves[recipe.index]).token
         wanted.add((token.issuer, token.epoch))
+    for series in await tx.series.ending_after(moment - ended_seconds):
+        indices.add(series.index)
+        changes.add(series.ends_at + ended_seconds)
     for directory in await tx.directories():
         current = moment // directory.epoch_seconds
         changes.add((current + 1) * directory.epoch_seconds)

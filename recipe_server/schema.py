@@ -65,6 +65,26 @@ CHARGES = sa.Table(
     _number("ends_at"),
     sa.Index("charges_by_account", "account", "ends_at"),
 )
+SERIES = sa.Table(
+    "series",
+    METADATA,
+    sa.Column("hash", sa.LargeBinary(32), primary_key=True),
+    _number("position", unique=True),
+    sa.Column("account", sa.String(253), nullable=False),
+    sa.Column("name", sa.String(63), nullable=False),
+    sa.Column("epsilon", sa.String(32), nullable=False),
+    sa.Column("delta", sa.String(32), nullable=False),
+    _number("starts_at"),
+    _number("ends_at"),
+    sa.Index("series_by_account", "account", "ends_at"),
+)
+SERIES_ROUNDS = sa.Table(
+    "series_rounds",
+    METADATA,
+    sa.Column("series_hash", sa.LargeBinary(32), sa.ForeignKey("series.hash"), primary_key=True),
+    _number("number", key=True),
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), nullable=False, unique=True),
+)
 VOIDS = sa.Table(
     "voids",
     METADATA,

@@ -28,7 +28,9 @@ from recipe_server.schema import (
     RESULTS,
     VOIDS,
 )
+from recipe_server.series import SeriesRows
 from tacit.adapters.sql import Database
+from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
@@ -84,6 +86,7 @@ class Transaction:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
+        self.series = SeriesRows(connection)
 
     async def checkpoint(self) -> tuple[int, bytes] | None:
         """(size, note) of the newest checkpoint; None before the first."""
@@ -140,7 +143,7 @@ class Transaction:
         return list((await self._connection.execute(statement)).scalars())
 
     async def add_recipe(self, recipe: Recipe, index: int) -> None:
-        """The recipe is in the log; its slot is its own from now on."""
+        """The recipe is in the log; its slot is its own from now on. A round costs nothing beside its series."""
         token = recipe.token
         await self._connection.execute(
             sa.insert(RECIPES).values(
@@ -152,6 +155,9 @@ class Transaction:
                 ends_at=recipe.interval.end,
             )
         )
+        if recipe.series is not None:
+            await self.series.add_round(unb64url(recipe.series.hash), recipe.series.index, recipe)
+            return
         charge = charge_of(recipe, ChargeState.PENDING)
         await self._connection.execute(
             sa.insert(CHARGES).values(
@@ -249,7 +255,8 @@ class Transaction:
         return [(row.position, row.published_at) for row in rows]
 
     async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
-        """The charges to an account at ``now`` (POSIX seconds) of recipes that end later than ``ending_after``."""
+        """The charges to an account at ``now`` (POSIX seconds) of recipes and series that end later than
+        ``ending_after``."""
         wanted = (CHARGES.c.account == account, CHARGES.c.ends_at > ending_after)
         rows = (await self._connection.execute(sa.select(CHARGES).where(*wanted))).all()
         roles: dict[str, dict[bytes, set[str]]] = {}
@@ -267,7 +274,7 @@ class Transaction:
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state)
 
-        return tuple(map(charge, rows))
+        return (*map(charge, rows), *await self.series.charges(account, now, ending_after=ending_after))
 
     async def add_directory(self, directory: IssuerDirectory, index: int) -> None:
         """The issuer's directory of an epoch is in the log."""

@@ -110,6 +110,12 @@ async def verified_target(
         if deps.clock.now() >= until or not all(agent.may_pass(refusal, live) for refusal in refusals):
             raise refusals[0]
         await deps.clock.sleep(POLL_SECONDS)
+    series = agent.live.series_of(live.recipe)
+    if series is not None and series.donation is not None:
+        raise UsageError(
+            f"recipe {live.recipe.name} is a round of a series with donation: each device chooses one of "
+            f"{series.donation.slots} rounds, and a fleet simulates one recipe; run agents instead"
+        )
     token = live.recipe.token
     directory = agent.live.directory(token.issuer, token.epoch)
     spki = None if directory is None else directory.spki(token.slot)

@@ -67,7 +67,7 @@ def plan_command(
     if limit is None:
         known = ", ".join(sorted(policy.accounts or {})) or "none"
         raise UsageError(f"the policy has no account {charge.account}; it has: {known}")
-    found = plan(charge, charges_of(log.recipes, SystemClock().now()), limit)
+    found = plan(charge, charges_of(log, SystemClock().now()), limit)
     if as_json:
         print_json(found.document())
     else:

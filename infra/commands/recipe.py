@@ -196,7 +196,7 @@ async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage)
     logged = live.recipe(recipe.hash)
     if logged is not None:
         return live.context(logged, now, stage)
-    return replace(draft_context(recipe, live, now), stage=stage)
+    return replace(draft_context(recipe, live, now), stage=stage, series=live.series_of(recipe))
 
 
 @app.command("publish")

@@ -19,11 +19,11 @@ class JournalKeeper(MemoryAgentStore):
         super().__init__()
         self.made: dict[bytes, bytes] = {}
 
-    async def decide(self, entry: Entry, spend: Any = None) -> bool:
+    async def decide(self, entry: Entry, spend: Any = None, draw: Any = None) -> bool:
         """See ``AgentStore``."""
         if entry.report:
             self.made.setdefault(entry.recipe_hash, entry.report)
-        return await super().decide(entry, spend)
+        return await super().decide(entry, spend, draw)
 
 
 @dataclass

@@ -38,6 +38,7 @@ from tacit.recipe import derive
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
+from tacit.recipe.series import Series
 from tacit.roles.aggregator import Party
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import read_secret
@@ -247,7 +248,14 @@ class Simulation:
 
     async def post_recipe(self, recipe: Recipe) -> HttpResponse:
         """Sign the recipe as the stack's analyst and hand it to the log."""
-        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
+        return await self._post_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator)
+
+    async def post_series(self, series: Series) -> HttpResponse:
+        """The same with a series."""
+        return await self._post_leaf(LeafType.SERIES, series.body(), series.probe.parties.analyst.operator)
+
+    async def _post_leaf(self, kind: LeafType, body: Mapping[str, Any], signer: str) -> HttpResponse:
+        leaf = sign_leaf(kind, body, signer, signing_key_of(self.layout))
         url = f"{self.layout.urls['recipe_server']}/v1/leaves"
         return await self.network.request("POST", url, headers={"content-type": "application/json"}, body=leaf.encode())
 

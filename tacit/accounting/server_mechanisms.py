@@ -14,6 +14,7 @@ from tacit.accounting.device_mechanisms import Answer
 from tacit.accounting.events import Event, Gaussian, Relation, Repeated, Sampled
 from tacit.accounting.sigma import sigma_for
 from tacit.dp import composition, parameters, sampling
+from tacit.dp.donation import yield_of
 from tacit.dp.gaussian import classical_sigma, epsilon_gaussian, sigma_gaussian
 
 
@@ -66,16 +67,17 @@ def integer_noise(make: Callable[[float, int], Event]) -> Callable[..., Answer]:
 
 def donation(epsilon: float, delta: float, m: int) -> Answer:
     """Appendix A of the SA2 paper for a Gaussian round calibrated to (epsilon, delta): each of m slots with probability
-    1/m, the first one taken. The total delta is 2 delta."""
+    1/m, the first one taken, batch sizes unseen; the total delta is 2 delta. That a device may never take part bounds
+    both answers; the Gaussian's own distribution, or the composition of steps, may be less."""
     slots = parameters.reports(m, "m")
     parameters.failure_probability(delta)
     sigma = sigma_gaussian(epsilon, delta)
     event = Repeated(Sampled(Gaussian(sigma), 1 / slots), slots)
     tight = epsilon_pld(event, 2 * delta, Relation.ADD_REMOVE)
-    step = sampling.amplify(epsilon, 1 / slots)
+    step, whole = (sampling.amplify(epsilon, rate) for rate in (1 / slots, yield_of(1 / slots, slots)))
     return {
-        "epsilon": min(epsilon, tight),
-        "epsilon_any_round": min(epsilon, composition.epsilon_composed(step, delta / slots, slots, 2 * delta)),
+        "epsilon": min(whole, tight),
+        "epsilon_any_round": min(whole, composition.epsilon_composed(step, delta / slots, slots, 2 * delta)),
         "delta": 2 * delta,
         "never": (1 - 1 / slots) ** slots,
     }

@@ -44,7 +44,7 @@ from tacit.tokens.slots import TokenVerifier
 REFRESH_SECONDS = 1.0
 """Between two looks at the database for a task that nobody here knows."""
 
-WAITING_RULES = frozenset({"slot-key-missing"})
+WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
 """Rules whose refusal the log may still lift."""
 
 

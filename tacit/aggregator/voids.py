@@ -16,10 +16,11 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.store import SqlStore, TaskRow, TaskState
 from tacit.codec import b64url
-from tacit.ledger.account import ROLES, Charge, charge_state
-from tacit.recipe.charges import charge_of
+from tacit.ledger.account import ROLES, Charge, ChargeState, charge_state
+from tacit.recipe.charges import charge_of, series_charges
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.tlog.leaves import LeafType, Void, sign_leaf
@@ -93,6 +94,8 @@ class Voids:
 def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tuple[Charge, ...]:
     """What this aggregator has opted in to: nothing else can be released. A void leaf counts once both are there."""
     found = []
+    rounds: dict[bytes, list[ChargeState]] = {}
+    series: dict[bytes, Series] = {}
     for row in rows.values():
         if row.state not in _TAKEN:
             continue
@@ -100,5 +103,11 @@ def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tup
         recipe = Recipe.decode(row.recipe) if item is None else item.recipe
         opted_in = ROLES if row.state in _SERVED or item is None else item.opted_in_roles
         void: frozenset[str] = frozenset() if item is None else item.void_roles
-        found.append(charge_of(recipe, charge_state(opted_in, void, recipe.interval.end, now)))
-    return tuple(found)
+        state = charge_state(opted_in, void, recipe.interval.end, now)
+        whole = live.round_of(recipe)
+        if whole is None:
+            found.append(charge_of(recipe, state))
+        else:
+            series[whole.hash] = whole
+            rounds.setdefault(whole.hash, []).append(state)
+    return (*found, *series_charges(series.values(), rounds, now))

@@ -26,6 +26,8 @@ class ChargeState(enum.StrEnum):
     """Both have closed it for good without a release: does not count."""
     LAPSED = "lapsed"
     """Its interval ended before both had opted in, so that no device ever answered: does not count."""
+    COVERED = "covered"
+    """A round of a series, which is charged as a whole: does not count by itself."""
 
 
 COUNTED = frozenset({ChargeState.PENDING, ChargeState.ACTIVE})
@@ -56,7 +58,8 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One recipe's entry. ``start`` (inclusive) and ``end`` (exclusive) are its report interval, POSIX seconds."""
+    """The entry of a recipe or of a series, by its hash. ``start`` (inclusive) and ``end`` (exclusive) are its report
+    interval, POSIX seconds."""
 
     account: str
     recipe_hash: bytes
@@ -83,3 +86,13 @@ def charge_state(opted_in: Collection[str], void: Collection[str], end: int, now
     if set(opted_in) >= ROLES:
         return ChargeState.ACTIVE
     return ChargeState.LAPSED if now >= end else ChargeState.PENDING
+
+
+def series_state(rounds: Collection[ChargeState], end: int, now: float) -> ChargeState:
+    """The state of a series whose published rounds would have these of their own: it counts until its time is over and
+    nothing of any round was, or can be, released."""
+    if ChargeState.ACTIVE in rounds:
+        return ChargeState.ACTIVE
+    if now < end or ChargeState.PENDING in rounds:
+        return ChargeState.PENDING
+    return ChargeState.VOID if ChargeState.VOID in rounds else ChargeState.LAPSED

@@ -1,25 +1,59 @@
-"""What a log charges to the accounts: a pure function of its leaves and of the time (P22)."""
+"""What a log charges to the accounts: a pure function of its leaves and of the time (P22).
+
+A series is charged once, with its total claim; its rounds cost nothing more (P26).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
 
-from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
-from tacit.recipe.live import LiveRecipe
+from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
+from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
 
 
 def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
     """A recipe's entry: its stated claim (a)."""
-    privacy, interval = recipe.privacy, recipe.interval
-    cost = Cost(Decimal(privacy.epsilon.aggregator), Decimal(privacy.delta))
-    return Charge(privacy.account, recipe.hash, recipe.name, interval.start, interval.end, cost, state)
+    account, interval = recipe.privacy.account, recipe.interval
+    return Charge(account, recipe.hash, recipe.name, interval.start, interval.end, cost_of(recipe), state)
 
 
-def charges_of(recipes: Iterable[LiveRecipe], now: float) -> tuple[Charge, ...]:
-    """The entries of logged recipes at ``now`` (POSIX seconds), in the order of the log."""
-    return tuple(
-        charge_of(live.recipe, charge_state(live.opted_in_roles, live.void_roles, live.recipe.interval.end, now))
-        for live in recipes
-    )
+def cost_of(recipe: Recipe) -> Cost:
+    """The stated claim (a)."""
+    return Cost(Decimal(recipe.privacy.epsilon.aggregator), Decimal(recipe.privacy.delta))
+
+
+def series_charge(series: Series, state: ChargeState) -> Charge:
+    """The entry of a series: its stated total claim (a), over all its time."""
+    account, interval = series.probe.privacy.account, series.interval
+    return Charge(account, series.hash, series.name, interval.start, interval.end, series_cost(series), state)
+
+
+def series_cost(series: Series) -> Cost:
+    """The total claim (a)."""
+    return Cost(Decimal(series.claim.epsilon.aggregator), Decimal(series.claim.delta))
+
+
+def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
+    """The entries of logged recipes and series at ``now`` (POSIX seconds), each kind in the order of the log."""
+    rounds: dict[bytes, list[ChargeState]] = {item.series.hash: [] for item in log.series}
+    found = []
+    for live in log.recipes:
+        state = state_of(live, now)
+        series = log.round_of(live.recipe)
+        if series is not None:
+            rounds[series.hash].append(state)
+        found.append(charge_of(live.recipe, state if series is None else ChargeState.COVERED))
+    return (*found, *series_charges((item.series for item in log.series), rounds, now))
+
+
+def state_of(live: LiveRecipe, now: float) -> ChargeState:
+    """What the log says of a recipe by itself."""
+    return charge_state(live.opted_in_roles, live.void_roles, live.recipe.interval.end, now)
+
+
+def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:
+    """The entries of these series, whose rounds by the series' hash would have these states."""
+    return tuple(series_charge(one, series_state(rounds[one.hash], one.interval.end, now)) for one in series)

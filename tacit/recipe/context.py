@@ -12,6 +12,7 @@ from tacit.ledger.budget import Accountant, conservative
 from tacit.recipe.census import Census
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
 
 
@@ -44,6 +45,10 @@ class Context:
     """The one directory of the token's (issuer, epoch)."""
     leader_opt_in: OptIn | None = None
     helper_opt_in: OptIn | None = None
+    series: Series | None = None
+    """The series that the recipe names, if the log holds it."""
+    round_owner: bytes | None = None
+    """Hash of the recipe that is this round of the series: the first one in the log that fits."""
     charges: tuple[Charge, ...] | None = None
     """What the log charges to the accounts beside this recipe; None: this party does not know all of it."""
     accountant: Accountant = conservative

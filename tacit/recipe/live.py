@@ -19,6 +19,7 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 
@@ -55,6 +56,9 @@ class LeafSigners:
         if leaf.type is LeafType.RECIPE:
             recipe = _recipe_of(leaf)
             return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
+        if leaf.type is LeafType.SERIES:
+            series = _series_of(leaf)
+            return None if series is None else _if_signed_by(series.probe.parties.analyst, leaf)
         if leaf.type in _AGGREGATORS_LEAVES:
             body = _body_of(leaf, _AGGREGATORS_LEAVES[leaf.type])
             recipe = None if body is None else recipes.get(body.recipe_hash)
@@ -91,6 +95,19 @@ def _recipe_of(leaf: SignedLeaf) -> Recipe | None:
         return _decoded(leaf.body_bytes())
     except DecodeError:
         return None
+
+
+def _series_of(leaf: SignedLeaf) -> Series | None:
+    try:
+        return _decoded_series(leaf.body_bytes())
+    except DecodeError:
+        return None
+
+
+@lru_cache(maxsize=RECIPES_KEPT)
+def _decoded_series(body: bytes) -> Series:
+    """The same for a series."""
+    return Series.decode(body)
 
 
 @lru_cache(maxsize=RECIPES_KEPT)
@@ -149,6 +166,15 @@ class LiveRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveSeries:
+    """A series in the log."""
+
+    index: int
+    leaf: SignedLeaf
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
 class LiveLog:
     """What a bundle's verified entries say. Where two leaves claim one place, the first in the log has it."""
 
@@ -159,7 +185,9 @@ class LiveLog:
     """Those of which both aggregators' shares are here."""
     unreadable: tuple[tuple[int, str], ...] = ()
     """(index, reason) of leaves that this version cannot read."""
+    series: tuple[LiveSeries, ...] = ()
     _slots: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
+    _rounds: dict[tuple[bytes, int], bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_entries(cls, entries: Iterable[VerifiedEntry]) -> LiveLog:
@@ -173,12 +201,28 @@ class LiveLog:
             ohttp_configs=tuple(joined.configs),
             censuses=tuple(joined.censuses()),
             unreadable=tuple(joined.unreadable),
+            series=tuple(joined.series.values()),
             _slots=joined.slots,
+            _rounds=joined.rounds(),
         )
 
     def recipe(self, recipe_hash: bytes) -> LiveRecipe | None:
         """The recipe with this hash, if the log shows it."""
         return next((item for item in self.recipes if item.recipe.hash == recipe_hash), None)
+
+    def series_of(self, recipe: Recipe) -> Series | None:
+        """The series that ``recipe`` names, if the log shows it."""
+        if recipe.series is None:
+            return None
+        wanted = recipe.series.hash
+        return next((item.series for item in self.series if item.series.hash_text == wanted), None)
+
+    def round_of(self, recipe: Recipe) -> Series | None:
+        """The series of which ``recipe`` is a round: it fits, and no other recipe has its index."""
+        series = self.series_of(recipe)
+        if series is None or recipe.series is None:
+            return None
+        return series if self._rounds.get((series.hash, recipe.series.index)) == recipe.hash else None
 
     def directory(self, issuer: str, epoch: int) -> IssuerDirectory | None:
         """The directory of (issuer, epoch), if the log shows it."""
@@ -187,7 +231,8 @@ class LiveLog:
 
     def context(self, live: LiveRecipe, now: float, stage: Stage = Stage.ACTIVE) -> Context:
         """The context for checking ``live`` at ``now`` (POSIX seconds)."""
-        token = live.recipe.token
+        token, series = live.recipe.token, self.series_of(live.recipe)
+        place = live.recipe.series
         return Context(
             stage=stage,
             now=now,
@@ -198,6 +243,8 @@ class LiveLog:
             leader_opt_in=live.leader_opt_in,
             helper_opt_in=live.helper_opt_in,
             censuses=self.censuses,
+            series=series,
+            round_owner=None if series is None or place is None else self._rounds.get((series.hash, place.index)),
         )
 
 
@@ -206,6 +253,7 @@ class _Joined:
 
     def __init__(self) -> None:
         self.recipes: dict[str, LiveRecipe] = {}
+        self.series: dict[str, LiveSeries] = {}
         self.opt_ins: dict[tuple[str, str], OptIn] = {}
         self.voids: dict[tuple[str, str], Void] = {}
         self.shares: dict[tuple[str, str], tuple[int, CensusShare]] = {}
@@ -219,6 +267,9 @@ class _Joined:
         try:
             if leaf.type is LeafType.RECIPE:
                 self._add_recipe(entry.index, leaf)
+            elif leaf.type is LeafType.SERIES:
+                series = _decoded_series(leaf.body_bytes())
+                self.series.setdefault(series.hash_text, LiveSeries(entry.index, leaf, series))
             elif leaf.type is LeafType.OPT_IN:
                 opt_in = leaf.body_as(OptIn)
                 self.opt_ins.setdefault((opt_in.recipe_hash, opt_in.role), opt_in)
@@ -241,6 +292,16 @@ class _Joined:
         token = recipe.token
         self.slots.setdefault((token.issuer, token.epoch, token.slot), recipe.hash)
         self.recipes.setdefault(recipe.hash_text, LiveRecipe(index, leaf, recipe))
+
+    def rounds(self) -> dict[tuple[bytes, int], bytes]:
+        """Which recipe is round i of a series: the first one in the log that fits."""
+        found: dict[tuple[bytes, int], bytes] = {}
+        for live in self.recipes.values():
+            place = live.recipe.series
+            item = None if place is None else self.series.get(place.hash)
+            if place is not None and item is not None and item.series.mismatch(live.recipe) is None:
+                found.setdefault((item.series.hash, place.index), live.recipe.hash)
+        return found
 
     def live_recipes(self) -> Iterable[LiveRecipe]:
         for text, live in self.recipes.items():

@@ -27,6 +27,8 @@ from tacit.tlog.leaves import Blob, Body, Key32, Name
 MAX_LABELS = 4096
 MAX_CELLS = 1024
 """Conjunctions that a census may count: an aggregate share of so many numbers still fits into an entry of the log."""
+MAX_ROUNDS = 10_000
+MAX_ROUND_INPUT = 16_384
 UNBOUNDED = "unbounded"
 """Claim where nothing is guaranteed."""
 
@@ -170,12 +172,14 @@ EncoderSpec = Annotated[Buckets | Categories | Boolean | Number | Vector | Attri
 
 
 class Question(Part):
-    """What every device is asked of its own data; ``metric`` is the field that the data source provides."""
+    """What every device is asked of its own data; ``metric`` is the field that the data source provides, and
+    ``round_input`` what a round of a series hands to it, opaque to everybody else."""
 
     text: Text
     metric: Label
     encoder: EncoderSpec
     statistic: Literal["histogram", "count", "sum", "mean", "vector-sum"]
+    round_input: Annotated[str, Field(min_length=1, max_length=MAX_ROUND_INPUT)] | None = None
 
 
 class RandomizerSpec(Part):
@@ -301,6 +305,13 @@ class TokenSlot(Part):
     slot: Annotated[int, Field(ge=0, le=2**32 - 1)]
 
 
+class SeriesRound(Part):
+    """The series that a recipe is a round of (P26), by the SHA-256 of its canonical bytes, and which one, from 0."""
+
+    hash: Key32
+    index: Annotated[int, Field(ge=0, lt=MAX_ROUNDS)]
+
+
 class Analyst(Part):
     """Who signs the recipe."""
 
@@ -382,6 +393,7 @@ class Recipe(Part):
     audience: Audience
     token: TokenSlot
     parties: Parties
+    series: SeriesRound | None = None
 
     @classmethod
     def decode(cls, data: bytes) -> Recipe:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tacit.errors import Refusal
-from tacit.recipe.checks import audience, budget, design, log, parties, privacy, sampling
+from tacit.recipe.checks import audience, budget, design, log, parties, privacy, sampling, series
 from tacit.recipe.context import Check, Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -69,6 +69,11 @@ RULES = (
     Rule("claim-understated", Stage.DRAFT, privacy.claim_understated),
     Rule("claim-cap", Stage.DRAFT, privacy.claim_cap),
     Rule("claim-half-batch", Stage.DRAFT, privacy.claim_half_batch),
+    Rule("series-missing", Stage.PUBLISH, series.series_missing),
+    Rule("series-round", Stage.DRAFT, series.series_round),
+    Rule("series-mismatch", Stage.DRAFT, series.series_mismatch),
+    Rule("series-donation", Stage.DRAFT, series.series_donation),
+    Rule("series-claim", Stage.DRAFT, series.series_claim),
     Rule("account-unknown", Stage.DRAFT, budget.account_known),
     Rule("issuer-mismatch", Stage.DRAFT, parties.issuer_matches),
     Rule("slot-key-missing", Stage.PUBLISH, parties.slot_key),

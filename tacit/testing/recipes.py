@@ -15,6 +15,8 @@ from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import task_id, vdaf_of
 from tacit.recipe.model import Attributes, Buckets, Parties, Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
+from tacit.recipe.series_builder import Shape, propose_series
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.testing.entropy import SeededEntropy
@@ -136,6 +138,25 @@ class RecipeKit:
             "duration": 3_600,
         }
         return propose(**{**defaults, **options})
+
+    def series(self, rounds: int = 3, donation_slots: int | None = 3, **options: Any) -> Series:
+        """A series of ``recipe`` whose rounds of an hour each pass every rule of ``policy`` at NOW: 2,000 devices,
+        q = 1 spread over as many slots as ``donation_slots``, or an independent coin of 0.5 per round.
+
+        ``options`` are those of ``recipe``.
+        """
+        rate = Decimal("0.5") if donation_slots is None else Decimal(1)
+        recipe = self.recipe(**{"name": "training", "population": 2_000, "rate": rate, **options})
+        start, seconds = recipe.interval.start, recipe.interval.duration
+        return propose_series(recipe, Shape(rounds, donation_slots, start, seconds, per_epoch=4))
+
+    def round(self, series: Series, index: int = 0, round_input: str | None = None) -> Recipe:
+        """A round of ``series``."""
+        return series.round(index, series.window(index), round_input)
+
+    def series_leaf(self, series: Series) -> SignedLeaf:
+        """The series, signed by the analyst."""
+        return sign_leaf(LeafType.SERIES, series.body(), "analyst.example", self.keys["analyst"])
 
     def recipe_leaf(self, recipe: Recipe) -> SignedLeaf:
         """The recipe, signed by the analyst."""

@@ -1,8 +1,9 @@
 """Typed signed leaves: what the log's entries are.
 
 An entry is the RFC 8785 JSON of {type, version, body, signer, signature}; the Ed25519 signature covers
-``"tacit leaf v1" NUL type NUL JCS(body)``. The body of a recipe leaf is the recipe (``tacit.recipe.model``);
-the other bodies are the models below. Which key a signer has is the reader's question: see ``LeafKeys``.
+``"tacit leaf v1" NUL type NUL JCS(body)``. The body of a recipe leaf is the recipe (``tacit.recipe.model``), that of a
+series leaf the series (``tacit.recipe.series``); the other bodies are the models below. Which key a signer has is the
+reader's question: see ``LeafKeys``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class LeafType(enum.StrEnum):
     """The kinds of entry."""
 
     RECIPE = "recipe"
+    SERIES = "series"
     OPT_IN = "opt-in"
     ISSUER_DIRECTORY = "issuer-directory"
     OHTTP_CONFIG = "ohttp-config"
@@ -220,7 +222,7 @@ def _decoded(data: bytes) -> SignedLeaf:
 
 
 class _Envelope(Body):
-    type: Literal["recipe", "opt-in", "issuer-directory", "ohttp-config", "void", "census-share"]
+    type: Literal["recipe", "series", "opt-in", "issuer-directory", "ohttp-config", "void", "census-share"]
     version: Annotated[int, Field(ge=1, le=1)]
     body: dict[str, Any]
     signer: Name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, State, Trouble
+from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State, Trouble
 from client_agent.pace import NEVER
 from client_agent.store import METADATA, MIGRATIONS, SqlAgentStore
 from tacit.adapters.migrate import assert_migrations_match
@@ -81,6 +81,26 @@ async def test_a_recipe_is_decided_once_and_its_token_spent_with_it(store: Agent
     assert not await store.decide(replace(ENTRY, state=State.REFUSED))
     assert await store.entries() == [ENTRY]
     assert [prefetch.spent for prefetch in await store.prefetches()] == [True]
+
+
+async def test_a_series_is_drawn_for_once_and_together_with_its_first_entry(store: AgentStore) -> None:
+    draw = SeriesDraw(b"s" * 32, "training", 5.0, 1, 2)
+    first = replace(ENTRY, series_hash=draw.series_hash, series_index=1)
+    assert await store.draw(draw.series_hash) is None
+    with pytest.raises(Fatal):
+        await store.decide(first, SLOT, draw)
+    assert await store.draw(draw.series_hash) is None, "without its token the entry is not written, nor the draw"
+    await store.put_prefetch(HELD)
+    assert await store.decide(first, SLOT, draw)
+    assert await store.draw(draw.series_hash) == draw
+    assert await store.entries() == [first]
+    second = replace(first, recipe_hash=b"j" * 32, series_index=2)
+    with pytest.raises(Fatal, match="drawn for once"):
+        await store.decide(second, None, replace(draw, chosen_round=None))
+    assert await store.draw(draw.series_hash) == draw
+    other = replace(draw, series_hash=b"o" * 32, chosen_round=None)
+    assert await store.decide(second, None, other)
+    assert await store.draw(other.series_hash) == other
 
 
 async def test_a_token_is_never_spent_twice_and_nothing_is_written_then(store: AgentStore) -> None:

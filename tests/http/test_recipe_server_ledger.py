@@ -125,7 +125,7 @@ async def test_a_void_recipe_gives_its_budget_back_when_both_have_said_so(server
     await server.publish(KIT.void_leaf(recipe, "helper"))
     await server.publish(later)
     log = await whole(server, view)
-    states = [charge.state for charge in charges_of(log.recipes, server.clock.now())]
+    states = [charge.state for charge in charges_of(log, server.clock.now())]
     assert states == [ChargeState.VOID, ChargeState.PENDING]
     result = {"recipe_hash": recipe.hash_text, "batch_id": "", "buckets": []}
     answer = await server.result(json.dumps(result).encode())

@@ -443,3 +443,34 @@ def test_flags_of_sampling_that_do_not_fit_are_refused_in_words(
 ) -> None:
     assert run(made_by_hand(tmp_path, *words)) == code
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_series_and_its_rounds_go_into_the_log_and_are_charged_once(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, series, round_file = (str(tmp_path / name) for name in ("train.json", "training.json", "round.json"))
+    flags = ["--name", "training", "--metric", "mdvis", "--buckets", "0,1,2", "--rate", "1", "--min-batch-size", "2"]
+    assert stack("recipe", "new", *flags, "--population", "3", "--out", source) == 0
+    rounds = ["--rounds", "2", "--donation-slots", "2", "--min-batch-size", "2"]
+    assert stack("series", "new", "--from", source, *rounds, "--out", series) == 0
+    capsys.readouterr()
+    assert run(["series", "round", series, "--index", "0", "--round-input", "first", "--out", round_file]) == 0
+    assert stack("recipe", "publish", round_file) == 1
+    assert "series-missing" in complaint(capsys)[-1]
+    assert stack("series", "publish", series, "--json") == 0
+    published = document(capsys)
+    assert stack("recipe", "check", round_file, "--json") == 0
+    assert document(capsys)["accepted"]
+    assert stack("recipe", "publish", round_file, "--json") == 0
+    capsys.readouterr()
+    assert stack("series", "show", "training", "--json") == 0
+    shown = document(capsys)
+    assert (shown["hash"], shown["state"]) == (published["hash"], f"entry {published['index']} of the log")
+    assert stack("privacy", "ledger", "--json") == 0
+    ledger = {one["name"]: one for account in document(capsys)["accounts"] for one in account["recipes"]}
+    assert (ledger["training"]["charged"], ledger["training-0"]["charged"]) == (True, False)
+    assert ledger["training-0"]["state"] == "covered"
+    assert stack("fleet", "run", "--recipe", "training-0", "--devices", "3", "--oracle") == 1
+    assert "a round of a series with donation" in " ".join(complaint(capsys))
+    assert stack("series", "new", "--from", source, "--rounds", "9", "--window", "3") == 1
+    assert "is not inside epoch" in complaint(capsys)[-1]

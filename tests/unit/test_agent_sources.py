@@ -70,8 +70,36 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
         open_source(CsvSourceConfig(kind="csv", path=tmp_path / "no.csv")).value("visits")
 
 
+def test_a_query_may_ask_with_the_round_input(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE words (word TEXT)")
+        connection.execute("INSERT INTO words VALUES ('abacus')")
+    connection.close()
+    queries = {
+        "known": "SELECT EXISTS (SELECT 1 FROM words WHERE word LIKE :round_input || '%')",
+        "input": "SELECT coalesce(:round_input, 'none')",
+        "word": "SELECT word FROM words",
+    }
+    source = open_source(SqliteSourceConfig(kind="sqlite", path=path, queries=queries))
+    assert [source.value("known", prefix) for prefix in ("aba", "b", "' OR '")] == [1, 0, 0]
+    assert (source.value("input"), source.value("input", "x")) == ("none", "x")
+    assert source.value("word", "anything") == "abacus"
+
+
+def test_file_sources_ignore_the_round_input(tmp_path: Path) -> None:
+    path, lines = tmp_path / "d.csv", tmp_path / "d.jsonl"
+    path.write_text("visits\n3\n")
+    lines.write_text('{"visits": 4}\n')
+    assert open_source(CsvSourceConfig(kind="csv", path=path)).value("visits", "x") == "3"
+    assert open_source(JsonLinesSourceConfig(kind="jsonl", path=lines)).value("visits", "x") == 4
+
+
 def test_a_function_can_be_the_source() -> None:
     assert CallableSource(len).value("four") == 4
+    assert CallableSource(len).value("four", "an input") == 4
+    source = CallableSource(len, lambda metric, round_input: f"{metric} {round_input}")
+    assert (source.value("four"), source.value("four", "an input")) == (4, "four an input")
 
 
 def test_the_coin_lands_as_often_as_the_rate_says() -> None:

@@ -10,6 +10,7 @@ import pytest
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.aggregator.store import TaskState
+from tacit.aggregator.voids import own_charges
 from tacit.ledger.account import ChargeState
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
@@ -137,7 +138,7 @@ async def test_what_was_never_released_is_closed_for_good_and_then_said(
     live = LiveLog.from_entries(
         VerifiedEntry(index, SignedLeaf.decode(entry)) for index, entry in enumerate(log.entries)
     )
-    assert [charge.state for charge in charges_of(live.recipes, found.clock.now())] == [ChargeState.VOID]
+    assert [charge.state for charge in charges_of(live, found.clock.now())] == [ChargeState.VOID]
 
 
 def task(recipe: Recipe) -> Task:
@@ -229,3 +230,54 @@ async def test_a_void_leaf_of_the_peer_alone_changes_nothing(party: tuple[Role, 
     log.add(KIT.void_leaf(recipe, party[0].name.lower()))
     await strict.follower.step()
     assert (await strict.row(later)).state is TaskState.OPTED_IN
+
+
+async def test_an_aggregator_is_charged_once_for_a_series_and_waits_for_its_leaf(party: tuple[Role, Store]) -> None:
+    series = KIT.series()
+    rounds = [KIT.round(series, index) for index in range(2)]
+    log = Log(KIT.directory_leaf(), *(KIT.recipe_leaf(one) for one in rounds))
+    found = subject(party, log, policy(series.claim.epsilon.aggregator))
+    await found.follower.step()
+    rows = await found.rows()
+    assert {(row.state, row.rule) for row in rows.values()} == {(TaskState.WAITING, "series-missing")}
+    log.add(KIT.series_leaf(series))
+    alone = KIT.recipe(name="alone", slot=3)
+    log.add(KIT.recipe_leaf(alone))
+    await found.follower.step()
+    rows = await found.rows()
+    assert [rows[one.hash].state for one in (*rounds, alone)] == [
+        TaskState.OPTED_IN,
+        TaskState.OPTED_IN,
+        TaskState.REFUSED,
+    ]
+    assert rows[alone.hash].rule == "budget-spent"
+
+
+async def test_an_aggregator_refuses_every_round_of_a_series_over_its_budget(party: tuple[Role, Store]) -> None:
+    series = KIT.series()
+    log = Log(KIT.directory_leaf(), KIT.series_leaf(series), KIT.recipe_leaf(KIT.round(series)))
+    one = series.probe.privacy.epsilon.aggregator
+    found = subject(party, log, policy(one))
+    await found.follower.step()
+    row = await found.row(KIT.round(series))
+    assert (row.state, row.rule) == (TaskState.REFUSED, "budget-spent"), "one round alone would fit"
+
+
+async def test_a_series_is_void_for_an_aggregator_when_its_time_is_over_and_its_rounds_are(
+    party: tuple[Role, Store],
+) -> None:
+    series = KIT.series()
+    recipe = KIT.round(series)
+    log = Log(KIT.directory_leaf(), KIT.series_leaf(series), KIT.recipe_leaf(recipe))
+    found = subject(party, log, policy("1"))
+    await found.follower.step()
+    for role in ("leader", "helper"):
+        log.add(KIT.opt_in_leaf(recipe, role))
+        log.add(KIT.void_leaf(recipe, role))
+    await found.follower.step()
+    live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(data)) for index, data in enumerate(log.entries))
+    rows = await found.rows()
+    during, after = (own_charges(live, rows, now) for now in (recipe.interval.end + 1, series.interval.end))
+    assert [charge.state for charge in during] == [ChargeState.PENDING]
+    assert [charge.state for charge in after] == [ChargeState.VOID]
+    assert {charge.recipe_hash for charge in during} == {series.hash}

@@ -120,7 +120,7 @@ def logged(*voids: SignedLeaf) -> LiveLog:
 
 
 def state(log: LiveLog, now: float = NOW) -> ChargeState:
-    (charge,) = charges_of(log.recipes, now)
+    (charge,) = charges_of(log, now)
     assert charge.cost == Cost(COST, DELTA)
     return charge.state
 

@@ -191,6 +191,11 @@ ELSEWHERE = {
     "audience-rate": "test_recipe_audience.py",
     "audience-floor": "test_recipe_audience.py",
     "census-form": "test_recipe_audience.py",
+    "series-missing": "test_series_rules.py",
+    "series-round": "test_series_rules.py",
+    "series-mismatch": "test_series_rules.py",
+    "series-donation": "test_series_rules.py",
+    "series-claim": "test_series_rules.py",
 }
 """Rules whose words have a table of their own, with the recipes that they need."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from tacit.ledger.account import Account, Charge, ChargeState
-from tacit.ledger.budget import Verdict, judge, largest_epsilon
-from tacit.recipe.charges import charge_of
+from tacit.ledger.budget import Accountant, Verdict, judge, largest_epsilon
+from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -23,15 +24,25 @@ def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it
-    compose to at most the account's (epsilon, delta)."""
-    account = policy.account(recipe.privacy.account)
-    if account is None or context.charges is None:
+    compose to at most the account's (epsilon, delta). For a round it is the whole series' claim and time."""
+    if context.charges is None or (recipe.series is not None and context.series is None):
         return None
     charge = charge_of(recipe, ChargeState.PENDING)
-    verdict = judge(charge, context.charges, account, context.accountant)
+    if context.series is not None:
+        charge = series_charge(context.series, ChargeState.PENDING)
+    return charge_left(charge, policy, context.charges, context.accountant)
+
+
+def charge_left(charge: Charge, policy: Policy, charges: Sequence[Charge], accountant: Accountant) -> str | None:
+    """The words of a refusal where ``charge`` does not fit beside ``charges``; None where it does, or where the policy
+    does not have its account."""
+    account = policy.account(charge.account)
+    if account is None:
+        return None
+    verdict = judge(charge, charges, account, accountant)
     if verdict.fits:
         return None
-    return over_budget(charge, verdict, account, largest_epsilon(charge, context.charges, account, context.accountant))
+    return over_budget(charge, verdict, account, largest_epsilon(charge, charges, account, accountant))
 
 
 def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:

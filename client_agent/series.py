@@ -1,0 +1,63 @@
+"""A device and the rounds of a series (P26): one charge and one draw, when it is first eligible for a round.
+
+With donation the draw names the one round in which the device takes part, if it is eligible then, or none: a coin of
+the recipe's rate for each slot from the first eligible round on, of which the first that says yes counts. Without
+donation every round has a coin of its own, and the draw only remembers that the series was charged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from client_agent.coin import coin
+from client_agent.journal import SeriesDraw
+from tacit.ledger.account import Cost
+from tacit.ports import Entropy
+from tacit.recipe.charges import cost_of, series_cost
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+
+
+@dataclass(frozen=True)
+class Participation:
+    """A recipe as this device may take part in it: by itself, or as round ``index`` of ``series`` after ``drawn``."""
+
+    recipe: Recipe
+    series: Series | None = None
+    drawn: SeriesDraw | None = None
+
+    @property
+    def index(self) -> int:
+        """Which round it is; 0 for a recipe by itself."""
+        return 0 if self.recipe.series is None else self.recipe.series.index
+
+    @property
+    def is_past(self) -> bool:
+        """The draw has named another round, or none: nothing more is asked of the device."""
+        donates = self.series is not None and self.series.donation is not None
+        return donates and self.drawn is not None and self.drawn.chosen_round != self.index
+
+    @property
+    def cost(self) -> Cost | None:
+        """What is charged before the coin; None where the series was charged before."""
+        if self.series is None:
+            return cost_of(self.recipe)
+        return None if self.drawn is not None else series_cost(self.series)
+
+    def choice(self, entropy: Entropy, now: float) -> tuple[bool | None, SeriesDraw | None]:
+        """Whether the series' draw has the device take part now (None: the recipe's own coin decides), and the draw, if
+        it is made now and is to be kept."""
+        if self.series is None:
+            return None, None
+        drawn, fresh = self.drawn, None
+        if drawn is None:
+            drawn = fresh = self._draw(self.series, entropy, now)
+        return (None if self.series.donation is None else drawn.chosen_round == self.index), fresh
+
+    def _draw(self, series: Series, entropy: Entropy, now: float) -> SeriesDraw:
+        slots = 0 if series.donation is None else series.donation.slots
+        tossed = [coin(self.recipe.rate, entropy) for _ in range(slots)]
+        chosen = self.index + tossed.index(True) if any(tossed) else None
+        if chosen is not None and chosen >= series.rounds:
+            chosen = None
+        return SeriesDraw(series.hash, series.name, now, self.index, chosen)

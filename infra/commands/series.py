@@ -1,0 +1,207 @@
+"""``tacit series``: several rounds of one recipe, charged as one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from infra.api import call, read_recipe, verified_log
+from infra.places import (
+    HASH_ARGUMENT,
+    AsJson,
+    Server,
+    StateDir,
+    checked_name,
+    layout_of,
+    policy_of,
+    read_file,
+    server_of,
+    write_file,
+)
+from infra.series_form import read_series, shape_of, stack_if_any
+from infra.series_view import series_document, show_series
+from infra.terminal import answers, notes, print_json, span
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import SystemClock
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe import series_rules
+from tacit.recipe.live import LiveSeries
+from tacit.recipe.model import MAX_ROUND_INPUT, Interval
+from tacit.recipe.series_builder import propose_series
+from tacit.service.keys import read_signing_key
+from tacit.tlog.leaves import LeafType, sign_leaf
+
+app = typer.Typer(help="Several rounds of one recipe, charged as one.", no_args_is_help=True)
+
+SeriesFile = Annotated[Path, typer.Argument(metavar="FILE", help="A series as JSON.", show_default=False)]
+TERMINAL_WIDTH = 120
+
+
+@app.command("new")
+def new(
+    source: Annotated[Path, typer.Option("--from", help="The recipe that every round asks.")],
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many rounds there may be.")],
+    donation_slots: Annotated[
+        int | None,
+        typer.Option("--donation-slots", min=1, help="A device takes part in one round at most, of so many."),
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", min=1, help="Seconds of a round (default: the recipe's).")
+    ] = None,
+    slots_per_epoch: Annotated[
+        int | None, typer.Option("--slots-per-epoch", min=1, help="Rounds that spend tokens of one epoch.")
+    ] = None,
+    min_batch_size: Annotated[
+        int | None,
+        typer.Option("--min-batch-size", min=1, help="B of a round (default: 0.8 of the last slot's yield)."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the series here (default: stdout).")] = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a series of a recipe: its rate spread over the slots, B, noise and the total claim follow from that.
+
+    The series as a whole has the recipe's delta. Example:
+    tacit series new --from train.json --rounds 10 --donation-slots 10 --out training.json
+    """
+    recipe = read_recipe(read_file(source), str(source))
+    layout = stack_if_any(state_dir)
+    shape = shape_of(recipe, layout, rounds, donation_slots, window, slots_per_epoch)
+    series = propose_series(recipe, shape, min_batch_size=min_batch_size)
+    if layout is not None:
+        for refusal in series_rules.check(series, policy_of(layout.policy_path), SystemClock().now()):
+            notes().print(f"the stack's policy will refuse this: {refusal.rule}: {refusal.detail}", style="yellow")
+    body = json.dumps(series.body(), indent=2, ensure_ascii=False) + "\n"
+    if out is not None:
+        write_file(out, body.encode())
+    if as_json:
+        print_json({"file": None if out is None else str(out), **series_document(series)})
+    elif out is None:
+        print(body, end="")
+    else:
+        show_series(series, "a file; not published", answers(TERMINAL_WIDTH))
+    if out is not None:
+        stack = "" if state_dir is None else f" --state-dir {state_dir}"
+        notes().print(f"next: tacit series publish {out}{stack}; tacit series round {out} --index 0", style="dim")
+
+
+@app.command("publish")
+def publish(
+    file: SeriesFile,
+    state_dir: StateDir = None,
+    server: Server = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The analyst's signing key (with --server).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a series as its analyst and put it into the log, before any of its rounds; it is charged from then on.
+
+    Example: tacit series publish training.json --state-dir .tacit
+    """
+    if (server is None) != (key is None):
+        raise typer.BadParameter("--server and --key go together")
+    url = server_of(state_dir, server)
+    series = read_series(read_file(file), str(file))
+    signing_key = read_signing_key(layout_of(state_dir).analyst_key if key is None else key)
+    leaf = sign_leaf(LeafType.SERIES, series.body(), series.probe.parties.analyst.operator, signing_key)
+    answer = asyncio.run(_post(f"{url}/v1/leaves", leaf.encode()))
+    if as_json:
+        print_json({"hash": series.hash_text, "name": series.name, "index": answer["index"]})
+        return
+    console = answers()
+    console.print(f"published {series.name} as entry {answer['index']} of the log", soft_wrap=True)
+    console.print(f"hash  {series.hash_text}", soft_wrap=True)
+
+
+async def _post(url: str, body: bytes) -> Any:
+    async with AiohttpTransport() as transport:
+        return await call(transport, "POST", url, body=body)
+
+
+@app.command("round")
+def round_command(
+    file: SeriesFile,
+    index: Annotated[int, typer.Option("--index", min=0, help="Which round, from 0.")],
+    round_input: Annotated[
+        str | None, typer.Option("--round-input", help="What this round asks about, for the devices' data sources.")
+    ] = None,
+    round_input_file: Annotated[
+        Path | None, typer.Option("--round-input-file", help="The same from a file of UTF-8 text.")
+    ] = None,
+    start: Annotated[int | None, typer.Option("--start", help="POSIX second in which reports begin.")] = None,
+    duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the recipe here (default: stdout).")] = None,
+) -> None:
+    """Write the recipe of one round, to be published with: tacit recipe publish.
+
+    By default round i is the i-th equal part of the series' time, which with donation is the only one allowed. Example:
+    tacit series round training.json --index 0 --round-input-file weights.txt --out round-0.json
+    """
+    if round_input is not None and round_input_file is not None:
+        raise typer.BadParameter("give either --round-input or --round-input-file")
+    if (start is None) != (duration is None):
+        raise typer.BadParameter("--start and --duration go together")
+    series = read_series(read_file(file), str(file))
+    if index >= series.rounds:
+        raise typer.BadParameter(f"the series has {series.rounds} rounds, from 0 to {series.rounds - 1}")
+    if start is not None and series.donation is not None:
+        raise typer.BadParameter("with donation the time of every round is fixed")
+    interval = series.window(index) if start is None else Interval(start=start, duration=duration or 0)
+    given = _text(round_input_file) if round_input_file is not None else round_input
+    try:
+        recipe = series.round(index, interval, given)
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+    body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
+    if out is None:
+        print(body, end="")
+    else:
+        write_file(out, body.encode())
+    notes().print(
+        f"recipe {recipe.name}, hash {recipe.hash_text}, reports {span(interval.start, interval.end)}", style="dim"
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        text = read_file(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text") from error
+    if not 1 <= len(text) <= MAX_ROUND_INPUT:
+        raise UsageError(f"{path}: {len(text)} characters; a round input has 1 to {MAX_ROUND_INPUT}")
+    return text
+
+
+@app.command("show", context_settings=HASH_ARGUMENT)
+def show(
+    series: Annotated[str, typer.Argument(metavar="HASH|NAME|FILE", help="A series in the stack's log, or in a file.")],
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a series: rounds, who is expected to take part, what it costs against whom, beside independent recipes.
+
+    Example: tacit series show training.json
+    """
+    path = Path(checked_name(series))
+    if path.is_file():
+        found, state = read_series(read_file(path), str(path)), "a file; not published"
+    else:
+        logged = asyncio.run(_logged(series, state_dir))
+        found, state = logged.series, f"entry {logged.index} of the log"
+    if as_json:
+        print_json({"state": state, **series_document(found)})
+    else:
+        show_series(found, state, answers(TERMINAL_WIDTH))
+
+
+async def _logged(name: str, state_dir: Path | None) -> LiveSeries:
+    layout = layout_of(state_dir)
+    async with AiohttpTransport() as transport:
+        log = await verified_log(transport, layout, policy_of(layout.policy_path))
+    found = [item for item in log.series if item.series.name == name or item.series.hash_text.startswith(name)]
+    if not found:
+        raise UsageError(f"the log shows no live series called {name}")
+    return found[-1]

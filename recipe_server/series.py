@@ -1,0 +1,102 @@
+"""What the recipe server keeps of series: where each is, which recipe is which round, and what it charges (P26)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from recipe_server.schema import OPT_INS, RECIPES, SERIES, SERIES_ROUNDS, VOIDS
+from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
+from tacit.recipe.charges import series_charge
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSeries:
+    """A series in the log. ``ends_at`` is in POSIX seconds."""
+
+    hash: bytes
+    index: int
+    ends_at: int
+
+
+class SeriesRows:
+    """The series as one transaction sees them."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(self, series: Series, index: int) -> None:
+        """The series is in the log, and charged from now on."""
+        charge = series_charge(series, ChargeState.PENDING)
+        await self._connection.execute(
+            sa.insert(SERIES).values(
+                hash=series.hash,
+                position=index,
+                account=charge.account,
+                name=charge.name,
+                epsilon=series.claim.epsilon.aggregator,
+                delta=series.claim.delta,
+                starts_at=charge.start,
+                ends_at=charge.end,
+            )
+        )
+
+    async def add_round(self, series_hash: bytes, number: int, recipe: Recipe) -> None:
+        """``recipe``, which is in the log, is round ``number``."""
+        values = {"series_hash": series_hash, "number": number, "recipe_hash": recipe.hash}
+        await self._connection.execute(sa.insert(SERIES_ROUNDS).values(**values))
+
+    async def find(self, series_hash: bytes) -> LoggedSeries | None:
+        """The series with this hash."""
+        statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.hash == series_hash)
+        row = (await self._connection.execute(statement)).first()
+        return None if row is None else LoggedSeries(*row)
+
+    async def ending_after(self, moment: int) -> list[LoggedSeries]:
+        """The series that end later than ``moment`` (POSIX seconds), in the order of the log."""
+        statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.ends_at > moment)
+        return [LoggedSeries(*row) for row in await self._connection.execute(statement.order_by(SERIES.c.position))]
+
+    async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
+        """Hash of the recipe that is round ``number``."""
+        at = (SERIES_ROUNDS.c.series_hash == series_hash, SERIES_ROUNDS.c.number == number)
+        found: bytes | None = await self._connection.scalar(sa.select(SERIES_ROUNDS.c.recipe_hash).where(*at))
+        return found
+
+    async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
+        """The charges to an account at ``now`` (POSIX seconds) of series that end later than ``ending_after``."""
+        wanted = (SERIES.c.account == account, SERIES.c.ends_at > ending_after)
+        rows = (await self._connection.execute(sa.select(SERIES).where(*wanted))).all()
+        states = await self._round_states(wanted, now) if rows else {}
+
+        def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
+            state = series_state(states.get(row.hash, ()), row.ends_at, now)
+            cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
+            return Charge(row.account, row.hash, row.name, row.starts_at, row.ends_at, cost, state)
+
+        return tuple(map(charge, rows))
+
+    async def _round_states(
+        self, wanted: tuple[sa.ColumnElement[bool], ...], now: float
+    ) -> dict[bytes, list[ChargeState]]:
+        """Per series the states that its rounds would have by themselves."""
+        rounds = sa.join(SERIES_ROUNDS, SERIES, SERIES.c.hash == SERIES_ROUNDS.c.series_hash)
+        roles: dict[str, dict[bytes, set[str]]] = {}
+        for table in (OPT_INS, VOIDS):
+            found = roles.setdefault(table.name, {})
+            joined = rounds.join(table, table.c.recipe_hash == SERIES_ROUNDS.c.recipe_hash)
+            named = sa.select(table.c.recipe_hash, table.c.role).select_from(joined).where(*wanted)
+            for recipe_hash, role in await self._connection.execute(named):
+                found.setdefault(recipe_hash, set()).add(role)
+        joined = rounds.join(RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
+        listed = sa.select(SERIES_ROUNDS.c.series_hash, RECIPES.c.hash, RECIPES.c.ends_at).select_from(joined)
+        states: dict[bytes, list[ChargeState]] = {}
+        for series_hash, recipe_hash, ends_at in await self._connection.execute(listed.where(*wanted)):
+            opted_in, void = (roles[table.name].get(recipe_hash, set()) for table in (OPT_INS, VOIDS))
+            states.setdefault(series_hash, []).append(charge_state(opted_in, void, ends_at, now))
+        return states

@@ -1,0 +1,79 @@
+"""Several rounds of one question: what they cost together, with and without randomised donation time.
+
+With donation (Appendix A of the SA2 paper) a device that is first eligible in round i tosses one coin of rate r for
+each of the slots i, i+1, ..., i+m-1 and takes part in the first round whose coin says yes, or in none. Three bounds
+hold for whoever does not see who takes part, and the smallest is used:
+
+* the round's own: a device takes part once at most, so whatever protects it in that round protects it in the series;
+* sampling of the whole: it takes part at all with probability ``1 - (1 - r)^m`` only;
+* sampling of each slot, composed over m slots (P. Kairouz, S. Oh, P. Viswanath): given what was seen before, the chance
+  that a device takes part now is at most r, under either of two neighbouring values.
+
+Batches are seen, so r is not the chance that counts but its bound by rule P17b, in each slot. Appendix A tosses one
+coin of rate q and then m of rate 1/m. Its chance in a slot, given that no earlier one was taken, is at most q/m and
+falls from slot to slot where q < 1; coins of rate r = q/m keep it the same for every device in its slots, and so make
+each batch a uniform sample of them, which rule P17b asks for.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tacit.dp import parameters
+from tacit.dp.composition import epsilon_composed
+from tacit.dp.sampling import amplify, excess_bound, q_eff
+
+DEVIATION_SHARE = 0.05
+"""Share of the total delta kept for deviations of the batch sizes, in all slots together."""
+
+
+def epsilon_rounds(epsilon: float, delta: float, rounds: int, total_delta: float) -> float:
+    """epsilon of ``rounds`` independent (epsilon, delta) rounds at ``total_delta``; infinite where epsilon is.
+    ``ValueError`` where the rounds' own deltas exceed it."""
+    if epsilon == 0 or math.isinf(epsilon):
+        return epsilon
+    return epsilon_composed(epsilon, delta, rounds, total_delta)
+
+
+def epsilon_donation(epsilon: float, delta: float, *, rate: float, slots: int, n: int, total_delta: float) -> float:
+    """epsilon at ``total_delta`` of a series in which a device takes part once at most, in the first of ``slots``
+    rounds for which its coin of ``rate`` says yes; each is (epsilon, delta) for those who take part and releases
+    batches of n or more. Never above ``epsilon``; infinite where that is. ``ValueError`` names what is out of range."""
+    parameters.failure_probability(total_delta, "total_delta")
+    parameters.reports(slots, "slots")
+    if delta > total_delta:
+        raise ValueError("total_delta is below the delta of one round")
+    if epsilon == 0 or math.isinf(epsilon):
+        return epsilon
+    deviation = DEVIATION_SHARE * total_delta / slots
+    effective = q_eff(rate, n, deviation)
+    if rate >= 1 or effective >= 1:
+        return epsilon
+    lost = max(deviation, excess_bound(rate, n, effective))
+    return min(
+        epsilon,
+        _whole(epsilon, delta, effective, slots, total_delta - slots * lost),
+        _slots(epsilon, delta, effective, slots, lost, total_delta),
+    )
+
+
+def _whole(epsilon: float, delta: float, effective: float, slots: int, total_delta: float) -> float:
+    chance = yield_of(effective, slots)
+    return amplify(epsilon, chance) if chance * delta <= total_delta else epsilon
+
+
+def _slots(epsilon: float, delta: float, effective: float, slots: int, lost: float, total_delta: float) -> float:
+    step = effective * delta + lost
+    if -math.expm1(slots * math.log1p(-step)) >= total_delta:
+        return epsilon
+    return epsilon_composed(amplify(epsilon, effective), step, slots, total_delta)
+
+
+def slot_share(rate: float, slot: int) -> float:
+    """Share of the devices that take part in slot ``slot`` (from 0), where all are eligible from the first one."""
+    return parameters.rate(rate, "rate") * (1 - rate) ** slot
+
+
+def yield_of(rate: float, slots: int) -> float:
+    """Share of the devices that ever take part, all being eligible throughout: ``1 - (1 - rate)^slots``."""
+    return -math.expm1(slots * math.log1p(-rate)) if rate < 1 else 1.0

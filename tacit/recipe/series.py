@@ -1,0 +1,191 @@
+"""A series: rounds of one recipe that are charged as one (P26), such as iterations of a training run.
+
+A series is a leaf of its own, signed by the analyst before any of its rounds. It holds everything that the rounds have
+in common (the template: a recipe without ``name``, ``interval``, ``token``, ``series`` and ``question.round_input``),
+how many there may be, where and when, and what all of them together cost. A round is a complete recipe that names the
+series' hash and its own index. This module holds the form; the rules are in ``tacit.recipe.checks.series``, the cost
+in ``tacit.recipe.series_claims``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tacit.codec import b64url
+from tacit.errors import DecodeError
+from tacit.recipe.model import (
+    MAX_ROUNDS,
+    DecimalText,
+    Epsilons,
+    Interval,
+    Operator,
+    Part,
+    Positive,
+    Recipe,
+    SeriesRound,
+    TokenSlot,
+)
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.leaves import Count
+
+OWN_MEMBERS = ("name", "interval", "token", "series")
+"""Members of a recipe that each round has for itself, beside ``question.round_input``."""
+MAX_PER_EPOCH = 256
+
+
+class Donation(Part):
+    """Randomised donation time: a device takes part in at most one round, the first of ``slots`` rounds for which its
+    coin of the template's rate says yes; every round lasts exactly ``window_seconds``."""
+
+    slots: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
+    window_seconds: Positive
+
+
+class SeriesSlots(Part):
+    """Whose tokens the rounds spend: round i has slot ``slot + i mod per_epoch`` of epoch
+    ``epoch + i div per_epoch``."""
+
+    issuer: Operator
+    epoch: Count
+    slot: Annotated[int, Field(ge=0, le=2**32 - 1 - MAX_PER_EPOCH)]
+    per_epoch: Annotated[int, Field(ge=1, le=MAX_PER_EPOCH)]
+
+
+class SeriesClaim(Part):
+    """What all rounds together cost one device, per adversary (P16)."""
+
+    delta: DecimalText
+    relation: Literal["replacement"]
+    epsilon: Epsilons
+
+
+class Series(Part):
+    """The whole series. ``interval`` holds every round's interval; with donation it is the rounds' back to back."""
+
+    version: Annotated[int, Field(ge=1, le=1)]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,55}$")]
+    template: dict[str, Any]
+    rounds: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
+    donation: Donation | None = None
+    slots: SeriesSlots
+    interval: Interval
+    claim: SeriesClaim
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse a template that is no recipe, or that fixes what belongs to a round."""
+        own = [name for name in OWN_MEMBERS if name in self.template]
+        question = self.template.get("question")
+        if isinstance(question, dict) and "round_input" in question:
+            own.append("question.round_input")
+        if own:
+            raise ValueError(f"template: {', '.join(own)} belong to the rounds")
+        _ = self.probe
+
+    @classmethod
+    def decode(cls, data: bytes) -> Series:
+        """The series whose canonical bytes are ``data``. Raises DecodeError, one line that names the member."""
+        return cls.from_body(parse_canonical(data, "series"))
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Series:
+        """The series in a leaf's body. Raises DecodeError."""
+        series = validated(cls, dict(body), "series")
+        if series.encode() != canonical_bytes(dict(body)):
+            raise DecodeError("series: a member is null; leave it out")
+        return series
+
+    def body(self) -> dict[str, Any]:
+        """Plain JSON values; optional members that are absent are left out."""
+        return self.canonical()
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        return canonical_bytes(self.body())
+
+    @cached_property
+    def hash(self) -> bytes:
+        """SHA-256 of the canonical bytes: the series' identity."""
+        return hashlib.sha256(self.encode()).digest()
+
+    @property
+    def hash_text(self) -> str:
+        """The hash in base64url."""
+        return b64url(self.hash)
+
+    @cached_property
+    def probe(self) -> Recipe:
+        """A recipe of the template, to look at what all rounds have in common; it is no round."""
+        return Recipe.from_body(
+            {
+                **self.template,
+                "name": self.name,
+                "interval": self.interval.model_dump(mode="json"),
+                "token": self.token(0).model_dump(mode="json"),
+            }
+        )
+
+    @property
+    def round_seconds(self) -> int:
+        """Length of a round where all have the same: with donation the window, else an equal part of the whole."""
+        return self.interval.duration // self.rounds if self.donation is None else self.donation.window_seconds
+
+    def token(self, index: int) -> TokenSlot:
+        """The slot whose tokens round ``index`` spends."""
+        first = self.slots
+        epochs, place = divmod(index, first.per_epoch)
+        return TokenSlot(issuer=first.issuer, epoch=first.epoch + epochs, slot=first.slot + place)
+
+    def window(self, index: int) -> Interval:
+        """The interval of round ``index`` where rounds follow each other without a gap; with donation there is no
+        other."""
+        return Interval(start=self.interval.start + index * self.round_seconds, duration=self.round_seconds)
+
+    def round(self, index: int, interval: Interval, round_input: str | None = None) -> Recipe:
+        """The recipe of round ``index``, called after the series. Raises DecodeError where it is malformed."""
+        question = self.template["question"]
+        return Recipe.from_body(
+            {
+                **self.template,
+                "question": question if round_input is None else {**question, "round_input": round_input},
+                "name": f"{self.name}-{index}",
+                "interval": interval.model_dump(mode="json"),
+                "token": self.token(index).model_dump(mode="json"),
+                "series": SeriesRound(hash=self.hash_text, index=index).model_dump(mode="json"),
+            }
+        )
+
+    def mismatch(self, recipe: Recipe) -> str | None:
+        """Why ``recipe`` is no round of this series, or None. Whether another recipe came first is not asked."""
+        place = recipe.series
+        if place is None or place.hash != self.hash_text:
+            return "the recipe names another series"
+        if place.index >= self.rounds:
+            return f"round {place.index} is not one of the {self.rounds} from 0"
+        differing = _differing(self.template, template_of(recipe))
+        if differing:
+            return f"{', '.join(differing)} differ from the series' template"
+        if not recipe.name.startswith(f"{self.name}-"):
+            return f"the recipe is called {recipe.name}; the name must begin with {self.name}-"
+        if recipe.token != self.token(place.index):
+            own = self.token(place.index)
+            return f"round {place.index} has the tokens of {own.issuer}, epoch {own.epoch}, slot {own.slot}"
+        inside = self.interval.start <= recipe.interval.start and recipe.interval.end <= self.interval.end
+        if not inside:
+            return f"the round is not inside the series, {self.interval.start} to {self.interval.end}"
+        return None
+
+
+def template_of(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe has in common with the other rounds of a series."""
+    body = {name: value for name, value in recipe.body().items() if name not in OWN_MEMBERS}
+    question = {name: value for name, value in body["question"].items() if name != "round_input"}
+    return {**body, "question": question}
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))

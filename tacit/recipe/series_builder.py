@@ -1,0 +1,144 @@
+"""A series from one recipe and a number of rounds: rate, B, noise, deltas and the total claim follow.
+
+The series as a whole has the delta of the recipe that it was made from, so that an account has room for as many series
+as for such recipes; each round's epsilon against an aggregator with the relay stays that recipe's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from typing import Any
+
+from tacit.dp.donation import slot_share, yield_of
+from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.randomizers.flips import Flips
+from tacit.recipe.builder import with_claim
+from tacit.recipe.claims import claim_of
+from tacit.recipe.members import plain
+from tacit.recipe.model import MAX_ROUNDS, Recipe
+from tacit.recipe.series import Series, template_of
+from tacit.recipe.series_claims import total_claim
+from tacit.recipe.target import Target
+from tacit.recipe.turnout import FILL, TurnoutPlan
+
+PLACES = Decimal(1).scaleb(-18)
+MAX_EPSILON0 = Decimal(8)
+_UNCLAIMED = dict.fromkeys(
+    ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay"), "0"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a series is laid out: the number of rounds, with donation the number of slots that a device chooses from,
+    when each round begins and how long it lasts (seconds), and slots of tokens per epoch."""
+
+    rounds: int
+    donation_slots: int | None
+    start: int
+    window_seconds: int
+    per_epoch: int = 1
+
+
+def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None = None) -> Series:
+    """The series whose rounds ask what ``recipe`` asks, of the devices that it asks, first spending its token's slot.
+
+    With donation each slot has the rate q/m, and B (default: 0.8 of what the last slot is expected to bring, all
+    devices being eligible from the first round) and the noise follow from that. Raises ``UsageError`` where the numbers
+    give no series.
+    """
+    _check(shape)
+    rate = _rate(recipe, shape)
+    population = population_of(recipe)
+    batch_size = min_batch_size or _batch_size(recipe, shape, rate, population)
+    if batch_size < 1:
+        raise UsageError(f"{population} devices are too few for {shape.rounds} rounds; B would be 0")
+    expected = recipe.batch.expected_contributions if shape.donation_slots is None else math.ceil(population * rate)
+    body = {name: value for name, value in recipe.body().items() if name not in {"privacy", "series"}}
+    body["sampling"] = {**body["sampling"], "rate": plain(rate)}
+    body["batch"] |= {"min_batch_size": batch_size, "expected_contributions": max(batch_size, expected)}
+    round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
+    target = Target(recipe.randomizer.name, recipe.question, _target(recipe), round_delta, MAX_EPSILON0)
+    body |= target.members(TurnoutPlan(population, rate), batch_size)
+    template = template_of(with_claim(body, delta=round_delta, account=recipe.privacy.account))
+    return _with_total(recipe, shape, template)
+
+
+def population_of(recipe: Recipe) -> int:
+    """How many devices the recipe counts on."""
+    return round(recipe.batch.expected_contributions / recipe.rate)
+
+
+def expected_contributions(series: Series, population: int) -> list[int]:
+    """Contributions to each round that ``population`` devices are expected to make, all eligible from the first one:
+    with donation none after the last of their slots."""
+    rate = float(series.probe.rate)
+    if series.donation is None:
+        return [round(population * rate)] * series.rounds
+    slots = series.donation.slots
+    return [round(population * slot_share(rate, at)) if at < slots else 0 for at in range(series.rounds)]
+
+
+def share_taking_part(series: Series) -> float:
+    """Share of the devices that are expected to take part in some round, all eligible from the first one."""
+    slots = series.rounds if series.donation is None else min(series.rounds, series.donation.slots)
+    return yield_of(float(series.probe.rate), slots)
+
+
+def _check(shape: Shape) -> None:
+    for name, value in (("rounds", shape.rounds), ("donation slots", shape.donation_slots)):
+        if value is not None and not 1 <= value <= MAX_ROUNDS:
+            raise UsageError(f"{name} are from 1 to {MAX_ROUNDS}")
+
+
+def _rate(recipe: Recipe, shape: Shape) -> Decimal:
+    """The chance in each round: q, or q/m rounded down."""
+    if shape.donation_slots is None:
+        return recipe.rate
+    return (recipe.rate / shape.donation_slots).quantize(PLACES, ROUND_FLOOR)
+
+
+def _batch_size(recipe: Recipe, shape: Shape, rate: Decimal, population: int) -> int:
+    if shape.donation_slots is None:
+        return recipe.batch.min_batch_size
+    last = min(shape.rounds, shape.donation_slots) - 1
+    return math.floor(float(FILL) * population * slot_share(float(rate), last))
+
+
+def _target(recipe: Recipe) -> Decimal:
+    """The epsilon against an aggregator with the relay that the recipe was made for: noise shares keep it although half
+    of B is not honest."""
+    if recipe.randomizer.name != Flips.NAME:
+        return Decimal(recipe.privacy.epsilon.aggregator_with_relay)
+    try:
+        return Decimal(repr(claim_of(recipe, max(1, recipe.batch.min_batch_size // 2)).aggregator_with_relay))
+    except Refusal as refusal:
+        raise UsageError(str(refusal)) from refusal
+
+
+def _with_total(recipe: Recipe, shape: Shape, template: dict[str, Any]) -> Series:
+    """The series with the total claim that its template gives, rounded up."""
+    token = recipe.token
+    body: dict[str, Any] = {
+        "version": 1,
+        "name": recipe.name,
+        "template": template,
+        "rounds": shape.rounds,
+        "slots": {
+            "issuer": token.issuer,
+            "epoch": token.epoch,
+            "slot": token.slot,
+            "per_epoch": shape.per_epoch,
+        },
+        "interval": {"start": shape.start, "duration": shape.rounds * shape.window_seconds},
+        "claim": {"delta": recipe.privacy.delta, "relation": "replacement", "epsilon": _UNCLAIMED},
+    }
+    if shape.donation_slots is not None:
+        body["donation"] = {"slots": shape.donation_slots, "window_seconds": shape.window_seconds}
+    try:
+        stated = total_claim(Series.from_body(body)).rounded_up()
+        return Series.from_body({**body, "claim": {**body["claim"], "epsilon": stated}})
+    except (DecodeError, Refusal) as error:
+        raise UsageError(str(error)) from error

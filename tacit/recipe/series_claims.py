@@ -1,0 +1,91 @@
+"""What a whole series costs one device, per adversary: recomputed from its leaf by every party (P16, P17, P26).
+
+| adversary                   | rounds with independent coins | one round at most, by donation            |
+|-----------------------------|-------------------------------|-------------------------------------------|
+| aggregator (or the analyst) | composition of claim (a)      | (b), hidden by the sampled slots          |
+| aggregator with the relay   | composition of claim (b)      | claim (b) of the one round                |
+| both aggregators            | composition of claim (c)      | the same as (a), from the shuffled batch  |
+| both aggregators, the relay | composition of epsilon0       | epsilon0                                  |
+
+Everything is at the total delta, of which the rounds' own deltas are a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tacit.dp.claim import Claim
+from tacit.dp.donation import epsilon_donation, epsilon_rounds
+from tacit.errors import Refusal
+from tacit.recipe.claims import claim_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+
+ROUNDS_SUFFIX, DONATION_SUFFIX = "+rounds", "+donation"
+
+
+def total_claim(series: Series) -> Claim:
+    """The claim of all rounds together at the stated total delta. Refusal ``claim-not-computable`` or
+    ``randomizer-parameters``."""
+    if series.donation is None:
+        return independent_claim(series.probe, series.rounds, float(series.claim.delta))
+    return donation_claim(series.probe, series.donation.slots, float(series.claim.delta))
+
+
+def independent_claim(recipe: Recipe, rounds: int, total_delta: float) -> Claim:
+    """The claim of ``rounds`` recipes like ``recipe`` whose coins are independent, at ``total_delta``. Refusal as
+    ``total_claim``."""
+    one = _claim(recipe)
+
+    def composed(epsilon: float, delta: float) -> float:
+        return _computed(epsilon_rounds, epsilon, delta, rounds, total_delta)
+
+    return replace(
+        one,
+        aggregator=composed(one.aggregator, one.delta),
+        aggregator_with_relay=composed(one.aggregator_with_relay, one.delta),
+        both_aggregators=composed(one.both_aggregators, one.delta),
+        both_aggregators_with_relay=composed(one.both_aggregators_with_relay, 0.0),
+        mechanism=one.mechanism + ROUNDS_SUFFIX,
+        delta=total_delta,
+    )
+
+
+def donation_claim(recipe: Recipe, slots: int, total_delta: float) -> Claim:
+    """The claim of rounds like ``recipe`` of which a device takes part in one at most, in the first of ``slots`` for
+    which its coin says yes. Refusal as ``total_claim``."""
+    one = _claim(_with_rate_one(recipe))
+
+    def hidden(epsilon: float) -> float:
+        sampled = {"rate": float(recipe.rate), "slots": slots, "n": one.n, "total_delta": total_delta}
+        return _computed(epsilon_donation, epsilon, one.delta, **sampled)
+
+    return replace(
+        one,
+        aggregator=hidden(one.aggregator),
+        both_aggregators=hidden(one.both_aggregators),
+        mechanism=one.mechanism + DONATION_SUFFIX,
+        delta=total_delta,
+    )
+
+
+def _claim(recipe: Recipe) -> Claim:
+    extra = recipe.sampling.canonical().keys() - {"rate"}
+    if extra:
+        raise Refusal("claim-not-computable", f"sampling.{min(extra)} is not accounted for in a series")
+    return claim_of(recipe)
+
+
+def _with_rate_one(recipe: Recipe) -> Recipe:
+    """The same recipe without a sample to hide in."""
+    body = recipe.body()
+    return Recipe.from_body({**body, "sampling": {**body["sampling"], "rate": "1"}})
+
+
+def _computed(bound: Callable[..., float], *given: Any, **named: Any) -> float:
+    try:
+        return bound(*given, **named)
+    except ValueError as error:
+        raise Refusal("claim-not-computable", str(error)) from error

@@ -1,0 +1,235 @@
+"""A device and a series: charged once, drawn for once, and with donation in one round at most."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from client_agent.agent import Agent
+from client_agent.deciding import Deps as AgentDeps
+from client_agent.journal import AgentStore, Entry, MemoryAgentStore, Prefetch, SeriesDraw, State
+from client_agent.series import Participation
+from client_agent.sources import CallableSource
+from client_agent.store import SqlAgentStore
+from tacit.dp.donation import slot_share, yield_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.recipes import NOW
+from tacit.testing.reports import issuer_key, token_source
+from tacit.tokens.slots import Slot
+from tests.http.agent_world import ENTROPY, KIT, Device, World, leaves_of
+
+SERIES = KIT.series()
+INDEPENDENT = KIT.series(donation_slots=None, name="survey")
+DEVICES = 24
+TOKEN = token_source(issuer_key(), ENTROPY)(Slot("issuer.example", 0, 0))
+
+
+async def hold_tokens(store: AgentStore, series: Series) -> None:
+    """Prefetched tokens of every round, under the keys of the log's directory."""
+    for index in range(series.rounds):
+        token = series.token(index)
+        key_id = hashlib.sha256(KIT.directory().spki(token.slot) or b"").digest()
+        secrets = TOKEN.preimages.r_leader + TOKEN.preimages.r_helper
+        slot = Slot(token.issuer, token.epoch, token.slot)
+        await store.put_prefetch(Prefetch(slot, float(NOW), key_id, preimages=secrets, token=TOKEN.token))
+
+
+async def device(world: World, series: Series, **options: Any) -> tuple[Agent, MemoryAgentStore]:
+    store = MemoryAgentStore()
+    await hold_tokens(store, series)
+    return world.agent(store, **options), store
+
+
+def charged(entries: list[Entry]) -> list[tuple[str, str]]:
+    return [(entry.charged_epsilon, entry.charged_delta) for entry in entries if entry.charged_epsilon]
+
+
+async def run_rounds(world: World, series: Series, agents: list[Agent]) -> list[Recipe]:
+    """Every round is published in turn, when the one before it is over, and every agent does what is due."""
+    world.log.add(KIT.series_leaf(series))
+    rounds = [KIT.round(series, index) for index in range(series.rounds)]
+    for recipe in rounds:
+        world.clock.jump(recipe.interval.start - world.clock.now())
+        world.publish_key()
+        world.log.add(*leaves_of(recipe))
+        for agent in agents:
+            await agent.sync()
+            await agent.consider()
+        world.clock.jump(recipe.interval.end - 1 - world.clock.now())
+        for agent in agents:
+            await agent.send_due()
+    return rounds
+
+
+async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world: World) -> None:
+    made = [await device(world, SERIES) for _ in range(DEVICES)]
+    rounds = await run_rounds(world, SERIES, [agent for agent, _ in made])
+    sent = 0
+    for _, store in made:
+        entries = await store.entries()
+        assert [entry.recipe_hash for entry in entries] == [recipe.hash for recipe in rounds]
+        states = Counter(entry.state for entry in entries)
+        assert states[State.SENT] <= 1
+        assert states[State.SENT] + states[State.NOT_SAMPLED] == 3
+        assert charged(entries) == [(SERIES.claim.epsilon.aggregator, SERIES.claim.delta)]
+        draw = await store.draw(SERIES.hash)
+        assert draw is not None
+        assert draw.first_round == 0
+        assert [entry.series_index for entry in entries if entry.state is State.SENT] == [
+            index for index in (draw.chosen_round,) if index is not None
+        ]
+        sent += states[State.SENT]
+    assert 0 < sent < DEVICES
+    assert len(world.uploads) == sent
+
+
+async def test_without_donation_every_round_has_a_coin_of_its_own_and_one_charge(world: World) -> None:
+    made = [await device(world, INDEPENDENT) for _ in range(DEVICES)]
+    await run_rounds(world, INDEPENDENT, [agent for agent, _ in made])
+    numbers: Counter[int] = Counter()
+    for _, store in made:
+        entries = await store.entries()
+        numbers[sum(entry.state is State.SENT for entry in entries)] += 1
+        assert charged(entries) == [(INDEPENDENT.claim.epsilon.aggregator, INDEPENDENT.claim.delta)]
+    assert sum(numbers[several] for several in (2, 3)) > 0, "0.5 in each of 3 rounds: more than once is usual"
+
+
+def draws(series: Series, count: int, first: int = 0, seed: int = 1) -> Counter[int | None]:
+    """Which round devices draw that are first eligible in round ``first``."""
+    entropy = SeededEntropy(seed).child("draws")
+    recipe = KIT.round(series, first)
+    found: Counter[int | None] = Counter()
+    for _ in range(count):
+        chosen, draw = Participation(recipe, series).choice(entropy, 0.0)
+        assert draw is not None
+        assert chosen == (draw.chosen_round == first)
+        found[draw.chosen_round] += 1
+    return found
+
+
+@pytest.mark.parametrize(("slots", "rate"), [(3, Decimal(1)), (5, Decimal("0.6"))])
+def test_the_chosen_slot_has_the_distribution_of_appendix_a(slots: int, rate: Decimal) -> None:
+    """Chi-square over the slots and none of them, seed fixed: a false alarm has probability 1e-7 per case."""
+    series = KIT.series(rounds=slots, donation_slots=slots, rate=rate)
+    count, each = 4_000, float(series.probe.rate)
+    assert each == pytest.approx(float(rate) / slots)
+    found = draws(series, count)
+    seen = [found[slot] for slot in range(slots)] + [found[None]]
+    expected = [count * slot_share(each, slot) for slot in range(slots)] + [count * (1 - yield_of(each, slots))]
+    assert sum(seen) == count
+    assert stats.chisquare(seen, expected).pvalue > 1e-7
+
+
+def test_a_device_that_comes_late_draws_among_the_rounds_from_then_on() -> None:
+    found = draws(SERIES, 400, first=1)
+    assert found.keys() == {1, 2, None}
+    assert found[1] > found[2] > 0
+
+
+async def test_a_device_that_is_not_eligible_in_its_round_takes_part_in_no_other(world: World) -> None:
+    """The draw is made with a token for each round; the chosen one's is then gone."""
+    store = MemoryAgentStore()
+    await hold_tokens(store, SERIES)
+    agent = world.agent(store)
+    recipe = KIT.round(SERIES, 0)
+    drawn = SeriesDraw(SERIES.hash, SERIES.name, float(NOW), 0, 1)
+    first = Entry(recipe.hash, recipe.name, State.NOT_SAMPLED, float(NOW), series_hash=SERIES.hash, series_index=0)
+    await store.decide(first, None, drawn)
+    token = SERIES.token(1)
+    await store.put_prefetch(Prefetch(Slot(token.issuer, token.epoch, token.slot), float(NOW), spent=True))
+    world.log.add(KIT.series_leaf(SERIES), *leaves_of(KIT.round(SERIES, 1)), *leaves_of(KIT.round(SERIES, 2)))
+    await agent.step()
+    states = {entry.series_index: entry.state for entry in await store.entries()}
+    assert states[1] is not State.SCHEDULED
+    assert states[2] is State.NOT_SAMPLED
+
+
+async def test_the_draw_survives_a_crash_and_the_device_is_not_charged_again(world: World, tmp_path: Path) -> None:
+    """Many devices stop after the first round and start again from their files: what each drew is what it does."""
+    world.log.add(KIT.series_leaf(SERIES), *leaves_of(KIT.round(SERIES, 0)))
+    chosen: list[int | None] = []
+    for number in range(12):
+        url = f"sqlite+aiosqlite:///{tmp_path}/agent-{number}.sqlite3"
+        store = await SqlAgentStore.open(url)
+        await hold_tokens(store, SERIES)
+        await world.agent(store).step()
+        draw = await store.draw(SERIES.hash)
+        assert draw is not None
+        chosen.append(draw.chosen_round)
+        await store.close()
+    world.log.add(*leaves_of(KIT.round(SERIES, 1)), *leaves_of(KIT.round(SERIES, 2)))
+    for number, wanted in enumerate(chosen):
+        store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent-{number}.sqlite3")
+        await world.agent(store).step()
+        entries = await store.entries()
+        taken = [entry.series_index for entry in entries if entry.state is State.SCHEDULED]
+        assert taken == ([] if wanted is None else [wanted])
+        assert len(entries) == 3
+        assert len(charged(entries)) == 1
+        await store.close()
+    assert len(set(chosen)) > 2
+
+
+async def test_a_round_waits_for_its_series(world: World) -> None:
+    agent, store = await device(world, SERIES)
+    world.log.add(*leaves_of(KIT.round(SERIES)))
+    await agent.step()
+    assert await store.entries() == []
+    world.log.add(KIT.series_leaf(SERIES))
+    await agent.sync()
+    await agent.consider()
+    assert len(await store.entries()) == 1
+
+
+async def test_a_device_whose_budget_the_series_exceeds_takes_no_part_in_any_round(world: World) -> None:
+    total = Decimal(SERIES.claim.epsilon.aggregator)
+    poor, store = await device(world, SERIES, budget={"epsilon": f"{total - Decimal('0.0001'):f}"})
+    rich, other = await device(world, SERIES, budget={"epsilon": f"{total:f}"})
+    assert Decimal(SERIES.probe.privacy.epsilon.aggregator) < total - Decimal("0.0001"), "one round would fit"
+    await run_rounds(world, SERIES, [poor, rich])
+    entries = await store.entries()
+    assert {entry.state for entry in entries} == {State.REFUSED}
+    assert all("budget-spent" in entry.detail for entry in entries)
+    assert await store.draw(SERIES.hash) is None
+    assert State.REFUSED not in {entry.state for entry in await other.entries()}, "later rounds cost nothing more"
+
+
+async def test_a_recipe_that_is_shown_later_as_a_round_met_before_is_refused(world: World) -> None:
+    agent, store = await device(world, INDEPENDENT)
+    first, second = KIT.round(INDEPENDENT), KIT.round(INDEPENDENT, 0, "another input")
+    world.log.add(KIT.series_leaf(INDEPENDENT), *leaves_of(first))
+    await agent.step()
+    world.log.hidden.update(range(len(world.log.leaves) - 3, len(world.log.leaves)))
+    world.log.add(*leaves_of(second))
+    await agent.sync()
+    await agent.consider()
+    entry = next(entry for entry in await store.entries() if entry.recipe_hash == second.hash)
+    assert entry.state is State.REFUSED
+    assert f"slot-taken: this device met recipe {first.name} on" in entry.detail
+
+
+async def test_a_source_is_given_what_the_round_asks_about(world: World) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(metric: str, round_input: str) -> int:
+        asked.append((metric, round_input))
+        return 3
+
+    store = MemoryAgentStore()
+    await hold_tokens(store, SERIES)
+    deps = AgentDeps(world.clock, ENTROPY.child("round input"), world.network)
+    source = CallableSource(lambda _metric: None, answer)
+    agent = Agent(world.config(), KIT.policy, deps, store, source, Device())
+    world.log.add(KIT.series_leaf(SERIES), *leaves_of(KIT.round(SERIES, 0, "prefix ab")))
+    await agent.step()
+    assert asked == [("mdvis", "prefix ab")]
+    (entry,) = await store.entries()
+    assert entry.state in {State.SCHEDULED, State.NOT_SAMPLED}

@@ -1,0 +1,144 @@
+"""``tacit series`` by itself: what it makes of a recipe, what it shows, and what it complains about."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.cli import run
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+from tacit.recipe.series_claims import total_claim
+from tacit.testing.recipes import RecipeKit
+
+KIT = RecipeKit()
+RECIPE = KIT.recipe(name="training", population=20_000, rate=Decimal(1), epsilon=Decimal("0.5"))
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A recipe's file, in an empty folder that has no stack."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(RECIPE.body()))
+    return str(path)
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err
+
+
+def made(file: str, tmp_path: Path, *flags: str) -> tuple[str, Series]:
+    out = str(tmp_path / "training.json")
+    assert run(["series", "new", "--from", file, *flags, "--out", out]) == 0
+    return out, Series.from_body(json.loads(Path(out).read_text()))
+
+
+def test_a_recipe_becomes_a_series_whose_rate_is_spread_over_the_slots(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, series = made(file, tmp_path, "--rounds", "12", "--donation-slots", "10")
+    shown = capsys.readouterr().out
+    assert series.probe.sampling.rate == "0.1"
+    assert series.claim.delta == RECIPE.privacy.delta
+    assert series.claim.epsilon.model_dump() == total_claim(series).rounded_up()
+    assert float(series.claim.epsilon.aggregator_with_relay) <= float(RECIPE.privacy.epsilon.aggregator_with_relay)
+    for words in ("12 independent recipes", "this series", "one aggregator, or the analyst", "34.9% never"):
+        assert words in shown
+    assert "2 of 12 rounds, from round 10 on, expect fewer than B" in shown
+    assert run(["series", "show", out, "--json"]) == 0
+    found = document(capsys)
+    assert found["hash"] == series.hash_text
+    claims = found["claim"]
+    for adversary in ("aggregator", "aggregator_with_relay", "both_aggregators"):
+        one, whole, many = (
+            claims[name]["epsilon"][adversary] for name in ("one_round", "series", "independent_recipes")
+        )
+        assert one <= whole < many
+    assert found["expected_contributions"][:3] == [2000, 1800, 1620]
+
+
+def test_a_series_of_noise_shares_shows_the_operators_number_beside_the_devices(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shares = KIT.recipe(name="sums", population=20_000, rate=Decimal(1), randomizer="flips")
+    Path(file).write_text(json.dumps(shares.body()))
+    out, series = made(file, tmp_path, "--rounds", "4", "--donation-slots", "4")
+    capsys.readouterr()
+    assert run(["series", "show", out, "--json"]) == 0
+    found = document(capsys)
+    assert found["gaussian_analog"]["epsilon"] < float(series.claim.epsilon.aggregator)
+    assert found["claim"]["series"]["epsilon"]["both_aggregators"] == "unbounded"
+    assert run(["series", "show", out]) == 0
+    assert re.search(r"operator's accountant \(PLD\) would say 0\.\d{4}", " ".join(capsys.readouterr().out.split()))
+
+
+def test_a_round_is_a_recipe_with_its_input_and_its_window(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, series = made(file, tmp_path, "--rounds", "3", "--donation-slots", "3")
+    given = tmp_path / "weights.txt"
+    given.write_text("1 2 3")
+    written = str(tmp_path / "round.json")
+    assert run(["series", "round", out, "--index", "2", "--round-input-file", str(given), "--out", written]) == 0
+    recipe = Recipe.from_body(json.loads(Path(written).read_text()))
+    assert recipe.question.round_input == "1 2 3"
+    assert recipe.interval == series.window(2)
+    assert series.mismatch(recipe) is None
+    assert run(["recipe", "show", written]) == 0
+    assert f"round 2 of {series.hash_text}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--index", "3"], "3 rounds, from 0 to 2"),
+        (["--index", "0", "--start", "60"], "go together"),
+        (["--index", "0", "--start", "60", "--duration", "60"], "time of every round is fixed"),
+        (["--index", "0", "--round-input", "x", "--round-input-file", "y"], "either"),
+        (["--index", "0", "--round-input", "x" * 16_385], "round_input"),
+    ],
+)
+def test_a_round_that_cannot_be_is_a_usage_error(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
+) -> None:
+    out, _ = made(file, tmp_path, "--rounds", "3", "--donation-slots", "3")
+    capsys.readouterr()
+    assert run(["series", "round", out, *flags]) != 0
+    assert words in complaint(capsys)
+
+
+def test_without_donation_a_round_may_have_a_time_of_its_own(file: str, tmp_path: Path) -> None:
+    out, series = made(file, tmp_path, "--rounds", "3")
+    start = series.interval.start + 600
+    flags = ["--start", str(start), "--duration", "1200", "--out", str(tmp_path / "round.json")]
+    assert run(["series", "round", out, "--index", "1", *flags]) == 0
+    recipe = Recipe.from_body(json.loads((tmp_path / "round.json").read_text()))
+    assert (recipe.interval.start, recipe.interval.duration) == (start, 1200)
+    assert series.mismatch(recipe) is None
+
+
+def test_files_that_hold_no_series_are_refused_in_one_line(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["series", "show", file]) == 1
+    assert complaint(capsys).count("\n") == 1
+    (tmp_path / "list.json").write_text("[]")
+    assert run(["series", "show", str(tmp_path / "list.json")]) == 1
+    assert "not a JSON object" in complaint(capsys)
+
+
+def test_too_few_devices_for_so_many_rounds_are_named(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    small = KIT.recipe(name="small", population=300, rate=Decimal(1))
+    Path(file).write_text(json.dumps(small.body()))
+    assert run(["series", "new", "--from", file, "--rounds", "200", "--donation-slots", "200"]) == 1
+    assert "300 devices are too few for 200 rounds" in complaint(capsys)

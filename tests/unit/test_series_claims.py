@@ -1,0 +1,213 @@
+"""What a series costs: against written-out enumerations, the operator's accountant, and the numbers of the design."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.accounting.mechanisms import explain
+from tacit.dp import sampling
+from tacit.dp.composition import delta_composed, epsilon_composed
+from tacit.dp.donation import epsilon_donation, epsilon_rounds, slot_share, yield_of
+from tacit.errors import Refusal
+from tacit.recipe.claims import claim_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.series_builder import expected_contributions, share_taking_part
+from tacit.recipe.series_claims import donation_claim, independent_claim, total_claim
+from tacit.testing.recipes import RecipeKit, changed
+
+KIT = RecipeKit()
+Law = Mapping[tuple[int, ...], float]
+
+
+def hockey(one: Law, other: Law, epsilon: float) -> float:
+    """The larger hockey stick of two laws at ``epsilon``."""
+    growth = math.exp(epsilon)
+    outcomes = {*one, *other}
+    return max(
+        sum(max(a.get(outcome, 0.0) - growth * b.get(outcome, 0.0), 0.0) for outcome in outcomes)
+        for a, b in ((one, other), (other, one))
+    )
+
+
+def donated(bit: int, epsilon0: float, rate: float, slots: int) -> Law:
+    """Everything that is seen of a device which answers ``bit`` by randomised response in the first slot that its coin
+    names; in the other slots somebody who holds a 0 answers instead."""
+    flip = 1 / (math.exp(epsilon0) + 1)
+    law: dict[tuple[int, ...], float] = {}
+    choices: list[tuple[int | None, float]] = [(slot, slot_share(rate, slot)) for slot in range(slots)]
+    for chosen, chance in [*choices, (None, (1 - rate) ** slots)]:
+        held = [bit if slot == chosen else 0 for slot in range(slots)]
+        for outcome in itertools.product((0, 1), repeat=slots):
+            likely = math.prod(flip if seen != true else 1 - flip for seen, true in zip(outcome, held, strict=True))
+            law[outcome] = law.get(outcome, 0.0) + chance * likely
+    return law
+
+
+@pytest.mark.parametrize("rate", [0.05, 1 / 3, 0.9])
+@pytest.mark.parametrize("epsilon0", [0.3, 1.0, 3.0])
+def test_three_slots_of_randomised_response_cost_no_more_than_each_bound(epsilon0: float, rate: float) -> None:
+    """The exact law of all three rounds, for both neighbours: each of the bounds holds, and none is vacuous."""
+    laws = donated(0, epsilon0, rate, 3), donated(1, epsilon0, rate, 3)
+    whole = sampling.amplify(epsilon0, yield_of(rate, 3))
+    assert hockey(*laws, whole) <= 1e-15
+    assert hockey(*laws, epsilon0) <= 1e-15
+    step = sampling.amplify(epsilon0, rate)
+    for total in (0.5 * step, step, 2 * step):
+        assert 0.0 < hockey(*laws, 0.5 * step) <= 1
+        assert hockey(*laws, total) <= delta_composed(total, step, 0.0, 3) + 1e-15
+
+
+def shared_batches(bit: int, epsilon0: float, devices: int, sizes: tuple[int, ...]) -> Law:
+    """Sums of randomised bits per round, given the sizes of all batches: the assignment of ``devices`` to rounds is
+    then uniform. One device holds ``bit``, all others 0."""
+    flip = 1 / (math.exp(epsilon0) + 1)
+
+    def summed(size: int, ones: int) -> list[float]:
+        law = [1.0]
+        for place in range(size):
+            chance = 1 - flip if place < ones else flip
+            law = [
+                (law[count] if count < len(law) else 0.0) * (1 - chance) + (law[count - 1] if count else 0.0) * chance
+                for count in range(len(law) + 1)
+            ]
+        return law
+
+    found: dict[tuple[int, ...], float] = {}
+    left = 1.0
+    for chosen in (*range(len(sizes)), None):
+        chance = left if chosen is None else sizes[chosen] / devices
+        left -= 0.0 if chosen is None else chance
+        laws = [summed(size, bit if at == chosen else 0) for at, size in enumerate(sizes)]
+        for outcome in itertools.product(*(range(size + 1) for size in sizes)):
+            likely = math.prod(law[count] for law, count in zip(laws, outcome, strict=True))
+            found[outcome] = found.get(outcome, 0.0) + chance * likely
+    return found
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 1), (1, 2, 3), (4, 0, 1)])
+def test_batches_whose_sizes_are_seen_hide_a_device_as_the_largest_share_of_those_left_says(
+    sizes: tuple[int, int, int],
+) -> None:
+    devices, epsilon0 = 12, 1.5
+    left = [devices - sum(sizes[:at]) for at in range(3)]
+    share = max(size / among for size, among in zip(sizes, left, strict=True))
+    laws = [shared_batches(bit, epsilon0, devices, sizes) for bit in (0, 1)]
+    step = sampling.amplify(epsilon0, share)
+    for total in (0.1 * step, step, 2 * step):
+        assert hockey(laws[0], laws[1], total) <= delta_composed(total, step, 0.0, 3) + 1e-15
+    assert hockey(laws[0], laws[1], sampling.amplify(epsilon0, yield_of(share, 3))) <= 1e-15
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "slots", "composed"),
+    [(1.0, 1e-8, 1000, 0.260), (0.5, 1e-8, 100, 0.307), (0.5, 1e-8, 1000, 0.094), (2.0, 1e-8, 1000, 1.027)],
+)
+def test_many_slots_come_to_the_optimal_composition_of_the_design(
+    epsilon: float, delta: float, slots: int, composed: float
+) -> None:
+    """At very large B the seen batch size tells nothing, and what is left is the composition at a total of 2 delta."""
+    found = epsilon_donation(epsilon, delta, rate=1 / slots, slots=slots, n=10**9, total_delta=2 * delta)
+    assert found == pytest.approx(composed, rel=0.01)
+
+
+@pytest.mark.parametrize("slots", [2, 5, 10, 100, 1000])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-8), (0.5, 1e-6), (2.0, 1e-8)])
+def test_the_light_bound_is_never_below_the_operators_for_a_gaussian_round(
+    epsilon: float, delta: float, slots: int
+) -> None:
+    operators = explain("donation", {"epsilon": epsilon, "delta": delta, "m": slots})
+    light = epsilon_donation(epsilon, delta, rate=1 / slots, slots=slots, n=10**8, total_delta=2 * delta)
+    assert operators["epsilon"] <= light < epsilon
+    assert light <= operators["epsilon_any_round"] * 1.01
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    epsilon=st.floats(0.01, 4),
+    exponent=st.floats(-9, -5),
+    rate=st.floats(0.001, 1),
+    slots=st.integers(1, 60),
+    n=st.integers(1, 10**6),
+)
+def test_donation_never_costs_more_than_one_round_and_less_with_more_reports(
+    epsilon: float, exponent: float, rate: float, slots: int, n: int
+) -> None:
+    delta = 10.0**exponent
+    given_ = {"rate": rate, "slots": slots, "total_delta": 2 * delta}
+    found = epsilon_donation(epsilon, delta, n=n, **given_)
+    assert 0 <= found <= epsilon
+    assert epsilon_donation(epsilon, delta, n=10 * n, **given_) <= found * (1 + 1e-6)
+
+
+def test_a_total_delta_without_room_for_the_rounds_is_refused() -> None:
+    with pytest.raises(ValueError, match="below the delta of one round"):
+        epsilon_donation(1.0, 1e-6, rate=0.1, slots=5, n=1000, total_delta=1e-7)
+    with pytest.raises(ValueError, match="below the sum"):
+        epsilon_rounds(1.0, 1e-6, 11, 1e-5)
+    assert epsilon_donation(1.0, 1e-6, rate=0.1, slots=5, n=1000, total_delta=1e-6) < 1, "sampling needs less"
+    assert epsilon_donation(1.0, 1e-6, rate=1.0, slots=5, n=1000, total_delta=2e-6) == 1.0
+    assert math.isinf(epsilon_donation(math.inf, 1e-6, rate=0.1, slots=5, n=1000, total_delta=2e-6))
+
+
+def test_with_donation_each_adversary_faces_what_hides_the_one_round() -> None:
+    series = KIT.series()
+    one, total = claim_of(series.probe), total_claim(series)
+    assert total.aggregator_with_relay == one.aggregator_with_relay
+    assert total.both_aggregators_with_relay == one.both_aggregators_with_relay == float(series.probe.epsilon0)
+    assert one.aggregator < total.aggregator < one.aggregator_with_relay, "dearer than one round, no dearer than (b)"
+    assert total.delta == 1e-6 == 2 * one.delta
+    assert series.claim.epsilon.model_dump() == total.rounded_up()
+
+
+def test_without_donation_every_claim_composes() -> None:
+    series = KIT.series(rounds=4, donation_slots=None)
+    one, total = claim_of(series.probe), total_claim(series)
+    for name in ("aggregator", "aggregator_with_relay", "both_aggregators"):
+        assert getattr(total, name) == epsilon_composed(getattr(one, name), one.delta, 4, 1e-6)
+    assert total.both_aggregators_with_relay == epsilon_composed(one.epsilon0, 0.0, 4, 1e-6)
+
+
+def test_noise_shares_stay_unbounded_against_both_aggregators() -> None:
+    series = KIT.series(randomizer="flips", epsilon=Decimal("0.5"))
+    assert series.claim.epsilon.both_aggregators == series.claim.epsilon.both_aggregators_with_relay == "unbounded"
+    total = total_claim(series)
+    assert total.aggregator < total.aggregator_with_relay
+
+
+def _altered_sampling(recipe: Recipe) -> Recipe:
+    class Extra(type(recipe.sampling)):  # type: ignore[misc]
+        dummies: int = 3
+
+    return recipe.model_copy(update={"sampling": Extra(rate=recipe.sampling.rate)})
+
+
+def test_a_sample_design_that_nobody_has_accounted_for_is_refused() -> None:
+    odd = _altered_sampling(KIT.recipe())
+    with pytest.raises(Refusal, match="dummies is not accounted for in a series"):
+        independent_claim(odd, 3, 1e-5)
+
+
+def test_the_donation_of_a_recipe_is_cheaper_than_as_many_independent_rounds() -> None:
+    recipe = changed(KIT.recipe(population=20_000), "privacy.delta", "0.0000001")
+    once = donation_claim(recipe, 10, 1e-6)
+    many = independent_claim(recipe, 10, 2e-6)
+    for name, epsilon in once.by_adversary().items():
+        assert epsilon < many.by_adversary()[name] / 5
+
+
+def test_expected_contributions_fall_by_the_share_that_is_left() -> None:
+    series = KIT.series()
+    assert expected_contributions(series, 2_000) == [667, 444, 296]
+    assert share_taking_part(series) == pytest.approx(1 - (2 / 3) ** 3)
+    assert series.probe.batch.min_batch_size == 237 == math.floor(0.8 * 2_000 * (4 / 27))
+    assert series.probe.batch.expected_contributions == 667
+    independent = KIT.series(donation_slots=None)
+    assert expected_contributions(independent, 2_000) == [1000] * 3
+    assert share_taking_part(independent) == pytest.approx(1 - 0.5**3)
