@@ -12,7 +12,9 @@ import pytest
 from scipy import stats
 
 from client_agent.agent import Agent
+from client_agent.config import Budget
 from client_agent.deciding import Deps as AgentDeps
+from client_agent.device_rules import spent
 from client_agent.journal import AgentStore, Entry, MemoryAgentStore, Prefetch, SeriesDraw, State
 from client_agent.series import Participation
 from client_agent.sources import CallableSource
@@ -80,6 +82,7 @@ async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world
         assert states[State.SENT] <= 1
         assert states[State.SENT] + states[State.NOT_SAMPLED] == 3
         assert charged(entries) == [(SERIES.claim.epsilon.aggregator, SERIES.claim.delta)]
+        assert [one.charged_until for one in entries if one.charged_epsilon] == [SERIES.interval.end]
         draw = await store.draw(SERIES.hash)
         assert draw is not None
         assert draw.first_round == 0
@@ -200,6 +203,20 @@ async def test_a_device_whose_budget_the_series_exceeds_takes_no_part_in_any_rou
     assert all("budget-spent" in entry.detail for entry in entries)
     assert await store.draw(SERIES.hash) is None
     assert State.REFUSED not in {entry.state for entry in await other.entries()}, "later rounds cost nothing more"
+
+
+async def test_a_series_stays_in_a_devices_ledger_until_it_is_over(world: World, tmp_path: Path) -> None:
+    """It may answer until then: a day of the budget that begins before the end holds the whole charge."""
+    store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    await hold_tokens(store, SERIES)
+    await run_rounds(world, SERIES, [world.agent(store)])
+    entries, end = await store.entries(), float(SERIES.interval.end)
+    total = float(SERIES.claim.epsilon.aggregator)
+    assert len(entries) == SERIES.rounds
+    budget = Budget(days=1)
+    assert spent(entries, budget, end + budget.seconds - 1) == pytest.approx(total, rel=1e-4)
+    assert spent(entries, budget, end + budget.seconds) == 0.0
+    await store.close()
 
 
 async def test_a_recipe_that_is_shown_later_as_a_round_met_before_is_refused(world: World) -> None:
