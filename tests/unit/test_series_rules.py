@@ -91,6 +91,7 @@ def test_the_encoding_is_canonical_and_decodes_to_the_same_series() -> None:
         ("donation.slots", 0, "donation.slots"),
         ("slots.per_epoch", 257, "slots.per_epoch"),
         ("name", "UPPER", "name"),
+        ("interval.duration", 366 * 86_400 + 60, "a series lasts at most 31622400 seconds"),
         ("claim.relation", "deletion", "claim.relation"),
         ("claim.epsilon.aggregator", "unbounded", "aggregator"),
     ],
