@@ -239,6 +239,17 @@ def test_a_floor_that_is_not_attested_is_refused_with_the_numbers() -> None:
     assert refusals(TARGETED, census_of([400, 20, 20, 20, 20, 20]), now=late - 1) == {}
 
 
+def test_dummies_of_a_targeted_recipe_count_on_no_more_devices_than_are_attested() -> None:
+    census = census_of([400, 20, 20, 20, 20, 20])
+    floor = attested(census, TARGETED.criteria).floor
+    assert floor >= 100
+    for population, passes in ((floor, True), (floor + 1, False)):
+        dummies = {"intensity": "40", "population": population}
+        said = refusals(changed(TARGETED, "sampling", {"rate": "0.5", "dummies": dummies}), census)
+        assert (said == {}) is passes
+    assert f"dummies count on {floor + 1} devices, the census attests {floor} with locale=de" in said["audience-floor"]
+
+
 def test_a_census_of_other_parties_another_population_or_other_values_does_not_count() -> None:
     enough = [400, 20, 20, 20, 20, 20]
     assert refusals(TARGETED, census_of(enough)) == {}
