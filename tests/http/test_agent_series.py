@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -179,6 +180,43 @@ async def test_the_draw_survives_a_crash_and_the_device_is_not_charged_again(wor
         assert len(charged(entries)) == 1
         await store.close()
     assert len(set(chosen)) > 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_no_order_of_leaves_restarts_and_missing_tokens_makes_two_of_one(world: World, seed: int) -> None:
+    """Leaves come in any order and several at once, the clock jumps, every step is that of a restarted agent: one draw
+    and one charge, which come together, and one contribution at most, in the round that was drawn."""
+    chance = Random(seed)
+    stores = [MemoryAgentStore() for _ in range(10)]
+    for store in stores:
+        await hold_tokens(store, SERIES)
+        if chance.random() < 0.3:
+            token = SERIES.token(chance.randrange(SERIES.rounds))
+            await store.put_prefetch(Prefetch(Slot(token.issuer, token.epoch, token.slot), float(NOW)))
+    batches = [[KIT.series_leaf(SERIES)], *(list(leaves_of(KIT.round(SERIES, at))) for at in range(SERIES.rounds))]
+    chance.shuffle(batches)
+    for leaves in batches:
+        world.log.add(*leaves)
+        world.clock.jump(chance.choice((0, 60, 1_500, 3_600)))
+        world.publish_key()
+        for store in chance.sample(stores, 7):
+            await world.agent(store).step()
+    for store in stores:
+        await world.agent(store).step()
+        entries, drawn = await store.entries(), await store.draw(SERIES.hash)
+        taken = [entry.series_index for entry in entries if entry.report or entry.state is State.SENT]
+        assert len(charged(entries)) == (0 if drawn is None else 1)
+        assert len(taken) <= 1
+        assert not taken or (drawn is not None and drawn.chosen_round == taken[0])
+    world.log.add(*(leaf for at in range(SERIES.rounds) for leaf in leaves_of(KIT.round(SERIES, at, "again"))))
+    charges = 0
+    for store in stores:
+        await world.agent(store).step()
+        entries = await store.entries()
+        assert sum(bool(entry.report) or entry.state is State.SENT for entry in entries) <= 1
+        assert len(charged(entries)) <= 1
+        charges += len(charged(entries))
+    assert charges > 0
 
 
 async def test_a_round_waits_for_its_series(world: World) -> None:
