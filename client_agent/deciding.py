@@ -19,7 +19,6 @@ from client_agent.sources import DataSource, Value
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal, UsageError
-from tacit.ledger.account import Cost
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.ports import Clock, Entropy, Transport
 from tacit.randomizers.types import Answer, Measurement
@@ -135,7 +134,7 @@ class Decider:
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
         measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
-            return Decision(self._entry(live, State.NOT_SAMPLED, detail, part.cost), draw)
+            return Decision(self._entry(live, State.NOT_SAMPLED, detail, part), draw)
         begin = max(self._deps.clock.now(), recipe.interval.start)
         send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(
@@ -148,7 +147,7 @@ class Decider:
             self._deps.entropy,
         )
         scheduled = replace(
-            self._entry(live, State.SCHEDULED, "", part.cost),
+            self._entry(live, State.SCHEDULED, "", part),
             send_at=send_at,
             deadline=recipe.interval.end + self._config.timing.late_seconds,
             url=upload_url(task),
@@ -156,8 +155,9 @@ class Decider:
         )
         return Decision(scheduled, draw, spends=True)
 
-    def _entry(self, live: LiveRecipe, state: State, detail: str, cost: Cost | None = None) -> Entry:
-        recipe = live.recipe
+    def _entry(self, live: LiveRecipe, state: State, detail: str, part: Participation | None = None) -> Entry:
+        """``part``: of a device that is asked; what that costs is charged."""
+        recipe, cost = live.recipe, None if part is None else part.cost
         return Entry(
             recipe.hash,
             recipe.name,
@@ -167,6 +167,7 @@ class Decider:
             "" if cost is None else f"{cost.epsilon:f}",
             slot=derive.slot_of(recipe),
             charged_delta="" if cost is None else f"{cost.delta:f}",
+            charged_until=0.0 if part is None or cost is None else float(part.charged_until),
             series_hash=b"" if recipe.series is None else unb64url(recipe.series.hash),
             series_index=None if recipe.series is None else recipe.series.index,
         )

@@ -36,11 +36,12 @@ def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequen
 
 
 def charged(entries: Sequence[Entry], since: float) -> tuple[Cost, ...]:
-    """The claims that were charged after ``since`` (POSIX seconds)."""
+    """The claims that were charged after ``since`` (POSIX seconds), or of which an answer may have left after it: a
+    series may go on for longer than a budget's days."""
     return tuple(
         Cost(Decimal(entry.charged_epsilon), Decimal(entry.charged_delta or "0"))
         for entry in entries
-        if entry.charged_epsilon and entry.decided_at > since
+        if entry.charged_epsilon and max(entry.decided_at, entry.charged_until) > since
     )
 
 

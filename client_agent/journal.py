@@ -74,6 +74,8 @@ class Entry:
     url: str = ""
     report: bytes = field(default=b"", repr=False)
     charged_delta: str = ""
+    charged_until: float = 0.0
+    """Of a charge: the POSIX second until which the device may answer for it, the end of the recipe or the series."""
     series_hash: bytes = b""
     """Of a round: its series. The series is charged with the first entry that has a charge."""
     series_index: int | None = None

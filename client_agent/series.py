@@ -44,6 +44,11 @@ class Participation:
             return cost_of(self.recipe)
         return None if self.drawn is not None else series_cost(self.series)
 
+    @property
+    def charged_until(self) -> int:
+        """The POSIX second from which nothing of what is charged can be answered any more."""
+        return (self.recipe if self.series is None else self.series).interval.end
+
     def choice(self, entropy: Entropy, now: float) -> tuple[bool | None, SeriesDraw | None]:
         """Whether the series' draw has the device take part now (None: the recipe's own coin decides), and the draw, if
         it is made now and is to be kept."""

@@ -126,6 +126,8 @@ class Plan:
     conservative_total: float
     largest: Decimal | None
     count: int
+    series: str | None = None
+    """Of a round: the series that is charged instead, once for all rounds."""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -143,12 +145,14 @@ class Plan:
             "beside": len(self.verdict.others),
             "largest_epsilon": None if self.largest is None else f"{self.largest:f}",
             "such_recipes": self.count,
+            "series": self.series,
             "relation": RELATION,
         }
 
 
-def plan(charge: Charge, charges: Sequence[Charge], account: Account) -> Plan:
-    """Whether ``charge`` fits beside ``charges``, by the accountant of record."""
+def plan(charge: Charge, charges: Sequence[Charge], account: Account, series: str | None = None) -> Plan:
+    """Whether ``charge`` fits beside ``charges``, by the accountant of record; ``series``: the name of the series that
+    it is the charge of."""
     accountant = accountant_of_record()
     verdict = judge(charge, charges, account, accountant)
     return Plan(
@@ -158,4 +162,5 @@ def plan(charge: Charge, charges: Sequence[Charge], account: Account) -> Plan:
         conservative(verdict.others, charge.cost, float(account.delta)),
         largest_epsilon(charge, charges, account, accountant),
         how_many(charge.cost, charge, charges, account, accountant),
+        series,
     )

@@ -96,16 +96,19 @@ def show_plan(plan: Plan, console: Console) -> None:
     total = computed_epsilon(verdict.total)
     with_it = Text.assemble(budget_bar(total, str(account.epsilon)), f"  ε {total} of {account.epsilon:f}")
     largest = "nothing at this δ" if not plan.largest else f"ε {plan.largest:f} at δ {cost.delta:f}"
+    what, such = ("recipe", "such recipes") if plan.series is None else (f"series {plan.series}", "such series")
     rows = (
-        ("recipe", f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
+        (what, f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
         ("beside it", f"{counted(len(verdict.others), 'recipe')}, ε {computed_epsilon(verdict.before)}"),
         ("with it", with_it),
         ("conservative", f"ε {computed_epsilon(plan.conservative_total)}, as aggregators and devices reckon"),
         ("largest that fits", largest),
-        ("such recipes", f"{plan.count} fit, this one included" if plan.count else "none fits"),
+        (such, f"{plan.count} fit, this one included" if plan.count else "none fits"),
     )
     for name, value in rows:
         facts.add_row(Text(name, style="dim"), value)
     console.print(Panel(facts, title=Text(f"account {account.name}", style="bold"), title_align="left"))
+    if plan.series is not None:
+        console.print(Text(f"a round of {plan.series} costs nothing beside the series, which is charged once"))
     verdict_text = "fits" if verdict.fits else "does not fit: refused by rule budget-spent"
     console.print(Text(verdict_text, style="bold green" if verdict.fits else "bold red"))

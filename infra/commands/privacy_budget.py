@@ -18,9 +18,11 @@ from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
-from tacit.recipe.charges import charge_of, charges_of
+from tacit.recipe.charges import charge_of, charges_of, series_charge
 from tacit.recipe.live import LiveLog
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 
 MOST_EPSILON = 64
 
@@ -52,28 +54,48 @@ def plan_command(
 ) -> None:
     """Would a recipe fit into its account, what is the largest epsilon that does, and how many such recipes would?
 
-    Exit code 1 if it does not fit. Example: tacit privacy plan --epsilon 0.5
+    A round is weighed as what is charged for it: its series as a whole. Exit code 1 if it does not fit. Example:
+    tacit privacy plan --epsilon 0.5
     """
     if (epsilon is None) == (recipe is None):
         raise typer.BadParameter("give either --epsilon or --recipe")
-    if recipe is not None:
-        charge = charge_of(read_recipe(read_file(recipe), str(recipe)), ChargeState.PENDING)
-    else:
+    asked = None if recipe is None else read_recipe(read_file(recipe), str(recipe))
+    if asked is None:
         begin = int(SystemClock().now()) if start is None else start
         cost = Cost(_number(epsilon or "", "--epsilon", MOST_EPSILON), _number(delta, "--delta", 1))
         charge = Charge(account, b"", "planned", begin, begin + duration, cost)
     log, policy = _log(state_dir)
+    series = None if asked is None else _series_of(asked, log)
+    if asked is not None:
+        pending = ChargeState.PENDING
+        charge = charge_of(asked, pending) if series is None else series_charge(series, pending)
     limit = policy.account(charge.account)
     if limit is None:
         known = ", ".join(sorted(policy.accounts or {})) or "none"
         raise UsageError(f"the policy has no account {charge.account}; it has: {known}")
-    found = plan(charge, charges_of(log, SystemClock().now()), limit)
+    found = plan(charge, charges_of(log, SystemClock().now()), limit, None if series is None else series.name)
     if as_json:
         print_json(found.document())
     else:
         show_plan(found, answers())
     if not found.verdict.fits:
         raise typer.Exit(1)
+
+
+def _series_of(recipe: Recipe, log: LiveLog) -> Series | None:
+    """The series that ``recipe`` is a round of and is charged with; None for a recipe by itself."""
+    if recipe.series is None:
+        return None
+    series = log.series_of(recipe)
+    if series is None:
+        raise UsageError(
+            f"{recipe.name} is a round of series {recipe.series.hash}, with which it is charged; the log does not hold "
+            "that; publish it first: tacit series publish"
+        )
+    odd = series.mismatch(recipe)
+    if odd is not None:
+        raise UsageError(f"{recipe.name} is no round of series {series.name}: {odd}")
+    return series
 
 
 def _number(text: str, flag: str, most: int) -> Decimal:

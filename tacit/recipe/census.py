@@ -2,8 +2,9 @@
 
 A census is an ordinary recipe whose question is the device's own attributes. Once its one batch is released, leader and
 helper each publish their aggregate share in the log; whoever reads the log adds the two up and computes the estimate
-itself, so that nobody's word is taken for it but that of both aggregators together. The sum is the randomised histogram
-that the recipe releases anyway, and one share alone is a uniformly random number: nothing more is told.
+itself, so that no analyst's word is taken for it. The sum is the randomised histogram that the recipe releases anyway,
+and one share alone is a uniformly random number: nothing more is told. As with every result both aggregators are
+believed: either one could move counts from cell to cell by what it adds to its share.
 
 The floor. A conjunction over some of a census's attributes is the sum of its cells, estimated by the sum of their
 estimates. Between two cells the covariance is never positive, whatever the randomizer: with y the randomised one-hot
@@ -44,14 +45,14 @@ class Census:
     index: int
 
     def asks(self, recipe: Recipe) -> bool:
-        """Whether it counted what ``recipe`` targets: the same population, every attribute value of the criteria, and
-        by the recipe's own leader and helper."""
+        """Whether it counted what ``recipe`` targets: every attribute value of the criteria, in the same population, of
+        devices that both can reach, by the recipe's own leader and helper."""
         spec = self.recipe.question.encoder
         return (
             isinstance(spec, Attributes)
             and self.recipe.audience.population == recipe.audience.population
             and all(value in spec.attributes.get(name, ()) for name, value in recipe.criteria.items())
-            and _aggregators(self.recipe) == _aggregators(recipe)
+            and _reach(self.recipe) == _reach(recipe)
         )
 
 
@@ -117,9 +118,16 @@ def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
     )
 
 
-def _aggregators(recipe: Recipe) -> list[tuple[str, str]]:
+def _reach(recipe: Recipe) -> tuple[tuple[str, ...], ...]:
+    """Who counts, and which devices answer at all: those that use this relay and gateway and hold this issuer's tokens.
+    Of another issuer's devices, however many were counted, there may be few that a recipe asks."""
     parties = recipe.parties
-    return [(one.operator, one.signing_key) for one in (parties.leader, parties.helper)]
+    return (
+        *((one.operator, one.signing_key) for one in (parties.leader, parties.helper, parties.gateway)),
+        (parties.relay.url,),
+        (parties.attester.operator,),
+        (parties.issuer.name, parties.issuer.signing_key),
+    )
 
 
 def _unusable(census: Census, why: str) -> Refusal:

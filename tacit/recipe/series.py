@@ -36,6 +36,8 @@ from tacit.tlog.leaves import Count
 OWN_MEMBERS = ("name", "interval", "token", "series")
 """Members of a recipe that each round has for itself, beside ``question.round_input``."""
 MAX_PER_EPOCH = 256
+MAX_SECONDS = 366 * 86400
+"""The longest series: from its publication to its end it is charged in full, and stands in every answer to a device."""
 
 
 class Donation(Part):
@@ -77,13 +79,15 @@ class Series(Part):
     claim: SeriesClaim
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a template that is no recipe, or that fixes what belongs to a round."""
+        """Refuse a template that is no recipe, or that fixes what belongs to a round, and a series without an end."""
         own = [name for name in OWN_MEMBERS if name in self.template]
         question = self.template.get("question")
         if isinstance(question, dict) and "round_input" in question:
             own.append("question.round_input")
         if own:
             raise ValueError(f"template: {', '.join(own)} belong to the rounds")
+        if self.interval.duration > MAX_SECONDS:
+            raise ValueError(f"a series lasts at most {MAX_SECONDS} seconds")
         _ = self.probe
 
     @classmethod

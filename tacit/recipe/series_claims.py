@@ -26,18 +26,18 @@ from tacit.recipe.series import Series
 ROUNDS_SUFFIX, DONATION_SUFFIX = "+rounds", "+donation"
 
 
-def total_claim(series: Series) -> Claim:
-    """The claim of all rounds together at the stated total delta. Refusal ``claim-not-computable`` or
-    ``randomizer-parameters``."""
+def total_claim(series: Series, n: int | None = None) -> Claim:
+    """The claim of all rounds together at the stated total delta, for batches of ``n`` reports (default: B). Refusal
+    ``claim-not-computable`` or ``randomizer-parameters``."""
     if series.donation is None:
-        return independent_claim(series.probe, series.rounds, float(series.claim.delta))
-    return donation_claim(series.probe, series.donation.slots, float(series.claim.delta))
+        return independent_claim(series.probe, series.rounds, float(series.claim.delta), n)
+    return donation_claim(series.probe, series.donation.slots, float(series.claim.delta), n)
 
 
-def independent_claim(recipe: Recipe, rounds: int, total_delta: float) -> Claim:
+def independent_claim(recipe: Recipe, rounds: int, total_delta: float, n: int | None = None) -> Claim:
     """The claim of ``rounds`` recipes like ``recipe`` whose coins are independent, at ``total_delta``. Refusal as
     ``total_claim``."""
-    one = _claim(recipe)
+    one = _claim(recipe, n)
 
     def composed(epsilon: float, delta: float) -> float:
         return _computed(epsilon_rounds, epsilon, delta, rounds, total_delta)
@@ -53,10 +53,10 @@ def independent_claim(recipe: Recipe, rounds: int, total_delta: float) -> Claim:
     )
 
 
-def donation_claim(recipe: Recipe, slots: int, total_delta: float) -> Claim:
+def donation_claim(recipe: Recipe, slots: int, total_delta: float, n: int | None = None) -> Claim:
     """The claim of rounds like ``recipe`` of which a device takes part in one at most, in the first of ``slots`` for
     which its coin says yes. Refusal as ``total_claim``."""
-    one = _claim(_with_rate_one(recipe))
+    one = _claim(_with_rate_one(recipe), n)
 
     def hidden(epsilon: float) -> float:
         sampled = {"rate": float(recipe.rate), "slots": slots, "n": one.n, "total_delta": total_delta}
@@ -71,11 +71,11 @@ def donation_claim(recipe: Recipe, slots: int, total_delta: float) -> Claim:
     )
 
 
-def _claim(recipe: Recipe) -> Claim:
+def _claim(recipe: Recipe, n: int | None) -> Claim:
     extra = recipe.sampling.canonical().keys() - {"rate"}
     if extra:
         raise Refusal("claim-not-computable", f"sampling.{min(extra)} is not accounted for in a series")
-    return claim_of(recipe)
+    return claim_of(recipe, n)
 
 
 def _with_rate_one(recipe: Recipe) -> Recipe:

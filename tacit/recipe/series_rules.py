@@ -15,7 +15,7 @@ from tacit.ledger.budget import Accountant, conservative
 from tacit.recipe import rules
 from tacit.recipe.charges import series_charge
 from tacit.recipe.checks.budget import charge_left
-from tacit.recipe.checks.series import claim_understated, donation_form
+from tacit.recipe.checks.series import donation_form, total_problem
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
@@ -36,7 +36,7 @@ def check(
     found = _template(series, policy, now)
     own = {
         "series-donation": donation_form(series),
-        "series-claim": claim_understated(series, policy),
+        "series-claim": total_problem(series, policy),
     }
     if charges is not None:
         charge = series_charge(series, ChargeState.PENDING)

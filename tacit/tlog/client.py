@@ -18,7 +18,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, parse_json, validated
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
-from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf
+from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
 
 MAX_PROOF = 64
@@ -172,18 +172,21 @@ class LogView:
 
     def accept(self, bundle: Bundle, keys: LeafKeys) -> list[VerifiedEntry]:
         """Advance to the bundle's checkpoint and return its entries, each included and signed by the key that
-        ``keys`` gives; entries of signers that ``keys`` does not know are left out. Raises Refusal."""
+        ``keys`` gives; entries of signers that ``keys`` does not know, and of kinds that this reader does not know, are
+        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. Raises
+        Refusal."""
         checkpoint = self.advance(bundle.checkpoint, bundle.consistency)
-        leaves = [_included(entry, checkpoint) for entry in bundle.entries]
+        included = [(entry.index, _included(entry, checkpoint)) for entry in bundle.entries]
+        leaves = [(index, leaf) for index, leaf in included if leaf is not None]
         found = []
-        for entry, leaf, public in zip(bundle.entries, leaves, keys.keys_of(leaves), strict=True):
+        for (index, leaf), public in zip(leaves, keys.keys_of([leaf for _, leaf in leaves]), strict=True):
             if public is None:
                 continue
             try:
                 leaf.verify(public)
             except CryptoError as error:
-                raise Refusal("leaf-signature", f"{leaf.type} leaf {entry.index}: {error}") from error
-            found.append(VerifiedEntry(entry.index, leaf))
+                raise Refusal("leaf-signature", f"{leaf.type} leaf {index}: {error}") from error
+            found.append(VerifiedEntry(index, leaf))
         return found
 
     def _check_not_failed(self) -> None:
@@ -196,12 +199,15 @@ class LogView:
         raise Refusal(rule, detail)
 
 
-def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf:
+def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | None:
+    """The entry's leaf, which is in the tree; None where it is of a kind that this reader does not know."""
     try:
         verify_inclusion(leaf_hash(entry.leaf), entry.index, checkpoint.size, entry.inclusion, checkpoint.root)
     except CryptoError as error:
         raise Refusal("log-inclusion", f"entry {entry.index}: {error}") from error
     try:
         return SignedLeaf.decode(entry.leaf)
+    except UnknownLeafError:
+        return None
     except DecodeError as error:
         raise Refusal("leaf-malformed", f"entry {entry.index}: {error}") from error

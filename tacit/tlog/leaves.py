@@ -29,6 +29,10 @@ LEAVES_KEPT = 256
 LABEL = b"tacit leaf v1\0"
 
 
+class UnknownLeafError(DecodeError):
+    """A leaf of a type or version that came after this reader: it may be left out, never acted on."""
+
+
 class LeafType(enum.StrEnum):
     """The kinds of entry."""
 
@@ -190,7 +194,8 @@ class SignedLeaf:
 
     @staticmethod
     def decode(data: bytes) -> SignedLeaf:
-        """Strict inverse of ``encode``. Raises DecodeError; the signature is checked by ``verify``."""
+        """Strict inverse of ``encode``. Raises DecodeError, ``UnknownLeafError`` where a later reader may know more;
+        the signature is checked by ``verify``."""
         if len(data) > MAX_ENTRY_SIZE:
             raise DecodeError(f"leaf has {len(data)} bytes; at most {MAX_ENTRY_SIZE} fit an entry")
         return _decoded(data)
@@ -211,7 +216,9 @@ class SignedLeaf:
 @lru_cache(maxsize=LEAVES_KEPT)
 def _decoded(data: bytes) -> SignedLeaf:
     """The leaf in ``data``: a pure function of bytes that every reader of a log asks for again at each fetch."""
-    envelope = validated(_Envelope, parse_canonical(data, "leaf"), "leaf")
+    content = parse_canonical(data, "leaf")
+    _check_known(content.get("type"), content.get("version"))
+    envelope = validated(_Envelope, content, "leaf")
     return SignedLeaf(
         LeafType(envelope.type),
         envelope.body,
@@ -219,6 +226,13 @@ def _decoded(data: bytes) -> SignedLeaf:
         unb64url(envelope.signature, length=SIGNATURE_SIZE, what="leaf signature"),
         canonical_bytes(envelope.body),
     )
+
+
+def _check_known(leaf_type: object, version: object) -> None:
+    if not isinstance(leaf_type, str) or not isinstance(version, int) or isinstance(version, bool):
+        return
+    if leaf_type not in set(LeafType) or version > LEAF_VERSION:
+        raise UnknownLeafError(f"leaf: type {leaf_type[:32]!r}, version {version} is not known")
 
 
 class _Envelope(Body):

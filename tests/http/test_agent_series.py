@@ -6,13 +6,16 @@ import hashlib
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from scipy import stats
 
 from client_agent.agent import Agent
+from client_agent.config import Budget
 from client_agent.deciding import Deps as AgentDeps
+from client_agent.device_rules import spent
 from client_agent.journal import AgentStore, Entry, MemoryAgentStore, Prefetch, SeriesDraw, State
 from client_agent.series import Participation
 from client_agent.sources import CallableSource
@@ -80,6 +83,7 @@ async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world
         assert states[State.SENT] <= 1
         assert states[State.SENT] + states[State.NOT_SAMPLED] == 3
         assert charged(entries) == [(SERIES.claim.epsilon.aggregator, SERIES.claim.delta)]
+        assert [one.charged_until for one in entries if one.charged_epsilon] == [SERIES.interval.end]
         draw = await store.draw(SERIES.hash)
         assert draw is not None
         assert draw.first_round == 0
@@ -178,6 +182,43 @@ async def test_the_draw_survives_a_crash_and_the_device_is_not_charged_again(wor
     assert len(set(chosen)) > 2
 
 
+@pytest.mark.parametrize("seed", range(2))
+async def test_no_order_of_leaves_restarts_and_missing_tokens_makes_two_of_one(world: World, seed: int) -> None:
+    """Leaves come in any order and several at once, the clock jumps, every step is that of a restarted agent: one draw
+    and one charge, which come together, and one contribution at most, in the round that was drawn."""
+    chance = Random(seed)
+    stores = [MemoryAgentStore() for _ in range(10)]
+    for store in stores:
+        await hold_tokens(store, SERIES)
+        if chance.random() < 0.3:
+            token = SERIES.token(chance.randrange(SERIES.rounds))
+            await store.put_prefetch(Prefetch(Slot(token.issuer, token.epoch, token.slot), float(NOW)))
+    batches = [[KIT.series_leaf(SERIES)], *(list(leaves_of(KIT.round(SERIES, at))) for at in range(SERIES.rounds))]
+    chance.shuffle(batches)
+    for leaves in batches:
+        world.log.add(*leaves)
+        world.clock.jump(chance.choice((0, 60, 1_500, 3_600)))
+        world.publish_key()
+        for store in chance.sample(stores, 7):
+            await world.agent(store).step()
+    for store in stores:
+        await world.agent(store).step()
+        entries, drawn = await store.entries(), await store.draw(SERIES.hash)
+        taken = [entry.series_index for entry in entries if entry.report or entry.state is State.SENT]
+        assert len(charged(entries)) == (0 if drawn is None else 1)
+        assert len(taken) <= 1
+        assert not taken or (drawn is not None and drawn.chosen_round == taken[0])
+    world.log.add(*(leaf for at in range(SERIES.rounds) for leaf in leaves_of(KIT.round(SERIES, at, "again"))))
+    charges = 0
+    for store in stores:
+        await world.agent(store).step()
+        entries = await store.entries()
+        assert sum(bool(entry.report) or entry.state is State.SENT for entry in entries) <= 1
+        assert len(charged(entries)) <= 1
+        charges += len(charged(entries))
+    assert charges > 0
+
+
 async def test_a_round_waits_for_its_series(world: World) -> None:
     agent, store = await device(world, SERIES)
     world.log.add(*leaves_of(KIT.round(SERIES)))
@@ -200,6 +241,20 @@ async def test_a_device_whose_budget_the_series_exceeds_takes_no_part_in_any_rou
     assert all("budget-spent" in entry.detail for entry in entries)
     assert await store.draw(SERIES.hash) is None
     assert State.REFUSED not in {entry.state for entry in await other.entries()}, "later rounds cost nothing more"
+
+
+async def test_a_series_stays_in_a_devices_ledger_until_it_is_over(world: World, tmp_path: Path) -> None:
+    """It may answer until then: a day of the budget that begins before the end holds the whole charge."""
+    store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    await hold_tokens(store, SERIES)
+    await run_rounds(world, SERIES, [world.agent(store)])
+    entries, end = await store.entries(), float(SERIES.interval.end)
+    total = float(SERIES.claim.epsilon.aggregator)
+    assert len(entries) == SERIES.rounds
+    budget = Budget(days=1)
+    assert spent(entries, budget, end + budget.seconds - 1) == pytest.approx(total, rel=1e-4)
+    assert spent(entries, budget, end + budget.seconds) == 0.0
+    await store.close()
 
 
 async def test_a_recipe_that_is_shown_later_as_a_round_met_before_is_refused(world: World) -> None:

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 from infra.cli import run
+from infra.commands import privacy_budget
+from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import AccountLimit
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
-from tacit.testing.recipes import RecipeKit
+from tacit.testing.recipes import RecipeKit, changed
+from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe(name="training", population=20_000, rate=Decimal(1), epsilon=Decimal("0.5"))
@@ -142,3 +146,29 @@ def test_too_few_devices_for_so_many_rounds_are_named(file: str, capsys: pytest.
     Path(file).write_text(json.dumps(small.body()))
     assert run(["series", "new", "--from", file, "--rounds", "200", "--donation-slots", "200"]) == 1
     assert "300 devices are too few for 200 rounds" in complaint(capsys)
+
+
+def test_a_round_is_planned_as_its_series_and_not_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    series = KIT.series()
+    limit = AccountLimit(epsilon="10", delta="0.00001", window_seconds=86_400)
+    policy = KIT.policy.model_copy(update={"accounts": {"default": limit}})
+    log = LiveLog.from_entries([VerifiedEntry(0, KIT.series_leaf(series))])
+    monkeypatch.setattr(privacy_budget, "_log", lambda _state_dir: (log, policy))
+    path = tmp_path / "round.json"
+    words = ["privacy", "plan", "--recipe", str(path)]
+    path.write_text(json.dumps(KIT.round(series, 1).body()))
+    assert run([*words, "--json"]) == 0
+    found = document(capsys)
+    assert (found["series"], found["epsilon"]) == (series.name, series.claim.epsilon.aggregator)
+    assert (found["start"], found["end"]) == (series.interval.start, series.interval.end)
+    assert found["beside"] == 0, "the series, which the log holds, is not weighed twice"
+    assert run(words) == 0
+    assert f"a round of {series.name} costs nothing beside the series" in " ".join(capsys.readouterr().out.split())
+    path.write_text(json.dumps(changed(KIT.round(series, 1), "question.text", "Something else?").body()))
+    assert run(words) == 1
+    assert "is no round of series training: question differ" in " ".join(complaint(capsys).split())
+    path.write_text(json.dumps(KIT.round(KIT.series(name="unseen"), 0).body()))
+    assert run(words) == 1
+    assert "publish it first: tacit series publish" in " ".join(complaint(capsys).split())

@@ -158,6 +158,9 @@ def test_the_devices_ledger_composes_the_claims_of_its_window() -> None:
     assert charged(entries, 100.0) == (second,)
     assert charged(entries, 0.0) == (first, second)
     assert charged([], 0.0) == ()
+    going_on = Entry(b"4", "d", State.SENT, 50.0, charged_epsilon="0.5", charged_delta="0.000001", charged_until=101.0)
+    assert charged([going_on], 100.0) == (first,), "a series that it may still answer to"
+    assert charged([going_on], 101.0) == ()
     budget = Budget(days=2)
     assert 0.74 < spent(entries, budget, 100.0) <= 0.75
     assert spent([], budget, 100.0) == spent(entries, budget, 1e9) == 0.0

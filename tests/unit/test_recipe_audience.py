@@ -239,7 +239,18 @@ def test_a_floor_that_is_not_attested_is_refused_with_the_numbers() -> None:
     assert refusals(TARGETED, census_of([400, 20, 20, 20, 20, 20]), now=late - 1) == {}
 
 
-def test_a_census_of_other_aggregators_another_population_or_other_values_does_not_count() -> None:
+def test_dummies_of_a_targeted_recipe_count_on_no_more_devices_than_are_attested() -> None:
+    census = census_of([400, 20, 20, 20, 20, 20])
+    floor = attested(census, TARGETED.criteria).floor
+    assert floor >= 100
+    for population, passes in ((floor, True), (floor + 1, False)):
+        dummies = {"intensity": "40", "population": population}
+        said = refusals(changed(TARGETED, "sampling", {"rate": "0.5", "dummies": dummies}), census)
+        assert (said == {}) is passes
+    assert f"dummies count on {floor + 1} devices, the census attests {floor} with locale=de" in said["audience-floor"]
+
+
+def test_a_census_of_other_parties_another_population_or_other_values_does_not_count() -> None:
     enough = [400, 20, 20, 20, 20, 20]
     assert refusals(TARGETED, census_of(enough)) == {}
     key = b64url(bytes(31) + b"\x01")
@@ -247,6 +258,11 @@ def test_a_census_of_other_aggregators_another_population_or_other_values_does_n
         ("parties.leader.operator", "other.example"),
         ("parties.helper.signing_key", key),
         ("audience.population", "elsewhere"),
+        ("parties.issuer.name", "other.example"),
+        ("parties.issuer.signing_key", key),
+        ("parties.attester.operator", "other.example"),
+        ("parties.relay.url", "https://other.example/"),
+        ("parties.gateway.signing_key", key),
     ):
         other = changed(CENSUS, path, value)
         assert "no census" in refusals(TARGETED, census_of(enough, other))["audience-floor"]

@@ -15,6 +15,7 @@ from tacit.accounting.mechanisms import explain
 from tacit.dp import sampling
 from tacit.dp.composition import delta_composed, epsilon_composed
 from tacit.dp.donation import epsilon_donation, epsilon_rounds, slot_share, yield_of
+from tacit.dp.rr_exact import epsilon_one_cell, rr_flip
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.model import Recipe
@@ -211,3 +212,60 @@ def test_expected_contributions_fall_by_the_share_that_is_left() -> None:
     independent = KIT.series(donation_slots=None)
     assert expected_contributions(independent, 2_000) == [1000] * 3
     assert share_taking_part(independent) == pytest.approx(1 - 0.5**3)
+
+
+State = tuple[tuple[int, int], ...]
+"""Per round the batch's size and its sum."""
+
+
+def with_device(
+    law: dict[State, float], first: int, bit: int, flip: float, rate: float, slots: int
+) -> dict[State, float]:
+    """The law of all batches once another device, eligible from round ``first`` on, has chosen a slot or none."""
+    found: dict[State, float] = {}
+    for state, chance in law.items():
+        places = range(first, min(first + slots, len(state)))
+        one = 1 - flip if bit else flip
+        for seen, likely in ((1, one), (0, 1 - one)):
+            for slot in places:
+                size, total = state[slot]
+                moved = (*state[:slot], (size + 1, total + seen), *state[slot + 1 :])
+                share = chance * likely * slot_share(rate, slot - first)
+                found[moved] = found.get(moved, 0.0) + share
+        found[state] = found.get(state, 0.0) + chance * (1 - rate) ** len(places)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("epsilon0", "rate", "slots", "batch", "arrivals", "own"),
+    [
+        (1.0, 0.1, 2, 1, (0, 0, 0, 1, 1, 1, 0, 1), 0),
+        (2.0, 0.1, 2, 3, (0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 0),
+        (2.0, 0.05, 2, 3, (1, 1, 1, 1, 1, 0, 0, 0, 0, 0), 0),
+        (3.0, 0.1, 2, 5, (0, 1, 0, 1, 0, 1, 0, 1, 0, 1), 1),
+        (1.0, 0.02, 1, 1, (0, 0, 0, 0), 0),
+        (2.0, 0.05, 3, 2, (0, 1, 2, 0, 1, 2), 1),
+    ],
+)
+@pytest.mark.parametrize("total_delta", [0.05, 0.2])
+def test_the_claim_holds_exactly_where_every_size_is_seen_and_devices_come_at_different_times(
+    epsilon0: float, rate: float, slots: int, batch: int, arrivals: tuple[int, ...], own: int, total_delta: float
+) -> None:
+    """Everything that is seen of all rounds together, batches below B by their size alone, with a round more than the
+    first comers' slots: enumerated, for both answers of one device beside devices of known answers."""
+    flip, inner = rr_flip(epsilon0), 0.5 * total_delta
+    one = min(epsilon0, epsilon_one_cell(flip, batch, inner))
+    claim = epsilon_donation(one, inner, rate=rate, slots=slots, n=batch, total_delta=total_delta)
+    law: dict[State, float] = {((0, 0),) * max(2, slots): 1.0}
+    for number, first in enumerate(arrivals):
+        law = with_device(law, first, number % 3 == 0, flip, rate, slots)
+    seen = []
+    for bit in (0, 1):
+        released: dict[tuple[int, ...], float] = {}
+        for state, chance in with_device(law, own, bit, flip, rate, slots).items():
+            shown = tuple(value for size, total in state for value in (size, total if size >= batch else -1))
+            released[shown] = released.get(shown, 0.0) + chance
+        seen.append(released)
+    assert math.isclose(sum(seen[0].values()), 1.0)
+    assert hockey(seen[0], seen[1], claim) <= total_delta
+    assert hockey(seen[0], seen[1], 0.0) > 0

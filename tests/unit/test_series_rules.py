@@ -10,6 +10,7 @@ import pytest
 
 from tacit.errors import DecodeError, Refusal
 from tacit.ledger.account import ChargeState
+from tacit.recipe import series_rules
 from tacit.recipe.charges import charges_of, series_charge
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog
@@ -90,6 +91,7 @@ def test_the_encoding_is_canonical_and_decodes_to_the_same_series() -> None:
         ("donation.slots", 0, "donation.slots"),
         ("slots.per_epoch", 257, "slots.per_epoch"),
         ("name", "UPPER", "name"),
+        ("interval.duration", 366 * 86_400 + 60, "a series lasts at most 31622400 seconds"),
         ("claim.relation", "deletion", "claim.relation"),
         ("claim.epsilon.aggregator", "unbounded", "aggregator"),
     ],
@@ -180,7 +182,8 @@ def test_a_total_claim_below_what_the_rounds_give_is_refused(series: Series, nam
     low = altered(series, f"claim.epsilon.{name}", "0.1")
     assert refused(KIT.round(low), low) == ["series-claim"]
     assert f"{name}: a total epsilon of 0.1 is claimed, the rounds give" in detail(KIT.round(low), low)
-    high = altered(series, f"claim.epsilon.{name}", "60")
+    capped = series is SERIES and name == "aggregator"
+    high = altered(series, f"claim.epsilon.{name}", "1" if capped else "60")
     assert refused(KIT.round(high), high) == []
 
 
@@ -188,6 +191,23 @@ def test_a_total_claim_below_what_the_rounds_give_is_refused(series: Series, nam
 def test_a_total_delta_over_the_cap_or_below_the_rounds_is_refused(delta: str) -> None:
     odd = altered(SERIES, "claim.delta", delta)
     assert refused(KIT.round(odd), odd) == ["series-claim"]
+
+
+def test_with_donation_the_total_keeps_the_caps_of_one_recipe_at_the_batch_size_and_at_half_of_it() -> None:
+    """A device answers once, but a round's own claim is that of one slot: without this rule a third of it passes."""
+    total = float(SERIES.claim.epsilon.aggregator)
+    assert float(ROUND.privacy.epsilon.aggregator) < 0.7 * total
+    for name, cap in (("max_epsilon_aggregator", total - 0.01), ("max_epsilon_half_batch", total)):
+        tight = KIT.policy.model_copy(update={name: f"{cap:.6f}"})
+        said = {one.rule: one.detail for one in check(ROUND, tight, context(SERIES, ROUND))}
+        assert f"over the cap of {cap:.6f}" in said["series-claim"]
+        assert "series-claim" in {one.rule for one in series_rules.check(SERIES, tight, NOW)}
+        assert "claim-cap" not in said, "the round alone passes"
+    free = float(FREE.claim.epsilon.aggregator)
+    assert free > 1 == float(KIT.policy.max_epsilon_aggregator)
+    assert refused(KIT.round(FREE), FREE) == [], (
+        "independent rounds are so many recipes, for which there is the account"
+    )
 
 
 def test_more_rounds_than_were_claimed_are_understated() -> None:

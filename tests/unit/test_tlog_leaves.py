@@ -253,6 +253,27 @@ def test_a_leaf_that_is_none_is_refused_even_if_included() -> None:
     assert refused(new_view(), bundle_of([b"{}"])) == "leaf-malformed"
 
 
+@pytest.mark.parametrize("changes", [{"type": "receipt"}, {"version": 2}, {"type": "receipt", "more": True}])
+def test_a_leaf_of_a_kind_that_came_later_is_left_out_and_the_others_are_read(changes: dict[str, Any]) -> None:
+    """Included it must be all the same."""
+    later = canonical_bytes({**json.loads(ENTRIES[0]), **changes})
+    found = new_view().accept(bundle_of([*ENTRIES, later]), LeafSigners(KIT.policy))
+    assert [entry.leaf for entry in found] == [
+        entry.leaf for entry in new_view().accept(BUNDLE, LeafSigners(KIT.policy))
+    ]
+    assert len(found) == len(ENTRIES)
+    bundle = bundle_of([*ENTRIES, later])
+    last = dataclasses.replace(bundle.entries[-1], leaf=canonical_bytes({**json.loads(later), "signer": "x"}))
+    swapped = dataclasses.replace(bundle, entries=(*bundle.entries[:-1], last))
+    assert refused(new_view(), swapped) == "log-inclusion"
+
+
+@pytest.mark.parametrize("changes", [{"type": 3}, {"version": "2"}, {"version": True}, {"version": 0}])
+def test_a_leaf_that_only_looks_as_if_it_came_later_spoils_the_bundle(changes: dict[str, Any]) -> None:
+    odd = canonical_bytes({**json.loads(ENTRIES[0]), **changes})
+    assert refused(new_view(), bundle_of([odd])) == "leaf-malformed"
+
+
 def test_leaves_that_this_version_cannot_read_are_set_aside() -> None:
     key = KIT.keys["log"].public
     strange = sign_leaf(LeafType.RECIPE, {"version": 9}, "someone", KIT.keys["log"])

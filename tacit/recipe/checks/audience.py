@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from tacit.errors import Refusal
-from tacit.recipe.census import STDERRS, attested, census_for
+from tacit.recipe.census import STDERRS, Attested, attested, census_for
 from tacit.recipe.checks.budget import period_text
 from tacit.recipe.context import Context
 from tacit.recipe.model import Attributes, Recipe, conjunction
@@ -79,9 +79,20 @@ def floor_attested(recipe: Recipe, policy: Policy, context: Context) -> str | No
     except Refusal as refusal:
         return refusal.detail
     if found.floor >= policy.min_audience:
-        return None
+        return _dummies_spread(recipe, found)
     return (
         f"census {census.recipe.name} attests {found.floor} devices with {wanted} "
         f"(estimate {found.estimate:.0f}, less {STDERRS:g} standard errors of {found.stderr:.0f}); "
         f"at least {policy.min_audience} are needed"
+    )
+
+
+def _dummies_spread(recipe: Recipe, found: Attested) -> str | None:
+    """Dummies hide a device only if as many devices as stated may send one: of an audience that many are attested."""
+    dummies = recipe.sampling.dummies
+    if dummies is None or dummies.population <= found.floor:
+        return None
+    return (
+        f"dummies count on {dummies.population} devices, the census attests {found.floor} with "
+        f"{conjunction(recipe.criteria)}; a population of at most that passes"
     )

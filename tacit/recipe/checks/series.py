@@ -56,8 +56,13 @@ def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 
 def series_claim(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The series' total claim is not below what its rounds give together."""
-    return None if recipe.series is None or context.series is None else claim_understated(context.series, policy)
+    """The series' total claim is not below what its rounds give together, and within the policy's caps."""
+    return None if recipe.series is None or context.series is None else total_problem(context.series, policy)
+
+
+def total_problem(series: Series, policy: Policy) -> str | None:
+    """Why the total claim is not accepted, or None."""
+    return claim_understated(series, policy) or claim_over_cap(series, policy)
 
 
 def claim_understated(series: Series, policy: Policy) -> str | None:
@@ -75,6 +80,26 @@ def claim_understated(series: Series, policy: Policy) -> str | None:
         claimed, true = getattr(series.claim.epsilon, adversary), getattr(computed, adversary)
         if float(epsilon_of(claimed)) < true * (1 - _TOLERANCE):
             return f"{adversary}: a total epsilon of {claimed} is claimed, the rounds give {stated_epsilon(true)}"
+    return None
+
+
+def claim_over_cap(series: Series, policy: Policy) -> str | None:
+    """With donation a device answers once, as to a single recipe: the total (a) keeps that recipe's caps, at B and at
+    B/2 (P17). A round's own (a) is a single slot's, as small as there are slots."""
+    if series.donation is None:
+        return None
+    half = series.probe.batch.min_batch_size // 2
+    try:
+        at_half = total_claim(series, half).aggregator
+    except Refusal as refusal:
+        return f"at B/2 = {half}: {refusal.detail}"
+    capped = (
+        ("", float(series.claim.epsilon.aggregator), policy.max_epsilon_aggregator),
+        (f"at B/2 = {half} ", at_half, policy.max_epsilon_half_batch),
+    )
+    for where, epsilon, cap in capped:
+        if epsilon > float(cap) * (1 + _TOLERANCE):
+            return f"{where}the total epsilon of aggregator is {epsilon:.6f}, over the cap of {cap}; more noise passes"
     return None
 
 
