@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from infra.layout import Layout
@@ -28,13 +29,27 @@ async def call(transport: Transport, method: str, url: str, *, body: bytes = b""
     headers = {"Content-Type": JSON} if body else {}
     if bearer is not None:
         headers["Authorization"] = f"Bearer {bearer}"
-    try:
-        answer = await transport.request(method, url, headers=headers, body=body)
-    except TransportError as error:
-        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
+    answer = await _answer(transport, method, url, headers, body)
     if answer.status >= 400:
         raise problem_of(answer)
     return _json(answer, url)
+
+
+async def get_bytes(transport: Transport, url: str) -> bytes:
+    """What lies at ``url``. Raises as ``call`` does."""
+    answer = await _answer(transport, "GET", url)
+    if answer.status != 200:
+        raise problem_of(answer)
+    return answer.body
+
+
+async def _answer(
+    transport: Transport, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+) -> HttpResponse:
+    try:
+        return await transport.request(method, url, headers=headers, body=body)
+    except TransportError as error:
+        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
 
 
 def problem_of(answer: HttpResponse) -> Abort:
@@ -61,15 +76,9 @@ def _json(answer: HttpResponse, url: str) -> Any:
 
 async def verified_log(transport: Transport, layout: Layout, policy: Policy) -> LiveLog:
     """The stack's log as of now: checkpoint, inclusion and signatures checked. Raises ``Refusal``."""
-    url = f"{layout.urls['recipe_server']}/v1/bundle?since=0"
-    try:
-        answer = await transport.request("GET", url)
-    except TransportError as error:
-        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
-    if answer.status != 200:
-        raise problem_of(answer)
+    bundle = await get_bytes(transport, f"{layout.urls['recipe_server']}/v1/bundle?since=0")
     view = LogView(LogPolicy(NoteKey.decode(layout.log_key)))
-    return LiveLog.from_entries(view.accept(Bundle.decode(answer.body), LeafSigners(policy)))
+    return LiveLog.from_entries(view.accept(Bundle.decode(bundle), LeafSigners(policy)))
 
 
 async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:

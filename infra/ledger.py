@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from infra.api import problem_of
+from infra.api import get_bytes
 from infra.layout import Layout
 from infra.terminal import computed_epsilon
 from tacit.accounting.budgets import accountant_of_record
@@ -16,12 +16,12 @@ from tacit.errors import CryptoError, Refusal
 from tacit.ledger.account import Account, Charge
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
-from tacit.ports import Transport, TransportError
+from tacit.ports import Transport
 from tacit.recipe.charges import charges_of
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import VerifiedEntry
+from tacit.tlog.client import signed_entries
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.tiles import TILE_WIDTH, Tile, decode_bundle
@@ -35,41 +35,18 @@ async def whole_log(transport: Transport, layout: Layout, policy: Policy) -> Liv
     url = layout.urls["recipe_server"]
     key = LogPolicy(NoteKey.decode(layout.log_key))
     try:
-        checkpoint = key.open(await _get(transport, f"{url}/checkpoint"))
+        checkpoint = key.open(await get_bytes(transport, f"{url}/checkpoint"))
     except CryptoError as error:
         raise Refusal("log-checkpoint", str(error)) from error
     entries: list[bytes] = []
     for first in range(0, checkpoint.size, TILE_WIDTH):
         tile = Tile(None, first // TILE_WIDTH, min(TILE_WIDTH, checkpoint.size - first))
-        entries += decode_bundle(await _get(transport, f"{url}/{tile.path()}"))
+        entries += decode_bundle(await get_bytes(transport, f"{url}/{tile.path()}"))
     tree = MemoryTree(entries)
     if tree.size != checkpoint.size or tree.root() != checkpoint.root:
         raise Refusal("log-inclusion", "the log's entries are not those of its checkpoint")
     leaves = [SignedLeaf.decode(entry) for entry in entries]
-    return LiveLog.from_entries(_verified(leaves, policy))
-
-
-def _verified(leaves: Sequence[SignedLeaf], policy: Policy) -> list[VerifiedEntry]:
-    found = []
-    for index, (leaf, public) in enumerate(zip(leaves, LeafSigners(policy).keys_of(leaves), strict=True)):
-        if public is None:
-            continue
-        try:
-            leaf.verify(public)
-        except CryptoError as error:
-            raise Refusal("leaf-signature", f"{leaf.type} leaf {index}: {error}") from error
-        found.append(VerifiedEntry(index, leaf))
-    return found
-
-
-async def _get(transport: Transport, url: str) -> bytes:
-    try:
-        answer = await transport.request("GET", url)
-    except TransportError as error:
-        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
-    if answer.status != 200:
-        raise problem_of(answer)
-    return answer.body
+    return LiveLog.from_entries(signed_entries(range(len(leaves)), leaves, LeafSigners(policy)))
 
 
 def ledger_document(log: LiveLog, policy: Policy, now: float) -> dict[str, Any]:

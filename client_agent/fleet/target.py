@@ -22,7 +22,7 @@ from client_agent.sources import CallableSource
 from client_agent.wallet import AttestedDevice
 from tacit import ohttp
 from tacit.adapters.origins import is_loopback
-from tacit.errors import Refusal, UsageError
+from tacit.errors import UsageError
 from tacit.recipe import derive
 from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
@@ -116,17 +116,12 @@ async def verified_target(
             f"recipe {live.recipe.name} is a round of a series with donation: each device chooses one of "
             f"{series.donation.slots} rounds, and a fleet simulates one recipe; run agents instead"
         )
-    token = live.recipe.token
-    directory = agent.live.directory(token.issuer, token.epoch)
-    spki = None if directory is None else directory.spki(token.slot)
-    if spki is None:
-        raise Refusal("slot-key-missing", "the log shows no key for the recipe's slot")
     return Target(
         relay_url=config.relay_url,
         attester_url=config.attester_url,
         gateway_keys=tuple(key.encode() for key in agent.gateway_keys),
         recipe_bytes=live.recipe.encode(),
-        token_key_spki=spki,
+        token_key_spki=agent.live.slot_key(live.recipe),
         late_seconds=config.timing.late_seconds,
         tls_ca=config.tls_ca,
         insecure_http=config.insecure_http,

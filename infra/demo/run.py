@@ -182,7 +182,7 @@ class DemoRun:
 
     async def _attacks(self, fleet: Fleet, recipes: _Recipes, transport: Transport) -> list[StagedRefusal]:
         with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
-            task = task_of(recipes.drill, self._token_key(fleet, recipes.drill))
+            task = task_of(recipes.drill, fleet.devices[0].agent.live.slot_key(recipes.drill))
             client = ObliviousClient(
                 transport,
                 self._layout.urls["relay"],
@@ -242,7 +242,7 @@ class DemoRun:
             "GET", f"{self._layout.urls['collector']}/v1/results/{recipe.hash_text}", transport
         )
         document = released["results"][0]
-        task = task_of(recipe, self._token_key(fleet, recipe))
+        task = task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe))
         leader = await self._status("leader", task.task_id_text, transport)
         causes = Counter(leader["rejected_by_cause"])
         truth = self._truth(recipe)
@@ -318,13 +318,6 @@ class DemoRun:
         )
         if answer.status not in (200, 201):
             raise Refusal("recipe-publication", answer.body.decode("utf-8", "replace")[:300])
-
-    def _token_key(self, fleet: Fleet, recipe: Recipe) -> bytes:
-        directory = fleet.devices[0].agent.live.directory(recipe.token.issuer, recipe.token.epoch)
-        spki = None if directory is None else directory.spki(recipe.token.slot)
-        if spki is None:
-            raise Refusal("slot-key-missing", "the log has no key for the recipe's slot")
-        return spki
 
     async def _status(self, name: str, task_id: str, transport: Transport) -> dict[str, Any]:
         return await self._operator_call("GET", f"{self._layout.urls[name]}/v1/tasks/{task_id}/status", transport)

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from services.collector.config import CollectorConfig
 from services.collector.store import CollectorStore
 from tacit.aggregator.keys import HpkeKey, find_key
+from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
-from tacit.ports import TransportError
 from tacit.recipe import derive, rules
-from tacit.recipe.context import Context
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
 from tacit.task import Task
-from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
+from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import SignedLeaf
 
 ACTIVE = "active"
@@ -49,8 +48,7 @@ class Recipes:
         self._store = store
         self._keys = keys
         self._config = config
-        self._log_policy = config.log.policy()
-        self._deps = deps
+        self._reader = LogReader(config.log, deps.transport)
         self._known: dict[bytes, Known] = {}
         self._judged = False
 
@@ -87,7 +85,7 @@ class Recipes:
         try:
             key = self._own_key(recipe)
             rules.require(recipe, self._config.policy, context)
-            task = derive.task_of(recipe, _slot_key(recipe, context))
+            task = derive.task_of(recipe, live.slot_key(recipe))
         except Refusal as refusal:
             return Known(recipe, REFUSED, refusal.rule, refusal.detail)
         return Known(recipe, ACTIVE, task=task, key_pair=key.key_pair)
@@ -102,26 +100,11 @@ class Recipes:
         async with self._store.read() as tx:
             saved = await tx.log_state()
             known = [SignedLeaf.decode(leaf) for _, leaf in await tx.leaves()]
-        view = LogView(self._log_policy, None if saved is None else LogState.decode(saved))
-        url = f"{self._config.log.url}/v1/bundle?since={view.state.size}"
-        answer = await self._deps.transport.request("GET", url)
-        if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
-        try:
-            entries = view.accept(Bundle.decode(answer.body), LeafSigners(self._config.policy, known))
-        except Refusal:
-            if view.state.failure:
-                async with self._store.transaction() as tx:
-                    await tx.put_log_state(view.state.encode())
-            raise
+        state, entries = await self._reader.fetch(saved, LeafSigners(self._config.policy, known), self._keep)
         async with self._store.transaction() as tx:
-            await tx.put_log_state(view.state.encode())
+            await tx.put_log_state(state)
             return await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
 
-
-def _slot_key(recipe: Recipe, context: Context) -> bytes:
-    """The issuer's public key for the recipe's slot."""
-    spki = None if context.directory is None else context.directory.spki(recipe.token.slot)
-    if spki is None:
-        raise Refusal("slot-key-missing", "the log has no key for the recipe's slot")
-    return spki
+    async def _keep(self, state: bytes) -> None:
+        async with self._store.transaction() as tx:
+            await tx.put_log_state(state)

@@ -20,6 +20,7 @@ from tacit.aggregator.census import CensusShares
 from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import find_key
+from tacit.aggregator.log_reader import LogReader
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.aggregator.voids import Voids, own_charges
@@ -27,7 +28,6 @@ from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.messages import Role
-from tacit.ports import TransportError
 from tacit.recipe import derive, rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
@@ -37,7 +37,7 @@ from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.task import verify_key_confirmation, verify_key_of
-from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
+from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tokens.slots import TokenVerifier
 
@@ -71,7 +71,7 @@ class LogFollower:
         self._parties = parties
         self._identity = identity
         self._log_config = log
-        self._log_policy = log.policy()
+        self._reader = LogReader(log, deps.transport)
         self._policy = policy
         self._deps = deps
         self._retention = retention
@@ -125,25 +125,18 @@ class LogFollower:
             saved = await tx.log_state()
             for index, leaf in await tx.leaves(max(self._leaves, default=-1) + 1):
                 self._leaves[index] = SignedLeaf.decode(leaf)
-        view = LogView(self._log_policy, None if saved is None else LogState.decode(saved))
-        url = f"{self._log_config.url}/v1/bundle?since={view.state.size}"
-        answer = await self._deps.transport.request("GET", url)
-        if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
-        try:
-            entries = view.accept(Bundle.decode(answer.body), LeafSigners(self._policy, list(self._leaves.values())))
-        except Refusal:
-            if view.state.failure:
-                async with self._store.transaction() as tx:
-                    await tx.put_log_state(view.state.encode())
-            raise
-        state = view.state.encode()
+        signers = LeafSigners(self._policy, list(self._leaves.values()))
+        state, entries = await self._reader.fetch(saved, signers, self._keep)
         if state == saved:
             return
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
         async with self._store.transaction() as tx:
             await tx.put_log_state(state)
             await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
+
+    async def _keep(self, state: bytes) -> None:
+        async with self._store.transaction() as tx:
+            await tx.put_log_state(state)
 
     async def _live(self, tx: CommonTx) -> LiveLog:
         leaves = await tx.leaves()
@@ -208,7 +201,7 @@ class LogFollower:
         try:
             rules.require(recipe, self._policy, context)
             self._check_own_side(item)
-            spki = _slot_key(recipe, context)
+            spki = live.slot_key(recipe)
             task = derive.task_of(recipe, spki)
         except Refusal as refusal:
             state = TaskState.WAITING if refusal.rule in WAITING_RULES else TaskState.REFUSED
@@ -321,13 +314,6 @@ class LogFollower:
             )
             if not 200 <= answer.status < 300:
                 self._log.warning("opt_in_refused", status=answer.status)
-
-
-def _slot_key(recipe: Recipe, context: Context) -> bytes:
-    spki = None if context.directory is None else context.directory.spki(recipe.token.slot)
-    if spki is None:
-        raise Refusal("slot-key-missing", "the log has no key for the recipe's slot")
-    return spki
 
 
 FOLLOWER = web.AppKey("follower", LogFollower)

@@ -7,8 +7,8 @@ first and writing then cannot race, unless it was opened as *shared*: then only 
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -212,13 +212,18 @@ class SqlStore(Generic[Tx]):
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx]:
         """Commit everything in the block, or nothing; alone, or beside other processes' shared transactions."""
         database = self._opened()
-        try:
+        with self._noting_trouble():
             async with database.transaction(shared=shared) as connection:
                 yield self._bound(connection, database)
+        self.trouble = ""
+
+    @contextmanager
+    def _noting_trouble(self) -> Iterator[None]:
+        try:
+            yield
         except Unavailable as error:
             self.trouble = str(error)
             raise
-        self.trouble = ""
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:

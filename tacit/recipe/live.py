@@ -229,6 +229,15 @@ class LiveLog:
         wanted = (issuer, epoch)
         return next((item for item in self.directories if (item.issuer, item.epoch) == wanted), None)
 
+    def slot_key(self, recipe: Recipe) -> bytes:
+        """The issuer's public key (SPKI) of the recipe's slot. ``Refusal`` where the log shows none."""
+        token = recipe.token
+        directory = self.directory(token.issuer, token.epoch)
+        spki = None if directory is None else directory.spki(token.slot)
+        if spki is None:
+            raise Refusal("slot-key-missing", "the log has no key for the recipe's slot")
+        return spki
+
     def context(self, live: LiveRecipe, now: float, stage: Stage = Stage.ACTIVE) -> Context:
         """The context for checking ``live`` at ``now`` (POSIX seconds)."""
         token, series = live.recipe.token, self.series_of(live.recipe)

@@ -8,20 +8,17 @@ binary members are unpadded base64url; every member is required unless it says o
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.codec import b64url
-from tacit.errors import DecodeError
-from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, validated
+from tacit.recipe.document import Document
+from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tlog.leaves import Blob, Body, Key32, Name
 
 MAX_LABELS = 4096
@@ -376,8 +373,10 @@ class Parties(Part):
     issuer: Issuer
 
 
-class Recipe(Part):
+class Recipe(Document):
     """The whole recipe."""
+
+    what = "recipe"
 
     version: Annotated[int, Field(ge=1, le=1)]
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
@@ -394,38 +393,6 @@ class Recipe(Part):
     token: TokenSlot
     parties: Parties
     series: SeriesRound | None = None
-
-    @classmethod
-    def decode(cls, data: bytes) -> Recipe:
-        """The recipe whose canonical bytes are ``data``. Raises DecodeError, one line that names the
-        member."""
-        return cls.from_body(parse_canonical(data, "recipe"))
-
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Recipe:
-        """The recipe in a leaf's body. Raises DecodeError."""
-        recipe = validated(cls, dict(body), "recipe")
-        if recipe.encode() != canonical_bytes(dict(body)):
-            raise DecodeError("recipe: a member is null; leave it out")
-        return recipe
-
-    def body(self) -> dict[str, Any]:
-        """Plain JSON values; optional members that are absent are left out."""
-        return self.canonical()
-
-    def encode(self) -> bytes:
-        """Canonical bytes."""
-        return canonical_bytes(self.body())
-
-    @cached_property
-    def hash(self) -> bytes:
-        """SHA-256 of the canonical bytes: the recipe's identity, and ``task_info`` of its task."""
-        return hashlib.sha256(self.encode()).digest()
-
-    @property
-    def hash_text(self) -> str:
-        """The hash in base64url."""
-        return b64url(self.hash)
 
     @property
     def epsilon0(self) -> Decimal:

@@ -9,15 +9,13 @@ in ``tacit.recipe.series_claims``.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.codec import b64url
-from tacit.errors import DecodeError
+from tacit.recipe.document import Document
 from tacit.recipe.model import (
     MAX_ROUNDS,
     DecimalText,
@@ -30,7 +28,6 @@ from tacit.recipe.model import (
     SeriesRound,
     TokenSlot,
 )
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.leaves import Count
 
 OWN_MEMBERS = ("name", "interval", "token", "series")
@@ -66,8 +63,10 @@ class SeriesClaim(Part):
     epsilon: Epsilons
 
 
-class Series(Part):
+class Series(Document):
     """The whole series. ``interval`` holds every round's interval; with donation it is the rounds' back to back."""
+
+    what = "series"
 
     version: Annotated[int, Field(ge=1, le=1)]
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,55}$")]
@@ -89,37 +88,6 @@ class Series(Part):
         if self.interval.duration > MAX_SECONDS:
             raise ValueError(f"a series lasts at most {MAX_SECONDS} seconds")
         _ = self.probe
-
-    @classmethod
-    def decode(cls, data: bytes) -> Series:
-        """The series whose canonical bytes are ``data``. Raises DecodeError, one line that names the member."""
-        return cls.from_body(parse_canonical(data, "series"))
-
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Series:
-        """The series in a leaf's body. Raises DecodeError."""
-        series = validated(cls, dict(body), "series")
-        if series.encode() != canonical_bytes(dict(body)):
-            raise DecodeError("series: a member is null; leave it out")
-        return series
-
-    def body(self) -> dict[str, Any]:
-        """Plain JSON values; optional members that are absent are left out."""
-        return self.canonical()
-
-    def encode(self) -> bytes:
-        """Canonical bytes."""
-        return canonical_bytes(self.body())
-
-    @cached_property
-    def hash(self) -> bytes:
-        """SHA-256 of the canonical bytes: the series' identity."""
-        return hashlib.sha256(self.encode()).digest()
-
-    @property
-    def hash_text(self) -> str:
-        """The hash in base64url."""
-        return b64url(self.hash)
 
     @cached_property
     def probe(self) -> Recipe:

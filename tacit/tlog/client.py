@@ -177,17 +177,8 @@ class LogView:
         Refusal."""
         checkpoint = self.advance(bundle.checkpoint, bundle.consistency)
         included = [(entry.index, _included(entry, checkpoint)) for entry in bundle.entries]
-        leaves = [(index, leaf) for index, leaf in included if leaf is not None]
-        found = []
-        for (index, leaf), public in zip(leaves, keys.keys_of([leaf for _, leaf in leaves]), strict=True):
-            if public is None:
-                continue
-            try:
-                leaf.verify(public)
-            except CryptoError as error:
-                raise Refusal("leaf-signature", f"{leaf.type} leaf {index}: {error}") from error
-            found.append(VerifiedEntry(index, leaf))
-        return found
+        known = [(index, leaf) for index, leaf in included if leaf is not None]
+        return signed_entries([index for index, _ in known], [leaf for _, leaf in known], keys)
 
     def _check_not_failed(self) -> None:
         if self._state.failure:
@@ -197,6 +188,21 @@ class LogView:
     def _fail(self, rule: str, detail: str, note: bytes) -> NoReturn:
         self._state = replace(self._state, failure=f"{rule}: {detail}", evidence=note)
         raise Refusal(rule, detail)
+
+
+def signed_entries(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> list[VerifiedEntry]:
+    """The leaves at ``indices``, each signed by the key that ``keys`` gives; leaves of signers that ``keys`` does not
+    know are left out. Raises ``Refusal`` (``leaf-signature``)."""
+    found = []
+    for index, leaf, public in zip(indices, leaves, keys.keys_of(leaves), strict=True):
+        if public is None:
+            continue
+        try:
+            leaf.verify(public)
+        except CryptoError as error:
+            raise Refusal("leaf-signature", f"{leaf.type} leaf {index}: {error}") from error
+        found.append(VerifiedEntry(index, leaf))
+    return found
 
 
 def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | None:

@@ -299,7 +299,10 @@ def verify(
     signature: bytes,
     variant: Variant = Variant.PSS_DETERMINISTIC,
 ) -> None:
-    """RSASSA-PSS verification (RFC 8017 section 8.1.2). Raises ``CryptoError``."""
+    """RSASSA-PSS verification (RFC 8017 section 8.1.2), whose step 1 is a signature exactly as long as the modulus: the
+    library below takes one with its leading zero bytes cut off as well. Raises ``CryptoError``."""
+    if len(signature) != public_key.modulus_len:
+        raise CryptoError(f"token signature has {len(signature)} bytes, not {public_key.modulus_len}")
     try:
         public_key.verifier.verify(signature, prepared, _PADDING[variant.salt_size], _SHA384)
     except InvalidSignature as error:

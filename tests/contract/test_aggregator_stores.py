@@ -22,6 +22,7 @@ from tacit.errors import Fatal
 from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold
 from tacit.task import BatchClose
 from tacit.testing.reports import make_task_kit
+from tests.contract.sessions import until_waiting
 
 TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task
@@ -59,11 +60,15 @@ async def helper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-async def pair(make_postgres_url: Callable[[], str]) -> AsyncIterator[tuple[HelperStore, HelperStore]]:
+def pair_url(make_postgres_url: Callable[[], str]) -> str:
+    return make_postgres_url()
+
+
+@pytest.fixture
+async def pair(pair_url: str) -> AsyncIterator[tuple[HelperStore, HelperStore]]:
     """Two processes' stores on one PostgreSQL database."""
-    url = make_postgres_url()
     async with AsyncExitStack() as stack:
-        found = HelperStore(url), HelperStore(url)
+        found = HelperStore(pair_url), HelperStore(pair_url)
         for one in found:
             await one.open()
             stack.push_async_callback(one.close)
@@ -336,7 +341,7 @@ async def test_one_process_alone_leads(store: Store) -> None:
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("same", ["token", "report"])
 async def test_whoever_is_second_waits_for_the_first_and_then_knows(
-    pair: tuple[HelperStore, HelperStore], same: str, *, committed: bool
+    pair: tuple[HelperStore, HelperStore], pair_url: str, same: str, *, committed: bool
 ) -> None:
     """The second transaction is open beside the first, sees nothing of it, and meets its rows in the constraint."""
     one, other = pair
@@ -351,7 +356,7 @@ async def test_whoever_is_second_waits_for_the_first_and_then_knows(
         async with one.transaction(shared=True) as tx:
             await tx.record(TASK.task_id, [row(1, 1)])
             waiting.append(asyncio.create_task(second()))
-            await asyncio.sleep(0.05)
+            await until_waiting(pair_url)
             assert not waiting[0].done()
             if not committed:
                 raise Fatal("the first one fails")

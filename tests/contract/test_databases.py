@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from infra.postgres import PostgresServer
 from services.leader import schema
@@ -17,6 +16,7 @@ from tacit.adapters.migrate import differences
 from tacit.adapters.postgres import PostgresDatabase
 from tacit.adapters.sql import Database
 from tacit.errors import Fatal, UsageError
+from tests.contract.sessions import kill_sessions
 
 SCHEMAS = (
     "attester.schema",
@@ -125,15 +125,6 @@ async def test_reader_has_one_snapshot_and_cannot_write(database: Database) -> N
     assert await positions(database) == [1]
 
 
-async def kill_sessions(url: str) -> None:
-    """End every other session of the database."""
-    other = create_async_engine(url, poolclass=sa.pool.NullPool)
-    end = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
-    async with other.connect() as connection:
-        await connection.execute(sa.text(end + " and datname = current_database()"))
-    await other.dispose()
-
-
 async def test_transaction_whose_connection_breaks_fails_typed_and_leaves_nothing(database: Database, url: str) -> None:
     async def broken() -> None:
         async with database.transaction() as connection:
@@ -150,7 +141,6 @@ async def test_transaction_whose_connection_breaks_fails_typed_and_leaves_nothin
 async def test_process_that_was_overtaken_writes_nothing_more(database: Database, url: str) -> None:
     await add(database, 1)
     await kill_sessions(url)
-    await asyncio.sleep(0.05)
     second = await opened(url)
     with pytest.raises(Fatal, match="another process"):
         await add(database, 2)

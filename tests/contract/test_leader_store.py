@@ -28,6 +28,7 @@ from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.task import BatchClose
 from tacit.testing.reports import make_task_kit
+from tests.contract.sessions import until_waiting
 
 TASK = make_task_kit().task.task_id
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task.task_id
@@ -48,11 +49,15 @@ async def leader(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-async def pair(make_postgres_url: Callable[[], str]) -> AsyncIterator[tuple[LeaderStore, LeaderStore]]:
+def pair_url(make_postgres_url: Callable[[], str]) -> str:
+    return make_postgres_url()
+
+
+@pytest.fixture
+async def pair(pair_url: str) -> AsyncIterator[tuple[LeaderStore, LeaderStore]]:
     """Two processes' stores on one PostgreSQL database."""
-    url = make_postgres_url()
     async with AsyncExitStack() as stack:
-        found = LeaderStore(url), LeaderStore(url)
+        found = LeaderStore(pair_url), LeaderStore(pair_url)
         for one in found:
             await one.open()
             stack.push_async_callback(one.close)
@@ -354,12 +359,12 @@ async def test_new_reports_are_stored_in_one_statement_and_others_go_the_long_wa
 
 
 async def test_the_short_way_waits_for_whoever_writes_alone_and_sees_what_it_wrote(
-    pair: tuple[LeaderStore, LeaderStore],
+    pair: tuple[LeaderStore, LeaderStore], pair_url: str
 ) -> None:
     assert await pair[1].add_new_reports([upload(1)], [TASK], NOW)
     async with pair[0].transaction() as tx:
         waiting = asyncio.create_task(pair[1].add_new_reports([upload(2)], [TASK], NOW))
-        await asyncio.sleep(0.05)
+        await until_waiting(pair_url)
         assert not waiting.done()
         await tx.release(TASK, b"selector")
     assert not await waiting
@@ -413,7 +418,7 @@ async def test_what_is_left_of_a_slice_moves_to_a_new_file(sliced: LeaderStore) 
 
 
 async def test_whoever_reads_bodies_in_a_shared_transaction_waits_for_a_slice_that_is_rewritten(
-    pair: tuple[LeaderStore, LeaderStore], sliced: LeaderStore
+    pair: tuple[LeaderStore, LeaderStore], pair_url: str, sliced: LeaderStore
 ) -> None:
     """A snapshot from before the rewrite would show the slice empty: neither its old rows nor its new ones."""
 
@@ -425,7 +430,7 @@ async def test_whoever_reads_bodies_in_a_shared_transaction_waits_for_a_slice_th
         seqs = await tx.pending(TASK, NOW, 10)
         assert (await tx.scrub([], rewrite=True)).rewritten == 1
         reader = asyncio.create_task(read())
-        await asyncio.sleep(0.05)
+        await until_waiting(pair_url)
         assert not reader.done()
     assert await reader == [b"body %d" % number for number in (1, 2, 3, 4)]
 

@@ -8,16 +8,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from infra.postgres import PostgresServer
 from services.leader import schema
 from tacit.adapters.sql import Database
 from tacit.errors import Fatal, Unavailable, UsageError
+from tests.contract.sessions import PATIENCE, kill_sessions, until_waiting
 
 LEAVES = schema.COMMON.leaves
-PATIENCE = 200
-"""Looks at a condition that another connection brings about, 10 ms apart."""
 
 
 async def opened(url: str) -> Database:
@@ -47,34 +45,6 @@ async def add(database: Database, position: int, *, shared: bool = False) -> Non
 async def positions(database: Database) -> list[int]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(LEAVES.c.position).order_by(LEAVES.c.position))).scalars())
-
-
-async def waiting(url: str) -> int:
-    """How many sessions of the database wait for an advisory lock."""
-    engine = create_async_engine(url, poolclass=sa.pool.NullPool)
-    query = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-    own = " and database = (select oid from pg_database where datname = current_database())"
-    async with engine.connect() as connection:
-        found = int((await connection.execute(sa.text(query + own))).scalar_one())
-    await engine.dispose()
-    return found
-
-
-async def until_one_waits(url: str) -> None:
-    for _ in range(PATIENCE):
-        if await waiting(url):
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("nobody waits")
-
-
-async def kill_sessions(url: str) -> None:
-    """End every other session of the database."""
-    engine = create_async_engine(url, poolclass=sa.pool.NullPool)
-    end = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
-    async with engine.connect() as connection:
-        await connection.execute(sa.text(end + " and datname = current_database()"))
-    await engine.dispose()
 
 
 async def test_processes_that_start_at_once_migrate_one_after_another(processes: list[Database]) -> None:
@@ -110,7 +80,7 @@ async def test_a_transaction_that_runs_alone_waits_for_shared_ones_and_they_for_
 ) -> None:
     async with processes[0].transaction(shared=first_is_shared) as connection:
         second = asyncio.create_task(add(processes[1], 2, shared=not first_is_shared))
-        await until_one_waits(url)
+        await until_waiting(url)
         assert not second.done()
         await connection.execute(sa.insert(LEAVES).values(position=1, leaf=b""))
     await second
@@ -120,9 +90,9 @@ async def test_a_transaction_that_runs_alone_waits_for_shared_ones_and_they_for_
 async def test_who_wants_to_run_alone_is_not_overtaken_for_ever(processes: list[Database], url: str) -> None:
     async with processes[0].transaction(shared=True):
         alone = asyncio.create_task(add(processes[1], 1))
-        await until_one_waits(url)
+        await until_waiting(url)
         late = asyncio.create_task(add(processes[2], 2, shared=True))
-        await asyncio.sleep(0.05)
+        await until_waiting(url, 2)
         assert not late.done()
     await asyncio.gather(alone, late)
     assert await positions(processes[0]) == [1, 2]
@@ -155,7 +125,6 @@ async def test_whoever_loses_its_sessions_may_lose_the_lead_but_two_never_have_i
 ) -> None:
     assert await processes[0].leads()
     await kill_sessions(url)
-    await asyncio.sleep(0.05)
     assert await processes[1].leads()
     assert not await processes[0].leads()
     assert len({database.shard for database in processes[:2]}) == 2
@@ -182,10 +151,12 @@ async def test_transaction_whose_connection_breaks_fails_typed_and_leaves_nothin
 async def test_two_transactions_that_wait_for_each_other_end_typed_and_one_of_them_commits(
     processes: list[Database],
 ) -> None:
+    both_began = asyncio.Barrier(2)
+
     async def write(database: Database, first: int, second: int) -> None:
         async with database.transaction(shared=True) as connection:
             await connection.execute(sa.insert(LEAVES).values(position=first, leaf=b""))
-            await asyncio.sleep(0.05)
+            await both_began.wait()
             await connection.execute(sa.insert(LEAVES).values(position=second, leaf=b""))
 
     ends = await asyncio.gather(write(processes[0], 1, 2), write(processes[1], 2, 1), return_exceptions=True)

@@ -226,7 +226,6 @@ async def test_device_keeps_its_report_while_the_leader_has_no_room_and_sends_th
     assert len(world.behind.seen) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("postgres")
 async def test_uploads_to_a_full_disk_of_the_database_server_are_refused_for_now(
     make_disk: Callable[[int], Disk], tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import secrets
 from functools import cache
 
@@ -60,6 +61,17 @@ def power(encoded: int) -> bytes:
 def signed() -> tuple[tuple[bytes, bytes], ...]:
     messages = [bytes((i,)) * (i + 30) for i in range(20)]
     return tuple((message, sign(message)) for message in messages)
+
+
+@cache
+def signed_small() -> tuple[bytes, bytes]:
+    """A signature whose first byte is zero: one in 256 is, of any message."""
+    for number in itertools.count():
+        message = number.to_bytes(4, "big")
+        signature = sign(message)
+        if signature[0] == 0:
+            return message, signature
+    raise AssertionError("unreachable")
 
 
 def openssl(pairs: list[tuple[bytes, bytes]]) -> list[bool]:
@@ -131,6 +143,15 @@ def test_signatures_of_another_length_are_refused_and_their_neighbours_are_not()
     message, signature = signed()[0]
     pairs = [(message, b""), (message, signature[1:]), (message, b"\0" + signature), *signed()]
     assert verify_signatures(token_key(), pairs) == [False] * 3 + [True] * 20
+
+
+def test_a_signature_that_begins_with_a_zero_byte_is_taken_whole_and_not_without_it() -> None:
+    message, signature = signed_small()
+    assert verify_signatures(token_key(), [signed_small(), *signed()]) == [True] * 21
+    shorter = (message, signature[1:])
+    assert verify_signatures(token_key(), [shorter, *signed()]) == [False] + [True] * 20
+    with pytest.raises(CryptoError, match="255 bytes, not 256"):
+        blind_rsa.verify(token_key(), *shorter)
 
 
 @pytest.mark.parametrize(("bits", "exponent"), [(2048, 3), (1024, 65537), (3072, 65537)])

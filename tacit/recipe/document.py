@@ -1,0 +1,51 @@
+"""A document that the analyst signs into the log and that others name by its hash: a recipe, or a series."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from tacit.codec import b64url
+from tacit.errors import DecodeError
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.leaves import Body
+
+
+class Document(Body):
+    """Base of both: one spelling (canonical bytes, RFC 8785, rule P6), of which the hash is taken."""
+
+    what: ClassVar[str]
+    """The kind, as errors call it."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """The document whose canonical bytes are ``data``. Raises DecodeError, one line that names the member."""
+        return cls.from_body(parse_canonical(data, cls.what))
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The document in a leaf's body. Raises DecodeError."""
+        document = validated(cls, dict(body), cls.what)
+        if document.encode() != canonical_bytes(dict(body)):
+            raise DecodeError(f"{cls.what}: a member is null; leave it out")
+        return document
+
+    def body(self) -> dict[str, Any]:
+        """Plain JSON values; optional members that are absent are left out."""
+        return self.canonical()
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        return canonical_bytes(self.body())
+
+    @cached_property
+    def hash(self) -> bytes:
+        """SHA-256 of the canonical bytes: the document's identity; a recipe's is ``task_info`` of its task."""
+        return hashlib.sha256(self.encode()).digest()
+
+    @property
+    def hash_text(self) -> str:
+        """The hash in base64url."""
+        return b64url(self.hash)
