@@ -30,6 +30,8 @@ _LOG_NEGLIGIBLE = -600.0
 """Start where probabilities are still far from the smallest double: a zero would carry on to all below."""
 _ROUNDING = 1e-11
 """Allowance for floating point, relative to the gross terms; the recurrences lose less than 1e-12."""
+_BELOW_ONE = 1 - 2**-52
+"""A share of a whole number that is less than it in floating point too."""
 
 
 def _upper_tail(c: int, k: int, first: float) -> float:
@@ -47,34 +49,31 @@ def _clones_delta(epsilon: float, epsilon0: float, n: int, r: float, tail: float
         return 0.0
     growth = math.expm1(epsilon)
     alpha = (math.exp(epsilon0) - math.exp(epsilon)) / (math.exp(epsilon0) + 1)
-    share = math.expm1(epsilon + epsilon0) / (math.expm1(epsilon0) * (2 + growth))
+    share = min(math.expm1(epsilon + epsilon0) / (math.expm1(epsilon0) * (2 + growth)), _BELOW_ONE)
     low, c = window(n - 1, (n - 1) * r, (n - 1) * r * (1 - r), tail)
     while c > low and log_pmf(c, n - 1, r) < _LOG_NEGLIGIBLE:
         c -= 1
-    t = min(int(share * (c + 1)), c) + 1
+    t = int(share * (c + 1)) + 1
     weight = math.exp(log_pmf(c, n - 1, r)) if n > 1 else 1.0
     at = math.exp(log_pmf(t - 1, c, 0.5)) if c > 0 else 1.0
     above = _upper_tail(c, t, at * (c - t + 1) / t)
     odds = (1 - r) / r
-    gross = net = 0.0
-    while True:
-        gain = weight * alpha * at
-        gross += gain
-        net += gain - weight * growth * above
-        if c == low:
-            break
-        weight *= c * odds / (n - c)
-        previous = min(int(share * c), c - 1) + 1
-        shared = at * (2 * (c - t + 1)) / c
+    gained = lost = 0.0
+    for count in range(c, low, -1):
+        gained += weight * at
+        lost += weight * above
+        weight *= count * odds / (n - count)
+        previous = int(share * count) + 1
+        shared = at * (count - t + 1) / count
         if previous == t:
-            above -= 0.5 * shared
-            at = shared
+            above -= shared
+            at = 2 * shared
         else:
-            above += 0.5 * shared
-            at *= 2 * (t - 1) / c
+            above += shared
+            at *= 2 * (t - 1) / count
         t = previous
-        c -= 1
-    return net + _ROUNDING * gross + 2 * tail
+    gross = alpha * (gained + weight * at)
+    return gross - growth * (lost + weight * above) + _ROUNDING * gross + 2 * tail
 
 
 def _bound(r_of: Callable[[float], float], epsilon: float, epsilon0: float, n: int, tail: float) -> float:

@@ -63,7 +63,8 @@ def two_cell_delta(first: Cell, second: Cell, epsilon: float) -> float:
     reach = 0
     # not a number at the end, which is within no limit
     ratios, zero_upto, one_upto = [*second.ratio, math.nan], second.zero_upto, second.one_upto
-    for ratio, zero, one in zip(first.ratio, first.zero, first.one, strict=True):
+    start = bisect_left(first.ratio, bound * second.ratio[0] * (1 - 1e-12))  # below it, nothing is within any limit
+    for ratio, zero, one in zip(first.ratio[start:], first.zero[start:], first.one[start:], strict=True):
         limit = ratio / bound
         while ratios[reach] <= limit:
             reach += 1

@@ -38,6 +38,9 @@ SAMPLING_SUFFIX = "+sampling"
 RELATION = "replacement"
 MECHANISM_OF = {"krr": SHUFFLE_FMT22, "rr": RR_EXACT, "rappor": RAPPOR_EXACT}
 
+TOLERANCE = 1e-9
+"""Relative slack of comparisons between a stated claim and a recomputed one."""
+
 ADVERSARIES = (
     "aggregator",
     "aggregator_with_relay",
@@ -85,9 +88,10 @@ class Claim:
         return replace(self, **lower)
 
     def exceeds(self, stated: dict[str, str]) -> tuple[str, ...]:
-        """The adversaries for which ``stated`` (decimal strings) is below this claim or missing."""
-        own = {name: _number(value) for name, value in self.rounded_up().items()}
-        return tuple(name for name, value in own.items() if _number(stated.get(name, "-1")) < value)
+        """The adversaries for which ``stated`` (decimal strings) is below this claim, by more than what two ways to
+        compute it may differ, or missing."""
+        own = self.by_adversary()
+        return tuple(name for name, value in own.items() if _number(stated.get(name, "-1")) < value * (1 - TOLERANCE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,8 @@ def stated_epsilon(value: float) -> str:
     return decimal_up(value) if math.isfinite(value) else UNBOUNDED
 
 
-def _number(text: str) -> Decimal:
-    return Decimal("Infinity") if text == UNBOUNDED else Decimal(text)
+def _number(text: str) -> float:
+    return math.inf if text == UNBOUNDED else float(Decimal(text))
 
 
 def decimal_up(value: float, places: int = 6) -> str:

@@ -197,6 +197,6 @@ def _from_the_crowd(bound: Bound, reports: Reports, sample: Sample, n: int, delt
     if sample.default_rate is not None or alone > parameters.MAX_EPSILON0:
         return hidden
     sends = crowd.turnout.sends
-    mixed = amplify(alone, sample.rate / sends)
+    mixed = amplify(alone, crowd.turnout.takes / sends)
     visible = amplify_visible(mixed, sends, n, kept)
     return min(hidden, mixed if visible is None else visible)

@@ -1,9 +1,12 @@
 """Privacy where the number of messages is in plain view and may depend on the answers: importance sampling, dummies.
 
-A device takes part with probability r(x), at most ``rate``, at least ``least_rate``; one that does not sends a dummy (a
-message D that says nothing) with probability p. Aggregators see how many messages there are, and their aggregate. For
-one device, beside all others as they are, let W(x) be the view in which it sends R(x), W the one in which it sends
-D, Z the one in which it sends nothing. A batch of fewer than ``batch`` messages shows nothing.
+A device takes part with probability r(x), ``rate`` or, with the default answer, ``least_rate``; one that does not sends
+a dummy (a message D that says nothing) with probability p. Aggregators see how many messages there are, and their
+aggregate. For one device, beside all others as they are, let W(x) be the view in which it sends R(x), W the one in
+which it sends D, Z the one in which it sends nothing. A batch of fewer than ``batch`` messages is not aggregated and
+shows nothing. (The aggregators themselves also see how many messages a batch has that never fills. Where answers decide
+who sends, that number is hidden only if about as many messages were to be expected as fill a batch; with fewer devices
+it tells them up to ``part_epsilon``, as the relay is told.)
 
 1. W(x), W(x') and W differ in one message among n: (e_s, d_s), the mechanism's claim without sampling.
 2. Each of them and Z are within (e_s + e_d, d), d the larger of ``d_s + e^e_s d_d`` and ``d_d + e^e_d d_s``. Two
@@ -16,8 +19,12 @@ D, Z the one in which it sends nothing. A batch of fewer than ``batch`` messages
    R(x), the one that leaves the others as they are given one message less. There is such a choice: given their sum,
    independent bits grow with it (B. Efron, "Increasing properties of Polya frequency functions", 1965). So W(x) and V
    differ in the number of messages alone, 1 + S against S, and V and Z in one message: (e_s, d_s). Either a batch comes
-   together with probability below d_d at all, or S has so large a mean that the part of it at one of the two rates is
-   a binomial with half of that mean, and its shift is the bound (the other part is added independently).
+   together with probability below d_d at all, or S has so large a mean that
+   - the part of it at one of the two rates is a binomial with half of that mean, and its shift is a bound (the other
+     part is added independently); or, better in large batches,
+   - with s the larger s_i, and each coin a coin of s among those that a first one of s_i/s lets through, at least so
+     many get through that their binomial shift is a bound. That one holds for all coins of s or less, those of devices
+     that fail to send included.
 3. The views for x and x' are mixtures of those that share all but ``rate`` of their weight. By joint convexity (Balle,
    Barthe, Gaboardi, "Privacy amplification by subsampling", Theorem 2) they are within
    ``ln(1 + rate (e^(e_s + e_d) - 1))`` at ``rate * d``, by replacement.
@@ -44,8 +51,9 @@ MAX_INNER_DELTA = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Turnout:
-    """How a device may behave: it takes part at ``rate`` or less (``least_rate`` or more), and is silent in spite of
-    that with probability ``reject``; otherwise it sends a dummy with probability ``dummy``."""
+    """How a device behaves: it takes part at ``rate``, or at ``least_rate`` with the default answer, and has nothing to
+    send in spite of that with probability ``reject``; where it has nothing, it sends a dummy with probability
+    ``dummy``."""
 
     rate: float
     least_rate: float
@@ -61,14 +69,23 @@ class Turnout:
             raise ValueError("dummy and reject must be at least 0 and below 1")
 
     @property
+    def takes(self) -> float:
+        """The probability of sending an answer; at most."""
+        return self.rate * (1 - self.reject)
+
+    @property
     def sends(self) -> float:
         """The probability of sending anything; at most."""
-        return self.rate + (1 - self.rate) * self.dummy
+        return self._sending(self.rate)
 
     @property
     def least_sends(self) -> float:
-        """The probability of sending anything; at least, but for ``reject``."""
-        return self.least_rate + (1 - self.least_rate) * self.dummy
+        """The probability of sending anything; at least."""
+        return self._sending(self.least_rate)
+
+    def _sending(self, rate: float) -> float:
+        takes = rate * (1 - self.reject)
+        return takes + (1 - takes) * self.dummy
 
     def part_epsilon(self) -> float:
         """What it tells about an answer whether its device sent anything: the larger log ratio; 0 where all rates are
@@ -77,8 +94,8 @@ class Turnout:
             return 0.0
         if self.rate == 1:
             return math.inf
-        silence = math.log1p(-(1 - self.reject) * self.least_sends) - math.log1p(-self.sends)
-        return max(math.log(self.sends / self.least_sends) - math.log1p(-self.reject), silence)
+        silence = math.log1p(-self.least_sends) - math.log1p(-self.sends)
+        return max(math.log(self.sends / self.least_sends), silence)
 
 
 def least_devices(batch: int, sends: float, delta: float) -> int:
@@ -121,13 +138,12 @@ def dummies_epsilon(turnout: Turnout, devices: int, delta: float) -> float:
     """e_d at d_d = ``delta`` by the dummies of ``devices`` devices, a tenth of it for how few may be free to send one;
     infinite where they hide nothing."""
     shift = delta * (1 - 1 / SPLIT)
-    if turnout.dummy <= 0 or turnout.rate >= 1 or shift < parameters.MIN_DELTA:
+    if turnout.dummy <= 0 or turnout.takes >= 1 or shift < parameters.MIN_DELTA:
         return math.inf
-    chance = (1 - turnout.reject) * turnout.dummy
-    free = (1 - turnout.rate) * (1 - turnout.dummy + chance)
+    free = 1 - turnout.takes
     expected = (devices - 1) * free
     least = math.floor(expected - deviation(expected * (1 - free), delta / SPLIT))
-    return math.inf if least < 1 else epsilon_binomial_shift(least, chance / (1 - turnout.dummy + chance), shift)
+    return math.inf if least < 1 else epsilon_binomial_shift(least, turnout.dummy, shift)
 
 
 def coins_epsilon(turnout: Turnout, batch: int, delta: float) -> float:
@@ -135,12 +151,21 @@ def coins_epsilon(turnout: Turnout, batch: int, delta: float) -> float:
     where all devices may be sure to send, or the batch is too small."""
     if turnout.sends >= 1 or batch < 2 or delta < parameters.MIN_DELTA:
         return math.inf
-    if turnout.least_rate == turnout.rate and not turnout.reject:
+    if turnout.least_rate == turnout.rate:
         others = least_devices(batch - 1, turnout.sends, delta)
         return epsilon_binomial_shift(others, turnout.sends, delta)
-    half = least_mean(batch - 1, delta) / 2
-    chances = {sends * kept for sends in (turnout.sends, turnout.least_sends) for kept in (1.0, 1 - turnout.reject)}
-    return max(epsilon_binomial_shift(math.ceil(half / chance), chance, delta) for chance in chances)
+    mean = least_mean(batch - 1, delta)
+    chances = {turnout.sends, turnout.least_sends}
+    half = max(epsilon_binomial_shift(math.ceil(mean / 2 / chance), chance, delta) for chance in chances)
+    return min(half, _thinned_epsilon(mean, turnout.sends, delta))
+
+
+def _thinned_epsilon(mean: float, sends: float, delta: float) -> float:
+    """The same for coins of ``sends`` or less that come to at least ``mean``; a tenth of ``delta`` for how few of them
+    may be thinned to coins of ``sends``. Infinite where they are too few."""
+    shift, coins = delta * (1 - 1 / SPLIT), mean / sends
+    least = math.floor(coins - deviation(coins, delta / SPLIT))
+    return math.inf if least < 1 or shift < parameters.MIN_DELTA else epsilon_binomial_shift(least, sends, shift)
 
 
 @dataclass(frozen=True, slots=True)

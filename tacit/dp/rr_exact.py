@@ -20,12 +20,12 @@ bits), so the likelihood ratio is monotone and each hockey stick is a tail.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from tacit.dp import parameters
 from tacit.dp.binomial import binomial_window, deviation
 from tacit.dp.cells import Cell, one_cell_delta, paired, two_cell_delta
-from tacit.dp.solve import smallest_epsilon
+from tacit.dp.solve import smallest_epsilon_of_all
 
 _TAIL = 1e-20
 _LATTICE = 1.006
@@ -91,6 +91,30 @@ def _flip(value: float) -> float:
     return number
 
 
+def _ones(n: int) -> list[int]:
+    """How many of the others hold a one, where the worst case for one cell may lie."""
+    half = (n - 1) // 2
+    return [half, *(ones for ones in _NEAR_ENDS if ones < half)]
+
+
+def _pairs(n: int, *, others_hold_neither: bool) -> list[tuple[int, int]]:
+    """The same for two cells, the worst one mostly first."""
+    others = n - 1
+    if others_hold_neither:
+        return [(0, 0)]
+    all_but_few = [(others - few, 0) for few in range(min(_NEAR_ALL, n))]
+    return [*all_but_few, (others // 2, others // 2), (0, 0)]
+
+
+def _one_cell(epsilon: float, f: float, n: int, ones: int) -> float:
+    return min(1.0, _LATTICE * one_cell_delta(_cell_with(f, n, ones), epsilon) + 4 * _TAIL)
+
+
+def _two_cells(epsilon: float, f: float, n: int, first: int, second: int) -> float:
+    worst = two_cell_delta(_cell_with(f, n, first), _cell_with(f, n, second), epsilon)
+    return min(1.0, _LATTICE * worst + 8 * _TAIL)
+
+
 def delta_one_cell(epsilon: float, f: float, n: int) -> float:
     """delta(epsilon) of one count of n bits, each flipped with probability f, when one bit changes.
 
@@ -100,10 +124,7 @@ def delta_one_cell(epsilon: float, f: float, n: int) -> float:
     parameters.epsilon("epsilon", epsilon)
     _flip(f)
     parameters.reports(n)
-    half = (n - 1) // 2
-    tried = {half, *(ones for ones in _NEAR_ENDS if ones <= half)}
-    worst = max(one_cell_delta(_cell_with(f, n, ones), epsilon) for ones in tried)
-    return min(1.0, _LATTICE * worst + 4 * _TAIL)
+    return max(_one_cell(epsilon, f, n, ones) for ones in _ones(n))
 
 
 def delta_two_cells(epsilon: float, f: float, n: int, *, others_hold_neither: bool = False) -> float:
@@ -115,31 +136,28 @@ def delta_two_cells(epsilon: float, f: float, n: int, *, others_hold_neither: bo
     parameters.epsilon("epsilon", epsilon)
     _flip(f)
     parameters.reports(n)
-    others = n - 1
-    pairs = {(0, 0)}
-    if not others_hold_neither:
-        pairs |= {(others // 2, others // 2)}
-        pairs |= {(others - few, 0) for few in range(_NEAR_ALL) if few <= others}
-    worst = max(two_cell_delta(_cell_with(f, n, a), _cell_with(f, n, b), epsilon) for a, b in pairs)
-    return min(1.0, _LATTICE * worst + 8 * _TAIL)
+    pairs = _pairs(n, others_hold_neither=others_hold_neither)
+    return max(_two_cells(epsilon, f, n, first, second) for first, second in pairs)
 
 
 @lru_cache(maxsize=256)
 def epsilon_one_cell(f: float, n: int, delta: float) -> float:
     """The smallest epsilon with ``delta_one_cell <= delta``, at most the local ln((1-f)/f)."""
     parameters.failure_probability(delta)
+    parameters.reports(n)
     cap = math.log((1 - _flip(f)) / f)
-    return smallest_epsilon(lambda epsilon: delta_one_cell(epsilon, f, n), delta, cap)
+    return smallest_epsilon_of_all((partial(_one_cell, f=f, n=n, ones=ones) for ones in _ones(n)), delta, cap)
 
 
 @lru_cache(maxsize=256)
 def epsilon_two_cells(f: float, n: int, delta: float, *, others_hold_neither: bool = False) -> float:
     """The smallest epsilon with ``delta_two_cells <= delta``, at most the local 2 ln((1-f)/f)."""
     parameters.failure_probability(delta)
+    parameters.reports(n)
     cap = 2 * math.log((1 - _flip(f)) / f)
-    return smallest_epsilon(
-        lambda epsilon: delta_two_cells(epsilon, f, n, others_hold_neither=others_hold_neither), delta, cap
-    )
+    pairs = _pairs(n, others_hold_neither=others_hold_neither)
+    deltas = (partial(_two_cells, f=f, n=n, first=first, second=second) for first, second in pairs)
+    return smallest_epsilon_of_all(deltas, delta, cap)
 
 
 def rr_flip(epsilon0: float) -> float:

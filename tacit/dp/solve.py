@@ -3,36 +3,114 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-_RELATIVE_WIDTH = 1e-7
+_RELATIVE_WIDTH = 1e-10
+_AIM = 1e-10
+"""How far below ln delta a search aims, so that it ends on the safe side."""
+_CLOSE = 5e-10
+"""How far below ln delta, and how far above the root (relative), it may end."""
+_MOST_GUESSES = 24
+"""After so many guesses only bisection is left: whatever the function is, a search ends."""
+_ROOT_TWO = math.sqrt(2)
+_STEP = 0.99
+_SIGNIFICANT = 1e-6
+"""What ln delta must fall by for a slope to be more than rounding."""
+
+Point = tuple[float, float]
+"""epsilon, and ln delta(epsilon) less the wanted one."""
 
 
 def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: float) -> float:
-    """The smallest epsilon in [0, cap] with ``delta_of(epsilon) <= delta``, rounded up by at most 1e-7 of it.
+    """The smallest epsilon in [0, cap] with ``delta_of(epsilon) <= delta``, rounded up by at most 1e-9 of it.
 
     ``delta_of`` is non-increasing. The returned epsilon was itself evaluated and satisfies the inequality;
-    ``cap`` is returned unevaluated when nothing smaller does (the local guarantee holds without any delta).
+    ``cap`` is returned unevaluated when nothing smaller does (the local guarantee holds without any delta). The first
+    guess is the epsilon of the Gaussian mechanism with the same delta(0), the second follows its slope, further ones
+    interpolate; those that lead beyond the cap are brought back by the rule that delta falls in proportion to what is
+    left to it, and whatever else leaves the bracket becomes a bisection.
     """
-    low, low_value = 0.0, delta_of(0.0)
-    if low_value <= delta:
+    first = delta_of(0.0)
+    if first <= delta:
         return 0.0
-    high, high_value = cap, 0.0
-    target, side = math.log(delta), 0
+    low, high, target = 0.0, cap, math.log(delta)
+    shift = _gaussian_shift(first)
+    guess, seen, left = _gaussian_epsilon(shift, delta), [(0.0, math.log(first) - target)], _MOST_GUESSES
     while high - low > _RELATIVE_WIDTH * high:
-        middle = 0.5 * (low + high)
-        slope = math.log(low_value) - math.log(high_value) if high_value > 0 else 0.0
-        if slope > 0 and side < 2:
-            guess = low + (high - low) * (math.log(low_value) - target) / slope
-            middle = min(max(guess, low + 1e-3 * (high - low)), high - 1e-3 * (high - low))
-        value = delta_of(middle)
-        safe = value <= delta
-        side = 0 if side >= 2 else side + 1
-        if safe:
-            high, high_value = middle, value
-        else:
-            low, low_value = middle, value
+        if not low < guess < high or left <= 0:
+            guess = 0.5 * (low + high)
+        value, left = delta_of(guess), left - 1
+        low, high = (low, guess) if value <= delta else (guess, high)
+        if value <= 0:
+            guess = math.nan
+            continue
+        point = (guess, math.log(value) - target)
+        if value <= delta and _is_close(seen, point):
+            break
+        seen = [*(seen[-2:] if len(seen) > 1 else _beside(point, shift)), point]
+        guess = guess * (1 + _RELATIVE_WIDTH) if 0 < point[1] <= _CLOSE else _interpolated(seen)
+        if high == cap and not guess < cap:
+            guess = cap - (cap - point[0]) * math.exp(-point[1])
     return high
+
+
+def smallest_epsilon_of_all(deltas_of: Iterable[Callable[[float], float]], delta: float, cap: float) -> float:
+    """The smallest epsilon at which every one of the functions is at most ``delta``; as ``smallest_epsilon`` of their
+    maximum, but once the worst is found, the others cost one evaluation each."""
+    found = 0.0
+    for delta_of in deltas_of:
+        if found < cap and (found == 0 or delta_of(found) > delta):
+            found = max(found, smallest_epsilon(delta_of, delta, cap))
+    return found
+
+
+def _gaussian_shift(first: float) -> float:
+    """The distance, in standard deviations, of two normal distributions whose total variation is ``first``."""
+    low, high = 0.0, 12.0
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if math.erf(middle / (2 * _ROOT_TWO)) < first else (low, middle)
+    return high
+
+
+def _gaussian_delta(epsilon: float, shift: float) -> float:
+    near, far = epsilon / shift - 0.5 * shift, epsilon / shift + 0.5 * shift
+    return 0.5 * math.erfc(near / _ROOT_TWO) - 0.5 * math.exp(epsilon) * math.erfc(far / _ROOT_TWO)
+
+
+def _gaussian_epsilon(shift: float, delta: float) -> float:
+    low, high = 0.0, 0.5 * shift * shift + shift * math.sqrt(-2 * math.log(delta))
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _gaussian_delta(middle, shift) > delta else (low, middle)
+    return high
+
+
+def _beside(point: Point, shift: float) -> list[Point]:
+    """A point close to ``point``, by the slope of the Gaussian mechanism; none where that has no delta left."""
+    at, beside = (_gaussian_delta(epsilon, shift) for epsilon in (point[0], _STEP * point[0]))
+    return [(_STEP * point[0], point[1] + math.log(beside / at))] if 0 < at < beside else []
+
+
+def _is_close(seen: list[Point], point: Point) -> bool:
+    """Whether ``point``, on the safe side, is so little below the wanted delta, and delta so steep, that the root is
+    within reach."""
+    at, excess = point
+    one, other = max(seen, key=lambda before: abs(before[1] - excess))
+    fallen = abs(other - excess)
+    return -excess <= _CLOSE and fallen > _SIGNIFICANT and -excess * abs(at - one) <= _CLOSE * at * fallen
+
+
+def _interpolated(seen: list[Point]) -> float:
+    """Where ln delta is just below the wanted one, by the curve through up to three points, epsilon as a polynomial in
+    ln delta; not a number where two points have the same."""
+    total = 0.0
+    for at, value in seen:
+        others = [other for epsilon, other in seen if epsilon != at]
+        if value in others:
+            return math.nan
+        total += at * math.prod((-_AIM - other) / (value - other) for other in others)
+    return total
 
 
 def largest_where(holds: Callable[[float], bool], low: float, high: float, width: float) -> float | None:

@@ -109,8 +109,8 @@ def device_law(reports: Reports, sample: Sample, value: int, *, dummy: float | N
     turnout = sample.turnout(reports)
     rate = turnout.rate if value else turnout.least_rate
     spare = turnout.dummy if dummy is None else dummy
-    message = rate * (1 - turnout.reject) * report_law(reports, value)
-    message = message + (1 - rate) * spare * report_law(reports, None)
+    takes = rate * (1 - turnout.reject)
+    message = takes * report_law(reports, value) + (1 - takes) * spare * report_law(reports, None)
     silence = np.zeros_like(message)
     silence[0] = 1 - message.sum()
     return np.stack((silence, message))

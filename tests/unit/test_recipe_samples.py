@@ -151,7 +151,7 @@ def test_members_that_are_absent_change_nothing() -> None:
         ("rr", "sampling.importance.default", 2, "importance-not-supported", "the largest is 1"),
         ("krr", "sampling.importance.default_rate", "0.51", "importance-not-supported", "at most q = 0.5"),
         ("krr", "sampling.rate", "1", "importance-not-supported", "q below 1"),
-        ("krr", "sampling.rate", "0.999", "importance-count-leak", "B = 48640 would hide it"),
+        ("krr", "sampling.rate", "0.999", "importance-count-leak", "B = 24320 would hide it"),
         ("krr", "sampling.rate", "0.9999999", "importance-count-leak", "whatever B is"),
         ("dummies", "sampling.dummies.intensity", "0", "dummies-invalid", "leave them out"),
         ("dummies", "sampling.dummies.intensity", "3", "dummies-invalid", "would, to epsilon 1"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.dp.claim import Claim, stated_epsilon
+from tacit.dp.claim import TOLERANCE, Claim, stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context
@@ -12,9 +12,6 @@ from tacit.recipe.model import UNBOUNDED, Recipe, epsilon_of
 from tacit.recipe.policy import Policy
 
 ADVERSARIES = ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay")
-
-_TOLERANCE = 1e-9
-"""Relative slack of comparisons between a decimal claim and a recomputed float."""
 
 _SEARCHED = 1 << 14
 """Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""
@@ -63,7 +60,7 @@ def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str |
         return refusal.detail
     for adversary in ADVERSARIES:
         claimed, true = getattr(recipe.privacy.epsilon, adversary), getattr(computed, adversary)
-        if float(epsilon_of(claimed)) < true * (1 - _TOLERANCE):
+        if float(epsilon_of(claimed)) < true * (1 - TOLERANCE):
             least = stated_epsilon(true)
             return f"{adversary}: epsilon {claimed} is claimed, the parameters give {least}; claim at least that"
     return None
@@ -100,7 +97,7 @@ def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | 
     except Refusal as refusal:
         return f"at B/2 = {half}: {refusal.detail}"
     for epsilon, cap in _half_batch(claim, policy):
-        if epsilon > cap * (1 + _TOLERANCE):
+        if epsilon > cap * (1 + TOLERANCE):
             size = _fitting_batch(recipe, policy)
             fitting = f"B of at least {size} passes" if size is not None else _knobs(recipe)
             return f"at B/2 = {half} epsilon is {epsilon:.6f}, over the cap of {cap:g}; {fitting}"
@@ -125,7 +122,7 @@ def _fitting_batch(recipe: Recipe, policy: Policy) -> int | None:
             claim = claim_of(recipe, size // 2)
         except Refusal:
             return False
-        return all(epsilon <= cap * (1 + _TOLERANCE) for epsilon, cap in _half_batch(claim, policy))
+        return all(epsilon <= cap * (1 + TOLERANCE) for epsilon, cap in _half_batch(claim, policy))
 
     low, high = recipe.batch.min_batch_size, recipe.batch.min_batch_size
     while not passes(high):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.dp.claim import stated_epsilon
+from tacit.dp.claim import TOLERANCE, stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.checks.privacy import ADVERSARIES
 from tacit.recipe.context import Context
@@ -12,8 +12,6 @@ from tacit.recipe.model import Recipe, epsilon_of
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
-
-_TOLERANCE = 1e-9
 
 
 def series_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -78,7 +76,7 @@ def claim_understated(series: Series, policy: Policy) -> str | None:
         return refusal.detail
     for adversary in ADVERSARIES:
         claimed, true = getattr(series.claim.epsilon, adversary), getattr(computed, adversary)
-        if float(epsilon_of(claimed)) < true * (1 - _TOLERANCE):
+        if float(epsilon_of(claimed)) < true * (1 - TOLERANCE):
             return f"{adversary}: a total epsilon of {claimed} is claimed, the rounds give {stated_epsilon(true)}"
     return None
 
