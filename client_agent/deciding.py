@@ -91,7 +91,7 @@ class Decider:
             return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
         part = await self._participation(log, live)
         if part.is_past:
-            return Decision(self._entry(live, State.NOT_SAMPLED, ""))
+            return Decision(self._entry(live, State.NOT_SAMPLED, part.draw_words(part.drawn)))
         return await self._asked(log, live, part)
 
     async def _participation(self, log: LiveLog, live: LiveRecipe) -> Participation:
@@ -135,7 +135,7 @@ class Decider:
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
         measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
-            return Decision(self._entry(live, State.NOT_SAMPLED, detail, part.cost), draw)
+            return Decision(self._entry(live, State.NOT_SAMPLED, detail or part.draw_words(draw), part.cost), draw)
         begin = max(self._deps.clock.now(), recipe.interval.start)
         send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(
