@@ -25,6 +25,8 @@ POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
 """Refusals that leaves which are still to come may lift."""
 RELEASED, REFUSED = "released", "refused"
+TOO_FEW = "invalidBatchSize"
+FEWER_HINT = "; tacit status shows how many were counted, and the next recipe may ask more devices or have a smaller B"
 
 RecipeName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="The recipe's hash, its beginning, or its name.")]
 
@@ -70,7 +72,8 @@ async def _collect(layout: Layout, name: str, wait: float) -> tuple[dict[str, An
                 collection = await call(transport, "GET", shown, bearer=bearer)
         if collection["state"] == REFUSED:
             rule = str(collection.get("rule", "")).rsplit(":", 1)[-1]
-            raise Refusal(rule or "collection", str(collection.get("detail", "")))
+            detail = str(collection.get("detail", ""))
+            raise Refusal(rule or "collection", f"{detail}{FEWER_HINT if rule == TOO_FEW else ''}")
         if collection["state"] != RELEASED:
             return collection, []
         found = await _results(transport, url, bearer, recipe_hash)
