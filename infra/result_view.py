@@ -82,8 +82,8 @@ def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
         usual = importance.get("default_label", f"answer {importance['default']}")
         rates = f"q = {importance['default_rate']:g} for {usual}, {sampling['rate']:g} for any other answer"
     else:
-        rates = "every device took part" if sampling["rate"] == 1 else f"q = {sampling['rate']:g} for every device"
-    lines = [f"sampled {rates}" if sampling["rate"] < 1 or importance is not None else rates]
+        rates = f"q = {sampling['rate']:g} for every device"
+    lines = [f"sampled {rates}"]
     if dummies is not None:
         intensity, population = dummies["intensity"], dummies["population"]
         counted = f", about {dummies['expected']:,.1f} of them counted here" if "expected" in dummies else ""

@@ -62,7 +62,7 @@ def test_a_result_says_who_sent_and_what_the_claim_and_this_batch_cost() -> None
     ("sampling", "lines"),
     [
         ({}, []),
-        ({"rate": 1.0}, ["every device took part"]),
+        ({"rate": 1.0}, ["sampled q = 1 for every device"]),
         ({"rate": 0.25}, ["sampled q = 0.25 for every device"]),
         (
             {"rate": 0.5, "dummies": {"intensity": 10.0, "population": 160, "expected": 9.97}},
