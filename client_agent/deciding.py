@@ -90,7 +90,7 @@ class Decider:
             return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
         part = await self._participation(log, live)
         if part.is_past:
-            return Decision(self._entry(live, State.NOT_SAMPLED, ""))
+            return Decision(self._entry(live, State.NOT_SAMPLED, part.draw_words(part.drawn)))
         return await self._asked(log, live, part)
 
     async def _participation(self, log: LiveLog, live: LiveRecipe) -> Participation:
@@ -134,7 +134,7 @@ class Decider:
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
         measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
-            return Decision(self._entry(live, State.NOT_SAMPLED, detail, part), draw)
+            return Decision(self._entry(live, State.NOT_SAMPLED, detail or part.draw_words(draw), part), draw)
         begin = max(self._deps.clock.now(), recipe.interval.start)
         send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
         report = make_report(

@@ -37,6 +37,13 @@ class Participation:
         donates = self.series is not None and self.series.donation is not None
         return donates and self.drawn is not None and self.drawn.chosen_round != self.index
 
+    def draw_words(self, draw: SeriesDraw | None) -> str:
+        """What ``draw`` named, for the journal; nothing where rounds have coins of their own."""
+        if draw is None or self.series is None or self.series.donation is None:
+            return ""
+        named = "no round" if draw.chosen_round is None else f"round {draw.chosen_round}"
+        return f"the draw for this series named {named}"
+
     @property
     def cost(self) -> Cost | None:
         """What is charged before the coin; None where the series was charged before."""

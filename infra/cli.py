@@ -70,9 +70,11 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     first = next(iter(arguments), "")
     try:
-        code = build([first] if first in COMMANDS else COMMANDS)(list(arguments), standalone_mode=False)
+        app = build([first] if first in COMMANDS else COMMANDS)
+        code = app(list(arguments), prog_name="tacit", standalone_mode=False)
     except TyperException as error:
-        _complain(error.format_message(), "try: tacit --help")
+        place = getattr(getattr(error, "ctx", None), "command_path", "tacit")
+        _complain(error.format_message(), f"try: {place} --help")
         return USAGE
     except typer.Exit as stop:
         return int(stop.exit_code)

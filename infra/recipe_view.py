@@ -15,9 +15,8 @@ from infra.terminal import ADVERSARIES, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import labels
-from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Recipe, conjunction
+from tacit.recipe.derive import answer_label, labels
+from tacit.recipe.model import RandomizerSpec, Recipe, conjunction
 from tacit.recipe.policy import Policy
 
 PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
@@ -72,17 +71,6 @@ def _sampling(recipe: Recipe) -> list[tuple[str, str]]:
     return rows
 
 
-def answer_label(question: Question, answer: int) -> str:
-    """An encoded answer as a person reads it."""
-    encoder = question.encoder
-    if isinstance(encoder, Number):
-        return str(encoder.low + answer * (encoder.unit or 1))
-    if isinstance(encoder, Boolean):
-        return "yes" if answer else "no"
-    names = encoder_of(question).labels
-    return names[answer] if answer < len(names) else f"answer {answer}"
-
-
 def _audience(recipe: Recipe, document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Whom a recipe with criteria asks, and what the log attests of them, where that is known."""
     if recipe.is_census:
@@ -105,7 +93,8 @@ def _price(recipe: Recipe) -> Group:
 
 def _randomizer(spec: RandomizerSpec) -> str:
     if spec.epsilon0 is None:
-        share = f"{spec.scale} times the value + {spec.flips} coin flips in each of {spec.categories} numbers"
+        where = f" in each of {spec.categories} numbers" if spec.categories > 1 else ""
+        share = f"{spec.scale} times the value + {spec.flips} coin flips{where}"
         return f"{spec.name}: {share}; no local guarantee"
     return f"{spec.name}, ε₀ = {spec.epsilon0}, {spec.categories} categories"
 

@@ -33,7 +33,8 @@ def write_recipe(form: Form, parties: Path | None, state_dir: Path | None, out: 
         recipe = recipe_of(form, _parties(parties), place_by_hand(form))
     else:
         recipe = asyncio.run(_new_in_stack(form, layout_of(state_dir)))
-    _deliver(recipe, out, "" if state_dir is None else f" --state-dir {state_dir}", as_json=as_json)
+    stack = "" if state_dir is None else f" --state-dir {state_dir}"
+    _deliver(recipe, out, stack, in_stack=parties is None, as_json=as_json)
 
 
 async def _new_in_stack(form: Form, layout: Layout) -> Recipe:
@@ -64,7 +65,7 @@ def _parties(path: Path) -> Parties:
         raise UsageError(str(error)) from error
 
 
-def _deliver(recipe: Recipe, out: Path | None, stack: str, *, as_json: bool) -> None:
+def _deliver(recipe: Recipe, out: Path | None, stack: str, *, in_stack: bool, as_json: bool) -> None:
     body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
     if out is not None:
         write_file(out, body.encode())
@@ -78,4 +79,5 @@ def _deliver(recipe: Recipe, out: Path | None, stack: str, *, as_json: bool) -> 
     for line in outlook_lines(recipe):
         notes().print(line, style="dim")
     if out is not None:
-        notes().print(f"next: tacit recipe check {out}{stack}; tacit recipe publish {out}{stack}", style="dim")
+        stage = f" --stage publish{stack}" if in_stack else stack
+        notes().print(f"next: tacit recipe check {out}{stage}; tacit recipe publish {out}{stack}", style="dim")

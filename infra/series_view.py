@@ -143,7 +143,7 @@ def _yield(series: Series, document: dict[str, Any]) -> Group:
     )
     share = document["share_taking_part"]
     lines = [
-        f"{population_of(series.probe):,} devices, all eligible from the first round: {shown} contributions",
+        f"about {population_of(series.probe):,} devices, all eligible from the first round: {shown} contributions",
         f"{share:.1%} of them ever take part, {1 - share:.1%} never",
     ]
     poor = [at for at, number in enumerate(expected) if number < series.probe.batch.min_batch_size]

@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -64,8 +65,10 @@ def computed_epsilon(value: float) -> str:
 
 
 def span(start: float, end: float) -> str:
-    """An interval of POSIX times."""
-    return f"{when(start)} to {when(end)}"
+    """An interval of POSIX times; the day of its end only where it is another."""
+    first, last = when(start), when(end)
+    day, time = last.split(" ", 1)
+    return f"{first.removesuffix(' UTC')} to {time if first.startswith(day) else last}"
 
 
 def styled(word: str) -> Text:
@@ -88,6 +91,12 @@ def delta_text(adversary: str, epsilon: float | str, delta: float | str) -> str:
     if epsilon == "unbounded":
         return ""
     return "0" if adversary == "both_aggregators_with_relay" else f"{float(delta):g}"
+
+
+def estimate_form(stderrs: Iterable[float]) -> str:
+    """How estimates with these standard errors are written: with as many decimals as say something."""
+    least = min((error for error in stderrs if error > 0), default=1.0)
+    return f",.{max(0, min(6, 1 - math.floor(math.log10(least))))}f" if least < 1 else ",.0f"
 
 
 def estimate_bar(

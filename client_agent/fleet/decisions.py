@@ -30,13 +30,15 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Decided:
-    """One chunk: numbers of the sampled devices, their encoded answers, numbers of the devices that send dummies."""
+    """One chunk: numbers of the sampled devices, their encoded answers, numbers of the devices that send dummies; and
+    the encoded answers of ``everybody``, if they were asked for."""
 
     first: int
     count: int
     sampled: NDArray[np.uint32]
     answers: Sequence[Answer] = field(repr=False)
     dummies: NDArray[np.uint32]
+    everybody: Sequence[Answer] = field(default=(), repr=False)
 
 
 def coins(rate: Decimal | Fraction, count: int, entropy: Entropy) -> NDArray[np.bool_]:
@@ -75,17 +77,21 @@ def decide(
     entropy: Entropy,
     generator: np.random.Generator,
     cells: int = 1,
+    *,
+    everybody: bool = False,
 ) -> Iterator[Decided]:
-    """Datum and coins of the devices from ``first``, chunk by chunk; ``cells`` numbers of each are to be kept."""
+    """Datum and coins of the devices from ``first``, chunk by chunk; ``cells`` numbers of each are to be kept, and with
+    ``everybody`` the answers of all of them."""
     chunk = max(1, CHUNK // max(population.width, cells))
     for begin in range(first, first + devices, chunk):
         data = population.of(begin, min(chunk, first + devices - begin), generator)
-        known = data if sampling.importance is None else np.asarray(population.answers(data))
-        takes_part = participation(sampling, known, entropy)
+        known = population.answers(data) if everybody or sampling.importance is not None else []
+        takes_part = participation(sampling, data if sampling.importance is None else np.asarray(known), entropy)
         chosen, dummies = np.flatnonzero(takes_part), np.flatnonzero(~takes_part)
         dummies = dummies[coins(sampling.dummy_rate, len(dummies), entropy) if sampling.dummies else slice(0)]
         sampled, filling = ((places + begin).astype(np.uint32) for places in (chosen, dummies))
-        yield Decided(begin, len(data), sampled, population.answers(data[chosen]), filling)
+        answers = population.answers(data[chosen])
+        yield Decided(begin, len(data), sampled, answers, filling, known if everybody else ())
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from client_agent.fleet.sealing import RequestSenders
 from client_agent.fleet.sender import Clients, Due, Outcome, Sender
 from client_agent.fleet.target import Target
 from client_agent.fleet.tokens import DirectTokens, IssuedTokens, TokenSource
+from client_agent.fleet.truth import added, totals
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from client_agent.wallet import HeldToken
@@ -55,7 +56,7 @@ class ShardPlan:
     """Everything that one shard is told. ``authority`` (PEM) issues identities for issued tokens, ``slot_key`` (PKCS#8)
     signs direct ones: one of the two is there unless contributions are ``prepared``. ``rate`` is this shard's own;
     ``send_at`` is the POSIX second from which reports are sent. ``contributions`` of the ``prepared`` file are this
-    shard's. ``prepare`` is a file to write instead of sending.
+    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know.
     """
 
     number: int
@@ -75,19 +76,23 @@ class ShardPlan:
     prepared: Path | None = None
     contributions: int = 0
     prepare: Path | None = None
+    everybody: bool = False
 
 
 @dataclass
 class ShardResult:
-    """What one shard did. ``sampled`` devices were to send something, a dummy included; ``beyond`` of them did not, as
-    their output lay beyond the weight bound. ``timings``: seconds of wall-clock by stage, ``cpu`` seconds of this
+    """What one shard did. ``sampled`` devices were to send something, ``dummies`` of them a dummy; ``beyond`` of them
+    did not, as their output lay beyond the weight bound. ``known``: what all devices know, one total per label of the
+    question, where the plan asks for it. ``timings``: seconds of wall-clock by stage, ``cpu`` seconds of this
     process's CPU by stage."""
 
     devices: int = 0
     sampled: int = 0
+    dummies: int = 0
     beyond: int = 0
     without_token: int = 0
     prepared: int = 0
+    known: list[float] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
     progress: Snapshot = field(default_factory=Snapshot)
     timings: dict[str, float] = field(default_factory=dict)
@@ -143,12 +148,18 @@ class Shard:
         recipe = plan.target.recipe
         randomizer, sampling = derive.randomizer_of(recipe), recipe.sampling
         cells = kept_cells(randomizer)
-        for chunk in decide(sampling, plan.population, plan.first, plan.devices, entropy, self._generator, cells):
+        devices = (plan.population, plan.first, plan.devices)
+        chunks = decide(sampling, *devices, entropy, self._generator, cells, everybody=plan.everybody)
+        for chunk in chunks:
+            if plan.everybody:
+                self._result.known = added(self._result.known, totals(recipe.question, chunk.everybody))
             answers, beyond = randomise(chunk, randomizer, entropy)
+            real = len(answers)
             answers, beyond = with_dummies(chunk, answers, beyond, randomizer, sampling.dummy_rate, entropy)
             scheduled = np.array([answer.device for answer in answers], dtype=np.uint32)
             self._journal.decided(chunk.first, chunk.count, scheduled, self._world.clock.now())
             self._result.beyond += len(beyond)
+            self._result.dummies += len(answers) - real
             self._result.sampled += len(answers) + len(beyond)
             yield answers
 

@@ -102,12 +102,31 @@ def _statistic(text: str) -> Statistic:
 
 def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
     console = answers(WIDTH)
+    console.print(_asked(goal), style="bold")
     console.print(_table(goal, found, chosen))
     run = "" if goal.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
     console.print(f"→ the proposal; dim for comparison: central, shuffled and local are not run here{run}", style="dim")
     if any(one.share is not None for one in found):
         console.print("flips 3/12: 3 coin flips on top of 12 times the value, in every device", style="dim")
-    console.print(f"next: {next_command(goal, chosen)} ...", soft_wrap=True)
+    console.print(f"next: {next_command(goal, chosen)}", soft_wrap=True)
+    for line in _next_lines(goal, chosen):
+        console.print(line, style="dim")
+
+
+def _next_lines(goal: Goal, one: Alternative) -> list[str]:
+    """What that command still needs, and why its epsilon may be another one."""
+    answers_flag = ""
+    if goal.counts:
+        several = f"--buckets or --categories with {goal.cells} answers"
+        answers_flag = several if goal.cells > 1 else "--boolean"
+    needed = ", ".join(flag for flag in ("--name", "--text", "--metric", answers_flag, "--out") if flag)
+    lines = [f"add {needed}; in a terminal it asks for what is missing"]
+    if one.inner is not None and one.inner > goal.epsilon:
+        lines.append(
+            f"its --epsilon holds against an aggregator with the relay, who sees who sends; "
+            f"sampling makes it {goal.epsilon:g} against one aggregator"
+        )
+    return lines
 
 
 def _table(goal: Goal, found: list[Alternative], chosen: Alternative) -> Any:
@@ -128,6 +147,15 @@ def _table(goal: Goal, found: list[Alternative], chosen: Alternative) -> Any:
             style="bold" if one is chosen else "" if one.available else "dim",
         )  # fmt: skip
     return table
+
+
+def _asked(goal: Goal) -> str:
+    """What is compared, and at which privacy."""
+    what = goal.statistic if goal.cells == 1 else f"{goal.statistic} of {goal.cells} numbers"
+    return (
+        f"{what} over {goal.population:,} devices, epsilon at most {goal.epsilon:g} at delta {goal.delta:g} against "
+        f"one aggregator; ± is one standard error"
+    )
 
 
 def _unit(goal: Goal) -> str:

@@ -8,25 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
-from rich.panel import Panel
-from rich.text import Text
 
 from infra.api import REFUSAL_PREFIX, call, hash_of
 from infra.layout import Layout
-from infra.places import AsJson, StateDir, checked_name, layout_of
-from infra.terminal import (
-    ADVERSARIES,
-    answers,
-    delta_text,
-    epsilon_text,
-    estimate_bar,
-    notes,
-    plain_table,
-    print_json,
-    span,
-    when,
-)
+from infra.places import AsJson, StateDir, checked_name, layout_of, write_file
+from infra.result_page import result_page
+from infra.result_view import show_result
+from infra.terminal import answers, notes, print_json
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, Refusal
@@ -37,6 +25,8 @@ POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
 """Refusals that leaves which are still to come may lift."""
 RELEASED, REFUSED = "released", "refused"
+TOO_FEW = "invalidBatchSize"
+FEWER_HINT = "; tacit status shows how many were counted, and the next recipe may ask more devices or have a smaller B"
 
 RecipeName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="The recipe's hash, its beginning, or its name.")]
 
@@ -82,7 +72,8 @@ async def _collect(layout: Layout, name: str, wait: float) -> tuple[dict[str, An
                 collection = await call(transport, "GET", shown, bearer=bearer)
         if collection["state"] == REFUSED:
             rule = str(collection.get("rule", "")).rsplit(":", 1)[-1]
-            raise Refusal(rule or "collection", str(collection.get("detail", "")))
+            detail = str(collection.get("detail", ""))
+            raise Refusal(rule or "collection", f"{detail}{FEWER_HINT if rule == TOO_FEW else ''}")
         if collection["state"] != RELEASED:
             return collection, []
         found = await _results(transport, url, bearer, recipe_hash)
@@ -117,13 +108,16 @@ def results(
         str | None, typer.Argument(metavar="[HASH|NAME]", help="Only this recipe's results.", show_default=False)
     ] = None,
     state_dir: StateDir = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write a page that opens offline.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was released: estimates with their errors, and what each release costs in privacy.
+    """Show what was released: estimates with their errors, how they were sampled, and what each release costs.
 
-    Example: tacit results visits --state-dir .tacit
+    Example: tacit results visits --html visits.html
     """
     found = asyncio.run(_released(layout_of(state_dir), None if recipe is None else checked_name(recipe)))
+    if html is not None:
+        write_file(html, result_page(found).encode())
     if as_json:
         print_json({"results": found})
         return
@@ -131,6 +125,8 @@ def results(
         show_result(document, answers())
     if not found:
         answers().print("nothing was released yet; ask with: tacit collect NAME --wait 60")
+    if html is not None:
+        notes().print(f"page: {html}")
 
 
 async def _released(layout: Layout, name: str | None) -> list[dict[str, Any]]:
@@ -147,41 +143,3 @@ async def _results(transport: Transport, url: str, bearer: str, recipe_hash: str
 def _operator_token(layout: Layout) -> str:
     path: Path = layout.credentials["operator"]
     return read_secret(path).decode("ascii", "replace").strip()
-
-
-def show_result(document: dict[str, Any], console: Console) -> None:
-    """Print one released result."""
-    buckets = document["buckets"]
-    top = max((bucket["estimate"] + 2 * bucket["stderr"] for bucket in buckets), default=1.0)
-    table = plain_table("answer", "estimate ━ with 95 % interval ╌", "estimate", "± 1.96 s.e.")
-    for column in (0, 2, 3):
-        table.columns[column].justify = "right"
-    form = ",.4f" if document.get("statistic") == "mean" else ",.0f"
-    for bucket in buckets:
-        estimate, stderr = bucket["estimate"], bucket["stderr"]
-        table.add_row(
-            Text(bucket["label"], style="bold"),
-            estimate_bar(estimate, stderr, top),
-            format(estimate, form),
-            Text(format(1.96 * stderr, form), style="dim"),
-        )
-    interval = document["interval"]
-    caption = (
-        f"{document['report_count']:,} contributions counted · {span(interval['start'], _end(interval))} · "
-        f"released {when(document['released_at'])}"
-    )
-    title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
-    console.print(Panel(Group(table, Text(caption, style="dim")), title=title, title_align="left"))
-    console.print(Panel(_price(document["privacy"]), title="[bold]What it costs in privacy", title_align="left"))
-
-
-def _end(interval: dict[str, int]) -> int:
-    return interval["start"] + interval["duration"]
-
-
-def _price(privacy: dict[str, Any]) -> Group:
-    table = plain_table("who might look at a contribution", "ε", "δ")
-    for name, value in privacy["by_adversary"].items():
-        table.add_row(ADVERSARIES.get(name, name), epsilon_text(value), delta_text(name, value, privacy["delta"]))
-    caption = f"{privacy['mechanism']}, {privacy['relation']} neighbours, at n = {privacy['n']:,} contributions"
-    return Group(table, Text(caption, style="dim"))

@@ -86,7 +86,8 @@ def new(
         show_series(series, "a file; not published", answers(TERMINAL_WIDTH))
     if out is not None:
         stack = "" if state_dir is None else f" --state-dir {state_dir}"
-        notes().print(f"next: tacit series publish {out}{stack}; tacit series round {out} --index 0", style="dim")
+        first = f"tacit series round {out} --index 0 --out round-0.json"
+        notes().print(f"next: tacit series publish {out}{stack}; {first}", style="dim")
 
 
 @app.command("publish")
@@ -160,6 +161,7 @@ def round_command(
         print(body, end="")
     else:
         write_file(out, body.encode())
+        notes().print(f"next: tacit recipe publish {out}, with --state-dir as for the series", style="dim")
     notes().print(
         f"recipe {recipe.name}, hash {recipe.hash_text}, reports {span(interval.start, interval.end)}", style="dim"
     )

@@ -48,13 +48,31 @@ EpochSeconds = Annotated[
     ),
 ]
 Agents = Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")]
-BatchFloor = Annotated[int, typer.Option("--batch-floor", min=10, help="Least B that a new stack's policies accept.")]
+BatchFloor = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-floor", min=10, help=f"Least B that a new stack's policies accept (default {DEFAULT_BATCH_FLOOR})."
+    ),
+]
 AccountEpsilon = Annotated[
     str | None, typer.Option("--account-epsilon", help=f"Account of a new stack, per year (default {STAGING_EPSILON}).")
 ]
 AccountDelta = Annotated[str | None, typer.Option("--account-delta", help=f"Its delta (default {STAGING_DELTA}).")]
 MinAudience = Annotated[
-    int, typer.Option("--min-audience", min=1, help="Devices that a census must attest for a target, in a new stack.")
+    int | None,
+    typer.Option(
+        "--min-audience",
+        min=1,
+        help=f"Devices that a census must attest for a target, in a new stack (default {DEFAULT_MIN_AUDIENCE}).",
+    ),
+]
+UnboundedLocal = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unbounded-local",
+        help="A new stack's parties accept noise shares (sums, means, vectors): more accurate, but leader and helper "
+        "together could read every answer.",
+    ),
 ]
 Backends = Annotated[
     list[str] | None,
@@ -87,10 +105,11 @@ def up(
     as_json: AsJson = False,
     epoch_seconds: EpochSeconds = None,
     agents: Agents = DEFAULT_AGENTS,
-    batch_floor: BatchFloor = DEFAULT_BATCH_FLOOR,
+    batch_floor: BatchFloor = None,
     account_epsilon: AccountEpsilon = None,
     account_delta: AccountDelta = None,
-    min_audience: MinAudience = DEFAULT_MIN_AUDIENCE,
+    min_audience: MinAudience = None,
+    allow_unbounded_local: UnboundedLocal = False,
     backends_named: Backends = None,
     postgres_url_file: PostgresUrl = None,
     redis_url_file: RedisUrl = None,
@@ -109,7 +128,8 @@ def up(
     with contextlib.ExitStack() as stack:
         try:
             account = (account_epsilon, account_delta)
-            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor, account, min_audience)
+            unbounded = allow_unbounded_local or None
+            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor, account, min_audience, unbounded)
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
             parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
@@ -122,34 +142,39 @@ def up(
 def open_stack(
     state_dir: Path,
     epoch_seconds: int | None,
-    batch_floor: int = DEFAULT_BATCH_FLOOR,
+    batch_floor: int | None = None,
     account: tuple[str | None, str | None] = (None, None),
-    min_audience: int = DEFAULT_MIN_AUDIENCE,
+    min_audience: int | None = None,
+    unbounded_local: bool | None = None,
 ) -> Layout:
-    """The stack in ``state_dir``, made there if there is none. Raises ``UsageError`` if it has other epochs or another
-    account (epsilon, delta; ``None``: whatever it has)."""
+    """The stack in ``state_dir``, made there if there is none; ``None`` of an option: whatever the stack has, or the
+    default of a new one. Raises ``UsageError`` if the stack there has an option other than wanted."""
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
             epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS,
             slots_per_epoch=4,
-            batch_floor=batch_floor,
+            batch_floor=batch_floor or DEFAULT_BATCH_FLOOR,
+            unbounded_local=bool(unbounded_local),
             account_epsilon=epsilon or STAGING_EPSILON,
             account_delta=delta or STAGING_DELTA,
-            min_audience=min_audience,
+            min_audience=min_audience or DEFAULT_MIN_AUDIENCE,
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
     layout = load_layout(state_dir)
-    found = layout.options.epoch_seconds
-    if epoch_seconds not in {None, found}:
-        raise UsageError(f"{state_dir}: this stack has epochs of {found} s; choose another --state-dir for others")
-    has = (layout.options.account_epsilon, layout.options.account_delta)
-    if epsilon not in {None, has[0]} or delta not in {None, has[1]}:
-        raise UsageError(
-            f"{state_dir}: this stack's account has epsilon {has[0]} at delta {has[1]}; "
-            "choose another --state-dir for others"
-        )
+    has = layout.options
+    account_words = f"has an account of epsilon {has.account_epsilon} at delta {has.account_delta}"
+    for wanted, found, words in (
+        (epoch_seconds, has.epoch_seconds, f"has epochs of {has.epoch_seconds} s"),
+        (batch_floor, has.batch_floor, f"accepts B of {has.batch_floor} and more"),
+        (epsilon, has.account_epsilon, account_words),
+        (delta, has.account_delta, account_words),
+        (min_audience, has.min_audience, f"wants audiences of {has.min_audience} devices"),
+        (unbounded_local, has.unbounded_local, "does not accept noise shares"),
+    ):
+        if wanted not in {None, found}:
+            raise UsageError(f"{state_dir}: this stack {words}; choose another --state-dir for others")
     return layout
 
 

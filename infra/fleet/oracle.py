@@ -25,6 +25,7 @@ from tacit.recipe.derive import labels
 from tacit.service.config import read_secret
 
 POLL_SECONDS = 0.5
+NORMAL_95 = 1.96
 FALSE_ALARM = 1e-9
 """Per released sum, where aggregators add noise."""
 MOST_SUMS = 64
@@ -48,12 +49,29 @@ class Finding:
         return abs(self.expected - self.found) <= self.slack
 
 
+@dataclass(frozen=True)
+class Estimated:
+    """One number of a release, and the ``truth`` among the fleet's devices."""
+
+    label: str
+    estimate: float
+    stderr: float
+    truth: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the 95 % interval holds the truth; one in twenty does not, by chance."""
+        return abs(self.estimate - self.truth) <= NORMAL_95 * self.stderr
+
+
 @dataclass
 class Verdict:
-    """Every comparison, and remarks about what could not be compared."""
+    """Every comparison, and remarks about what could not be compared; the ``answers`` that were released, beside what
+    the devices know."""
 
     findings: list[Finding] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    answers: list[Estimated] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
@@ -63,7 +81,8 @@ class Verdict:
     def document(self) -> dict[str, Any]:
         """Plain JSON values."""
         rows = [{**vars(finding), "holds": finding.holds} for finding in self.findings]
-        return {"holds": self.holds, "findings": rows, "remarks": self.remarks}
+        answers = [{**vars(one), "inside": one.inside} for one in self.answers]
+        return {"holds": self.holds, "findings": rows, "remarks": self.remarks, "answers": answers}
 
 
 class Oracle:
@@ -145,6 +164,14 @@ class Oracle:
             for cell, label in enumerate(labels(recipe))
         ]
         verdict.findings += _shown(sums)
+        verdict.answers = estimated(document, result)
+
+
+def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
+    """Estimates of a result document beside what the fleet's devices know; none where that was not added up."""
+    share = 1 / result.devices if document["statistic"] == "mean" else 1.0
+    rows = zip(document["buckets"], result.known, strict=True) if result.known else ()
+    return [Estimated(row["label"], row["estimate"], row["stderr"], total * share) for row, total in rows]
 
 
 def noise_bound(flips: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -18,11 +18,12 @@ from rich.text import Text
 from client_agent.fleet.metrics import Snapshot, edge_of
 from client_agent.fleet.target import Target
 from infra.demo.report import STYLE
-from infra.fleet.oracle import Verdict
+from infra.fleet.oracle import NORMAL_95, Estimated, Verdict
 from infra.fleet.result import FleetResult
 from infra.fleet.run import Load
-from infra.terminal import plain_table
+from infra.terminal import estimate_bar, estimate_form, plain_table
 
+MOST_ANSWERS, ANSWER_BAR = 24, 38
 HUE, INK = "#0b7285", "#343a40"
 DIRECT_REMARK = "tokens were signed with the local issuer's key (--tokens direct), not attested and issued"
 SAMPLED_REMARK = "tokens were fetched by sampled devices only; real devices fetch theirs whatever their coin says"
@@ -46,6 +47,9 @@ def show(
         console.print(Panel(_rows(rows), title=f"[bold]{title}", title_align="left", width=92))
     if verdict is not None:
         console.print(Panel(_verdict_table(verdict), title=_verdict_title(verdict), title_align="left", width=92))
+    if verdict is not None and verdict.answers:
+        title = "[bold]Released answers beside what the devices know"
+        console.print(Panel(_answers_table(verdict.answers), title=title, title_align="left", width=92))
     for remark in remarks(result, load):
         console.print(Text(remark, style="dim"), soft_wrap=True)
     for path in written:
@@ -74,6 +78,7 @@ def _sections(document: dict[str, Any], load: Load) -> list[tuple[str, list[tupl
     fleet = [
         ("devices", f"{document['devices']:,}"),
         ("sampled", f"{document['sampled']:,}"),
+        *([("  dummies", f"{document['dummies']:,}")] if document["dummies"] else []),
         ("contributions", f"{document['contributions']:,}"),
         ("acknowledged", f"{document['acknowledged']:,} in {document['attempts']:,} tries"),
         ("profile", f"{load.profile}, " + (f"{load.rate:g} a second" if load.rate else "as fast as it goes")),
@@ -113,6 +118,27 @@ def _verdict_table(verdict: Verdict) -> Table:
     for remark in verdict.remarks:
         table.add_row(Text(remark, style="yellow"))
     return table
+
+
+def _answers_table(rows: Sequence[Estimated]) -> Group:
+    """At most ``MOST_ANSWERS`` of them, and how many intervals hold the truth."""
+    table = plain_table("answer", "estimate ━ with 95 % interval ╌, truth ┃", "estimate", "± 1.96 s.e.", "truth")
+    for column in (0, 2, 3, 4):
+        table.columns[column].justify = "right"
+    shown = rows[:MOST_ANSWERS]
+    top = max(max(one.estimate + 2 * one.stderr, one.truth) for one in shown)
+    form = estimate_form(one.stderr for one in shown)
+    for one in shown:
+        bar = estimate_bar(one.estimate, one.stderr, top, one.truth, ANSWER_BAR)
+        numbers = (one.estimate, NORMAL_95 * one.stderr, one.truth)
+        table.add_row(Text(one.label, style="bold"), bar, *(format(number, form) for number in numbers))
+    return Group(table, Text(_inside(rows), style="dim"))
+
+
+def _inside(rows: Sequence[Estimated]) -> str:
+    inside, more = sum(one.inside for one in rows), len(rows) - MOST_ANSWERS
+    words = f"{inside} of {len(rows)} intervals hold the truth; one in twenty does not, by chance"
+    return f"{more} more answers are not shown; {words}" if more > 0 else words
 
 
 def write_report(result: FleetResult, verdict: Verdict | None, load: Load, target: Target, folder: Path) -> list[str]:
@@ -243,6 +269,8 @@ def page(document: dict[str, Any], load: Load, verdict: Verdict | None, pictures
         parts.append(f'<section><img alt="{_text(picture)}" src="data:image/png;base64,{encoded}"></section>')
     if verdict is not None:
         parts.append(_verdict_section(verdict))
+    if verdict is not None and verdict.answers:
+        parts.append(_answers_section(verdict.answers))
     parts += [f'<p class="soft">{_text(remark)}.</p>' for remark in document["remarks"]]
     head = f'<meta charset="utf-8"><title>Fleet: {_text(name)}</title><style>{STYLE}</style>'
     head += '<meta name="viewport" content="width=device-width">'
@@ -259,6 +287,21 @@ def _verdict_section(verdict: Verdict) -> str:
     head = '<tr><th>what</th><th class="n">sent</th><th class="n">found</th><th></th></tr>'
     notes = "".join(f'<p class="soft">{_text(remark)}.</p>' for remark in verdict.remarks)
     return f"<section><h2>{title}</h2><table>{head}{rows}</table>{notes}</section>"
+
+
+def _answers_section(rows: Sequence[Estimated]) -> str:
+    form = estimate_form(one.stderr for one in rows)
+
+    def row(one: Estimated) -> str:
+        numbers = (one.estimate, NORMAL_95 * one.stderr, one.truth)
+        cells = "".join(f'<td class="n">{format(number, form)}</td>' for number in numbers)
+        return f"<tr><td>{_text(one.label)}</td>{cells}</tr>"
+
+    body = "".join(map(row, rows))
+    heads = "".join(f'<th class="n">{name}</th>' for name in ("estimate", "± 1.96 s.e.", "truth"))
+    table = f"<table><tr><th>answer</th>{heads}</tr>{body}</table>"
+    title = "Released answers beside what the devices know"
+    return f'<section><h2>{title}</h2>{table}<p class="soft">{_text(_inside(rows))}.</p></section>'
 
 
 def _text(value: object) -> str:

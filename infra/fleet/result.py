@@ -10,6 +10,7 @@ from typing import Any
 from client_agent.fleet.faults import FATE, Fault
 from client_agent.fleet.metrics import merged
 from client_agent.fleet.shard import ShardResult
+from client_agent.fleet.truth import added
 from client_agent.journal import State
 
 
@@ -29,6 +30,8 @@ class FleetResult(ShardResult):
         for shard in shards:
             whole.devices += shard.devices
             whole.sampled += shard.sampled
+            whole.dummies += shard.dummies
+            whole.known = added(whole.known, shard.known)
             whole.beyond += shard.beyond
             whole.without_token += shard.without_token
             whole.prepared += shard.prepared
@@ -73,6 +76,7 @@ class FleetResult(ShardResult):
         return {
             "devices": self.devices,
             "sampled": self.sampled,
+            "dummies": self.dummies,
             "beyond_weight": self.beyond,
             "without_token": self.without_token,
             "contributions": self.contributions,

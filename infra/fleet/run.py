@@ -111,7 +111,8 @@ class FleetRun:
         layout = self._origin.layout
         if oracle and layout is None:
             raise UsageError("--oracle works with a local stack only (--state-dir)")
-        plans = [replace(plan, send_at=float(self._target.recipe.interval.start)) for plan in self._plans()]
+        send_at = float(self._target.recipe.interval.start)
+        plans = [replace(plan, send_at=send_at, everybody=oracle) for plan in self._plans()]
         self._check_time(plans)
         judge = Oracle(layout, self._target, SystemClock()) if oracle and layout is not None else None
         if judge is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import design_of, labels, randomizer_of
+from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.model import UNBOUNDED, Recipe
 from tacit.roles.collector import AggregateResult
 
@@ -18,7 +18,8 @@ def release_document(
     ``now`` (POSIX seconds).
 
     Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
-    as it was summed, ``interval`` POSIX seconds. ``sampling`` is there where rates differ or dummies are sent.
+    as it was summed, ``interval`` POSIX seconds. ``sampling``: who sent, as the recipe states it; ``series``: of
+    which series it is which round.
     ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the same recomputed for the reports that were
     really there. Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
     counts cannot come from the recipe's randomizer and sampling.
@@ -48,7 +49,8 @@ def release_document(
             {"label": label, "count": count, "estimate": value, "stderr": stderr}
             for label, count, value, stderr in rows
         ],
-        **_sampling(recipe, aggregate.report_count),
+        "sampling": _sampling(recipe, aggregate.report_count),
+        **({"series": recipe.series.model_dump()} if recipe.series else {}),
         **_privacy(recipe, aggregate.report_count),
     }
 
@@ -64,13 +66,17 @@ def _sampling(recipe: Recipe, report_count: int) -> dict[str, Any]:
     sampling, design = recipe.sampling, design_of(recipe)
     found: dict[str, Any] = {"rate": design.rate}
     if sampling.importance is not None:
-        found["importance"] = {"default": design.default, "default_rate": design.default_rate}
+        found["importance"] = {
+            "default": design.default,
+            "default_label": answer_label(recipe.question, sampling.importance.default),
+            "default_rate": design.default_rate,
+        }
     if sampling.dummies is not None:
         found["dummies"] = {"intensity": float(sampling.dummies.intensity), "population": sampling.dummies.population}
         if design.is_uniform:
             takes_part = design.rate * (1 - randomizer_of(recipe).reject_probability)
             found["dummies"]["expected"] = report_count * design.dummy_share(takes_part)
-    return {"sampling": found} if len(found) > 1 else {}
+    return found
 
 
 def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Randomizer
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Number, Question, Recipe, Sampling, Vector
+from tacit.recipe.model import Boolean, Number, Question, Recipe, Sampling, Vector
 from tacit.task import BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
@@ -173,3 +173,14 @@ def slot_of(recipe: Recipe) -> Slot:
 def labels(recipe: Recipe) -> tuple[str, ...]:
     """Label of each entry of the result."""
     return encoder_of(recipe.question).labels
+
+
+def answer_label(question: Question, answer: int) -> str:
+    """An encoded answer as a person reads it."""
+    encoder = question.encoder
+    if isinstance(encoder, Number):
+        return str(encoder.low + answer * (encoder.unit or 1))
+    if isinstance(encoder, Boolean):
+        return "yes" if answer else "no"
+    names = encoder_of(question).labels
+    return names[answer] if answer < len(names) else f"answer {answer}"

@@ -228,7 +228,7 @@ async def test_a_fleet_of_unequal_rates_and_dummies_is_counted_as_the_oracle_say
     vars(unequal)["recipe"] = recipe
     plan = stage.plan(unequal, "unequal", authority=stage.origin.authority, rate=400.0)
     result = await stage.run(plan)
-    assert 0 < result.sampled < DEVICES
+    assert 0 < result.dummies < result.sampled < DEVICES
     states = last_states(read_journal(plan.journal)[1])
     assert states == {State.NOT_SAMPLED: DEVICES - result.sampled, State.SENT: result.sampled}
     stage.clock.jump(target.recipe.interval.end - stage.clock.now() + 2)
@@ -300,13 +300,17 @@ async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp
         key = await slot_private_key(stage.layout, target)
         population = population_of(target.recipe, data, file, None)
         faults = parse_faults("bad-proof=0.1")
-        plan = stage.plan(target, name, slot_key=key, devices=150, population=population, faults=faults)
+        plan = stage.plan(target, name, slot_key=key, devices=150, population=population, faults=faults, everybody=True)
         runs.append((target, oracle, await stage.run(plan)))
     end = max(target.recipe.interval.end for target, _, _ in runs)
     stage.clock.jump(end - stage.clock.now() + 2)
     for target, oracle, result in runs[:3]:
-        findings = await stage.judged(oracle, result)
+        verdict = await stage.verdict(oracle, result)
+        assert verdict.remarks == []
+        findings = {finding.what: finding.holds for finding in verdict.findings}
         assert all(findings.values()), findings
+        assert [one.truth for one in verdict.answers] == result.known
+        assert all(abs(one.estimate - one.truth) < 6 * one.stderr for one in verdict.answers), verdict.answers
         assert {f"released: {label}" for label in labels(target.recipe)} <= set(findings)
         assert sum(result.outcome.sums.values()) > result.contributions
     await _check_noise(stage, *runs[3][1:])

@@ -90,6 +90,9 @@ async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world
         assert [entry.series_index for entry in entries if entry.state is State.SENT] == [
             index for index in (draw.chosen_round,) if index is not None
         ]
+        named = "no round" if draw.chosen_round is None else f"round {draw.chosen_round}"
+        said = {entry.detail for entry in entries if entry.state is State.NOT_SAMPLED}
+        assert said == {f"the draw for this series named {named}"}
         sent += states[State.SENT]
     assert 0 < sent < DEVICES
     assert len(world.uploads) == sent

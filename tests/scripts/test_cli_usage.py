@@ -34,6 +34,20 @@ def complaint(capsys: Capture, *arguments: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["unheard-of"], "tacit"),
+        (["up", "--agents", "-1"], "tacit up"),
+        (["recipe", "new", "--bogus"], "tacit recipe new"),
+        (["privacy", "explian"], "tacit privacy"),
+    ],
+)
+def test_a_usage_error_points_to_the_help_of_its_command(capsys: Capture, arguments: list[str], place: str) -> None:
+    code, lines = complaint(capsys, *arguments)
+    assert (code, lines[-1]) == (2, f"tacit: try: {place} --help")
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["serve"],

@@ -87,7 +87,7 @@ def test_a_histogram_of_unequal_rates_and_dummies_misses_as_its_errors_say() -> 
     assert mean_square(found) < 2
     assert result["sampling"] == {
         "rate": 0.5,
-        "importance": {"default": 0, "default_rate": 0.4},
+        "importance": {"default": 0, "default_label": "0", "default_rate": 0.4},
         "dummies": {"intensity": 20.0, "population": DEVICES},
     }
 
@@ -110,10 +110,10 @@ def aggregate(values: Sequence[int], count: int) -> AggregateResult:
     return AggregateResult(count, Interval(0, 1), tuple(values))
 
 
-def test_a_release_speaks_of_sampling_only_where_there_is_more_to_say_than_the_rate() -> None:
+def test_a_release_says_at_which_rate_devices_sent_and_how_many_dummies_it_holds() -> None:
     plain = KIT.recipe(population=DEVICES)
     document = release_document(plain, "batch", 0, aggregate([10] * 16, 160), 0.0)
-    assert "sampling" not in document
+    assert document["sampling"] == {"rate": 0.5}
     quiet = release_document(with_sampling(plain, dummies=DUMMIES), "batch", 0, aggregate([10] * 16, 160), 0.0)
     assert quiet["sampling"]["rate"] == 0.5
     assert quiet["sampling"]["dummies"]["expected"] == pytest.approx(10)

@@ -254,7 +254,7 @@ def test_the_next_command_makes_a_recipe_that_policy_accepts(
     command = shlex.split(next(line for line in shown.splitlines() if line.startswith("next:"))[len("next: tacit ") :])
     rest = ["--name", "hours", "--text", "How long?", "--metric", "hours", "--parties", str(parties), *question]
     when = ["--start", "2000000040", "--duration", "3600", "--epoch", "1", "--slot", "0", "--json"]
-    assert run([*command[:-1], *rest, *when]) == 0
+    assert run([*command, *rest, *when]) == 0
     recipe = Recipe.from_body(json.loads(capsys.readouterr().out)["recipe"])
     policy = Policy(allow_unbounded_local="--allow-unbounded-local" in goal)
     assert check(recipe, policy, Context(Stage.DRAFT, 1e9)) == []

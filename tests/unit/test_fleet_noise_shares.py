@@ -20,6 +20,7 @@ from client_agent.fleet.additions import NUMBER, add, addition_of
 from client_agent.fleet.decisions import CHUNK, decide, kept_cells, randomise
 from client_agent.fleet.noise_shares import randomise_all
 from client_agent.fleet.population import drawn_population, listed_population
+from client_agent.fleet.truth import added, totals
 from tacit.errors import UsageError
 from tacit.randomizers.flips import Flips, Statistic
 from tacit.randomizers.types import Answer
@@ -176,3 +177,32 @@ def test_listed_numbers_and_vectors_are_answered_as_they_are() -> None:
 def test_a_distribution_of_numbers_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--data"):
         drawn_population(SUM, text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers", "expected"),
+    [
+        (HISTOGRAM, [0, 2, 2], [1, 0, 2]),
+        (question("count", kind="boolean"), [1, 0, 1, 1], [3]),
+        (SUM, [0, 40, 21], [-100 + 100 + 5]),
+        (question("mean", kind="number", low=-10, high=30), [0, 40], [20]),
+        (VECTOR, [(20, 20, 20), (0, 25, 40)], [-20, 5, 20]),
+    ],
+)
+def test_what_all_devices_know_is_added_up_in_the_units_of_the_answer(
+    asked: Question, answers: list[Answer], expected: list[float]
+) -> None:
+    assert totals(asked, answers) == expected
+    assert added(totals(asked, answers[:1]), totals(asked, answers[1:])) == expected
+    assert added([], totals(asked, answers)) == added(totals(asked, answers), []) == expected
+
+
+def test_everybodys_answers_are_told_where_they_are_wanted_and_agree_with_those_of_the_sampled() -> None:
+    population = drawn_population(SUM, None)
+    told = next(decide(Sampling(rate="0.5"), population, 0, 400, SeededEntropy(6), np.random.default_rng(1),
+                       everybody=True))  # fmt: skip
+    assert len(told.everybody) == 400
+    assert [told.everybody[device] for device in told.sampled.tolist()] == list(told.answers)
+    assert (
+        next(decide(Sampling(rate="0.5"), population, 0, 9, SeededEntropy(6), np.random.default_rng(1))).everybody == ()
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
 import sys
 from collections import Counter
@@ -29,9 +30,12 @@ from client_agent.fleet.sealing import AHEAD, RequestSenders
 from client_agent.fleet.shard import ShardPlan, ShardResult
 from client_agent.fleet.target import Target, require_local
 from client_agent.journal import State
+from infra.fleet.oracle import Estimated, Verdict, estimated
 from infra.fleet.origin import population_of
 from infra.fleet.progress import FleetView
+from infra.fleet.report import show
 from infra.fleet.result import FleetResult
+from infra.fleet.run import Load
 from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.ports import TransportError
@@ -74,6 +78,25 @@ def test_shards_results_add_up_and_stages_last_as_long_as_the_slowest() -> None:
     assert whole.injected == {Fault.LATE: 2}
     assert whole.document()["ended"] == {"honest": {"sent": 2}, "late": {"failed": 2}}
     assert math.isclose(whole.document()["cpu_us_per_contribution"]["simulator: send"], 5e5)
+
+
+def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
+    result = FleetResult.of(
+        [ShardResult(devices=3, sampled=3, dummies=2, known=[2.0]), ShardResult(devices=5, known=[30.0])]
+    )
+    assert (result.dummies, result.known) == (2, [32.0])
+    rows = [{"label": "mean", "estimate": 4.25, "stderr": 0.1}, {"label": "no", "estimate": 9.0, "stderr": 0.1}]
+    found = estimated({"statistic": "mean", "buckets": rows[:1]}, result)
+    assert found == [Estimated("mean", 4.25, 0.1, 4.0)]
+    assert not found[0].inside
+    assert estimated({"statistic": "sum", "buckets": rows}, FleetResult()) == []
+    verdict = Verdict(answers=[*found, *(Estimated(f"a{number}", 5.0, 1.0, 4.0) for number in range(30))])
+    console = Console(width=120, record=True, file=io.StringIO())
+    show(result, verdict, Load(devices=8), console)
+    text = console.export_text()
+    for words in ("  dummies", "4.25", "a22", "7 more answers are not shown; 30 of 31 intervals hold the truth"):
+        assert words in text, words
+    assert "a23" not in text
 
 
 def test_the_live_view_shows_rate_latency_and_problems() -> None:

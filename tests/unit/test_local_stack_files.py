@@ -79,6 +79,23 @@ def test_an_account_is_chosen_when_a_stack_is_made_and_kept(tmp_path: Path) -> N
     assert not (tmp_path / "refused").exists()
 
 
+def test_a_stack_accepts_noise_shares_where_it_was_made_to_and_keeps_to_it(tmp_path: Path) -> None:
+    made = open_stack(tmp_path / "shares", None, unbounded_local=True)
+    assert parse_policy(made.policy_path.read_bytes(), made.policy_path.name).allow_unbounded_local
+    assert open_stack(tmp_path / "shares", None).options == made.options
+    plain = open_stack(tmp_path / "plain", None)
+    assert not parse_policy(plain.policy_path.read_bytes(), plain.policy_path.name).allow_unbounded_local
+    with pytest.raises(UsageError, match="does not accept noise shares"):
+        open_stack(tmp_path / "plain", None, unbounded_local=True)
+
+
+@pytest.mark.parametrize(("option", "words"), [("batch_floor", "B of 20 and more"), ("min_audience", "of 20 devices")])
+def test_an_option_that_the_stack_does_not_have_is_refused_not_ignored(option: str, words: str, tmp_path: Path) -> None:
+    open_stack(tmp_path / "made", None)
+    with pytest.raises(UsageError, match=words):
+        open_stack(tmp_path / "made", None, **{option: 37})
+
+
 def test_a_device_is_found_where_its_stack_was_moved_to(layout: Layout, tmp_path: Path) -> None:
     provision_agents(layout, 1, SeededEntropy(2), NOW)
     moved = tmp_path / "moved"

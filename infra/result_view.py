@@ -1,0 +1,120 @@
+"""A released result for a person: the answers, how they were sampled, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.text import Text
+
+from infra.terminal import (
+    ADVERSARIES,
+    delta_text,
+    epsilon_text,
+    estimate_bar,
+    estimate_form,
+    plain_table,
+    span,
+    when,
+)
+
+NORMAL_95 = 1.96
+HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
+
+
+def show_result(document: Mapping[str, Any], console: Console) -> None:
+    """Print one released result."""
+    buckets = document["buckets"]
+    top = max((bucket["estimate"] + 2 * bucket["stderr"] for bucket in buckets), default=1.0)
+    table = plain_table("answer", "estimate ━ with 95 % interval ╌", "estimate", "± 1.96 s.e.")
+    for column in (0, 2, 3):
+        table.columns[column].justify = "right"
+    form = form_of(document)
+    for bucket in buckets:
+        estimate, stderr = bucket["estimate"], bucket["stderr"]
+        table.add_row(
+            Text(bucket["label"], style="bold"),
+            estimate_bar(estimate, stderr, top),
+            format(estimate, form),
+            Text(format(NORMAL_95 * stderr, form), style="dim"),
+        )
+    title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
+    lines = [Text(line, style="dim") for line in facts(document)]
+    console.print(Panel(Group(table, *lines), title=title, title_align="left"))
+    console.print(Panel(_price(document), title="[bold]What it costs in privacy", title_align="left"))
+
+
+def form_of(document: Mapping[str, Any]) -> str:
+    """How the estimates of a result are written: totals as whole numbers, a mean with what its error leaves of it."""
+    if document["statistic"] != "mean":
+        return ",.0f"
+    return estimate_form(bucket["stderr"] for bucket in document["buckets"])
+
+
+def facts(document: Mapping[str, Any]) -> list[str]:
+    """How many contributions there are, of when, when they were released, and how they were sampled."""
+    interval = document["interval"]
+    return [
+        f"{document['report_count']:,} contributions counted",
+        f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
+        f"released {when(document['released_at'])}",
+        *sampling_lines(document.get("sampling", {})),
+        *_series(document),
+    ]
+
+
+def _series(document: Mapping[str, Any]) -> list[str]:
+    series = document.get("series")
+    if series is None:
+        return []
+    words = f"round {series['index']} of series {series['hash'][:8]}, charged once for all rounds"
+    return [words, "with donation time an estimate speaks of the devices that took part in no earlier round"]
+
+
+def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
+    """The ``sampling`` member of a result in sentences; nothing where it has none."""
+    if not sampling:
+        return []
+    importance, dummies = sampling.get("importance"), sampling.get("dummies")
+    if importance is not None:
+        usual = importance.get("default_label", f"answer {importance['default']}")
+        rates = f"q = {importance['default_rate']:g} for {usual}, {sampling['rate']:g} for any other answer"
+    else:
+        rates = f"q = {sampling['rate']:g} for every device"
+    lines = [f"sampled {rates}"]
+    if dummies is not None:
+        intensity, population = dummies["intensity"], dummies["population"]
+        counted = f", about {dummies['expected']:,.1f} of them counted here" if "expected" in dummies else ""
+        lines.append(f"dummies {intensity:g} expected among {population:,} devices{counted}; estimates allow for them")
+    return lines
+
+
+def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """By adversary: who, epsilon as the recipe states it, delta, and epsilon with the contributions that came."""
+    privacy, ran = document["privacy"], document.get("privacy_of_batch", {}).get("by_adversary", {})
+    return [
+        (
+            ADVERSARIES.get(name, name),
+            epsilon_text(value),
+            delta_text(name, value, privacy["delta"]),
+            epsilon_text(ran[name]) if name in ran else "",
+        )
+        for name, value in privacy["by_adversary"].items()
+    ]
+
+
+def price_caption(document: Mapping[str, Any]) -> str:
+    """What the numbers of ``price_rows`` rest on."""
+    privacy = document["privacy"]
+    stated = f"{privacy['mechanism']}, {privacy['relation']} neighbours, stated at n = {privacy['n']:,} contributions"
+    ran = document.get("privacy_of_batch")
+    return stated if ran is None else f"{stated}; this batch has {ran['n']:,}"
+
+
+def _price(document: Mapping[str, Any]) -> Group:
+    table = plain_table(*HEADINGS)
+    for row in price_rows(document):
+        table.add_row(*row)
+    return Group(table, Text(price_caption(document), style="dim"))

@@ -1,0 +1,99 @@
+"""A released result in the terminal and as a page: who sent, what it costs, and nothing that could be markup."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from infra.result_page import result_page
+from infra.result_view import sampling_lines, show_result
+
+PRIVACY = {"aggregator": 0.9, "both_aggregators_with_relay": "unbounded"}
+DOCUMENT: dict[str, Any] = {
+    "recipe_hash": "abcdefghijkl",
+    "name": "visits",
+    "statistic": "histogram",
+    "batch": 0,
+    "report_count": 458,
+    "interval": {"start": 1_700_000_000, "duration": 60},
+    "released_at": 1_700_000_070,
+    "buckets": [
+        {"label": "no", "count": 288, "estimate": 2720.4, "stderr": 167.0},
+        {"label": "<b>yes", "count": 170, "estimate": -24.0, "stderr": 27.0},
+    ],
+    "sampling": {
+        "rate": 0.5,
+        "importance": {"default": 0, "default_label": "no", "default_rate": 0.1},
+        "dummies": {"intensity": 76.9, "population": 3000},
+    },
+    "privacy": {
+        "delta": 1e-6,
+        "mechanism": "shuffle-fmt22+importance+dummies",
+        "relation": "replacement",
+        "n": 388,
+        "by_adversary": PRIVACY,
+    },
+    "privacy_of_batch": {"n": 458, "mechanism": "shuffle-fmt22", "by_adversary": {**PRIVACY, "aggregator": 0.8}},
+}
+
+
+def shown(document: dict[str, Any]) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    show_result(document, console)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def test_a_result_says_who_sent_and_what_the_claim_and_this_batch_cost() -> None:
+    text = shown(DOCUMENT)
+    assert "sampled q = 0.1 for no, 0.5 for any other answer" in text
+    assert "dummies 76.9 expected among 3,000 devices; estimates allow for them" in text
+    assert "reported 2023-11-14 22:13:20 to 22:14:20 UTC" in text
+    assert "0.9000" in text
+    assert "0.8000" in text
+    assert "stated at n = 388 contributions; this batch has 458" in text
+
+
+@pytest.mark.parametrize(
+    ("sampling", "lines"),
+    [
+        ({}, []),
+        ({"rate": 1.0}, ["sampled q = 1 for every device"]),
+        ({"rate": 0.25}, ["sampled q = 0.25 for every device"]),
+        (
+            {"rate": 0.5, "dummies": {"intensity": 10.0, "population": 160, "expected": 9.97}},
+            [
+                "sampled q = 0.5 for every device",
+                "dummies 10 expected among 160 devices, about 10.0 of them counted here; estimates allow for them",
+            ],
+        ),
+    ],
+)
+def test_sampling_is_told_in_sentences(sampling: dict[str, Any], lines: list[str]) -> None:
+    assert sampling_lines(sampling) == lines
+
+
+def test_a_round_says_of_which_series_it_is() -> None:
+    text = shown({**DOCUMENT, "series": {"hash": "pugWnE2oKtHy", "index": 2}})
+    assert "round 2 of series pugWnE2o, charged once for all rounds" in text
+
+
+def test_a_mean_is_shown_with_the_decimals_that_its_error_leaves() -> None:
+    mean = {"label": "mean", "count": 31_060, "estimate": 7.31349, "stderr": 0.0745}
+    text = shown({**DOCUMENT, "statistic": "mean", "buckets": [mean]})
+    assert "7.313" in text
+    assert "0.146" in text
+
+
+def test_the_page_holds_the_same_and_no_markup_of_others() -> None:
+    page = result_page([DOCUMENT])
+    for words in ("sampled q = 0.1 for no", "&lt;b&gt;yes", "2,720", "0.8000", "unbounded", "this batch has 458"):
+        assert words in page, words
+    assert "<b>yes" not in page
+    assert "<script" not in page
+    assert "http" not in page
+    assert "Nothing was released yet" in result_page([])
