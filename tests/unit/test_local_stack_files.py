@@ -89,11 +89,12 @@ def test_a_stack_accepts_noise_shares_where_it_was_made_to_and_keeps_to_it(tmp_p
         open_stack(tmp_path / "plain", None, unbounded_local=True)
 
 
-@pytest.mark.parametrize(("option", "words"), [("batch_floor", "B of 20 and more"), ("min_audience", "of 20 devices")])
-def test_an_option_that_the_stack_does_not_have_is_refused_not_ignored(option: str, words: str, tmp_path: Path) -> None:
+def test_an_option_that_the_stack_does_not_have_is_refused_not_ignored(tmp_path: Path) -> None:
     open_stack(tmp_path / "made", None)
-    with pytest.raises(UsageError, match=words):
-        open_stack(tmp_path / "made", None, **{option: 37})
+    with pytest.raises(UsageError, match="B of 20 and more"):
+        open_stack(tmp_path / "made", None, batch_floor=37)
+    with pytest.raises(UsageError, match="of 20 devices"):
+        open_stack(tmp_path / "made", None, min_audience=37)
 
 
 def test_a_device_is_found_where_its_stack_was_moved_to(layout: Layout, tmp_path: Path) -> None:

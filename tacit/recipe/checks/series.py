@@ -96,7 +96,7 @@ def claim_over_cap(series: Series, policy: Policy) -> str | None:
         (f"at B/2 = {half} ", at_half, policy.max_epsilon_half_batch),
     )
     for where, epsilon, cap in capped:
-        if epsilon > float(cap) * (1 + _TOLERANCE):
+        if epsilon > float(cap) * (1 + TOLERANCE):
             return f"{where}the total epsilon of aggregator is {epsilon:.6f}, over the cap of {cap}; more noise passes"
     return None
 
