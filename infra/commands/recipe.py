@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from infra.api import call, hash_of, logged_recipe, read_recipe, recipes_of, verified_log
+from infra.api import hash_of, logged_recipe, read_recipe, recipes_of, verified_log
 from infra.audience_view import audience_document
 from infra.commands.census import census
 from infra.commands.design import design
@@ -26,6 +26,7 @@ from infra.places import (
     read_file,
     server_of,
 )
+from infra.publishing import AnalystKey, publish_document, show_published
 from infra.recipe_form import Form, completed
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import draft_context, write_recipe
@@ -37,8 +38,6 @@ from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.service.keys import read_signing_key
-from tacit.tlog.leaves import LeafType, sign_leaf
 
 app = typer.Typer(help="Design, write, check, publish and read recipes.", no_args_is_help=True)
 app.command("design")(design)
@@ -204,32 +203,21 @@ def publish(
     file: RecipeFile,
     state_dir: StateDir = None,
     server: Server = None,
-    key: Annotated[Path | None, typer.Option("--key", help="The analyst's signing key (with --server).")] = None,
+    key: AnalystKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse.
 
     Example: tacit recipe publish visits.json --state-dir .tacit
     """
-    if (server is None) != (key is None):
-        raise typer.BadParameter("--server and --key go together")
-    url = server_of(state_dir, server)
     recipe = read_recipe(read_file(file), str(file))
-    signing_key = read_signing_key(layout_of(state_dir).analyst_key if key is None else key)
-    leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key)
-    answer = asyncio.run(_once("POST", f"{url}/v1/leaves", leaf.encode()))
+    url, index = publish_document(recipe, state_dir, server, key)
     where = f"{url}/v1/recipes/{recipe.hash_text}"
     if as_json:
-        print_json({"hash": recipe.hash_text, "name": recipe.name, "index": answer["index"], "url": where})
+        print_json({"hash": recipe.hash_text, "name": recipe.name, "index": index, "url": where})
         return
-    console = answers()
-    console.print(f"published {recipe.name} as entry {answer['index']} of the log", soft_wrap=True)
-    console.print(f"hash  {recipe.hash_text}\nwhere {where}", soft_wrap=True)
-
-
-async def _once(method: str, url: str, body: bytes = b"") -> Any:
-    async with AiohttpTransport() as transport:
-        return await call(transport, method, url, body=body)
+    show_published(recipe, index)
+    answers().print(f"where {where}", soft_wrap=True)
 
 
 @app.command("list")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from infra.api import call, read_recipe, verified_log
+from infra.api import read_recipe, verified_log
 from infra.places import (
     HASH_ARGUMENT,
     AsJson,
@@ -19,9 +19,9 @@ from infra.places import (
     layout_of,
     policy_of,
     read_file,
-    server_of,
     write_file,
 )
+from infra.publishing import AnalystKey, publish_document, show_published
 from infra.series_form import read_series, shape_of, stack_if_any
 from infra.series_view import series_document, show_series
 from infra.terminal import answers, notes, print_json, span
@@ -32,8 +32,6 @@ from tacit.recipe import series_rules
 from tacit.recipe.live import LiveSeries
 from tacit.recipe.model import MAX_ROUND_INPUT, Interval
 from tacit.recipe.series_builder import propose_series
-from tacit.service.keys import read_signing_key
-from tacit.tlog.leaves import LeafType, sign_leaf
 
 app = typer.Typer(help="Several rounds of one recipe, charged as one.", no_args_is_help=True)
 
@@ -95,31 +93,19 @@ def publish(
     file: SeriesFile,
     state_dir: StateDir = None,
     server: Server = None,
-    key: Annotated[Path | None, typer.Option("--key", help="The analyst's signing key (with --server).")] = None,
+    key: AnalystKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a series as its analyst and put it into the log, before any of its rounds; it is charged from then on.
 
     Example: tacit series publish training.json --state-dir .tacit
     """
-    if (server is None) != (key is None):
-        raise typer.BadParameter("--server and --key go together")
-    url = server_of(state_dir, server)
     series = read_series(read_file(file), str(file))
-    signing_key = read_signing_key(layout_of(state_dir).analyst_key if key is None else key)
-    leaf = sign_leaf(LeafType.SERIES, series.body(), series.probe.parties.analyst.operator, signing_key)
-    answer = asyncio.run(_post(f"{url}/v1/leaves", leaf.encode()))
+    _, index = publish_document(series, state_dir, server, key)
     if as_json:
-        print_json({"hash": series.hash_text, "name": series.name, "index": answer["index"]})
-        return
-    console = answers()
-    console.print(f"published {series.name} as entry {answer['index']} of the log", soft_wrap=True)
-    console.print(f"hash  {series.hash_text}", soft_wrap=True)
-
-
-async def _post(url: str, body: bytes) -> Any:
-    async with AiohttpTransport() as transport:
-        return await call(transport, "POST", url, body=body)
+        print_json({"hash": series.hash_text, "name": series.name, "index": index})
+    else:
+        show_published(series, index)
 
 
 @app.command("round")

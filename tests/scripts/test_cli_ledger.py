@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import io
 import json
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,12 @@ from infra.stack import LocalStack
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
-from tacit.ports import TransportError
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe, TokenSlot
 from tacit.testing.recipes import VISITS
 from tacit.tlog.leaves import LeafType, sign_leaf
+from tests.scripts.live_stack import in_thread, step_until
 
-START_SECONDS = 60
 Capture = pytest.CaptureFixture[str]
 
 
@@ -42,14 +40,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     options = StackOptions(epoch_seconds=3600, slots_per_epoch=3, poll_seconds=0.2, account_epsilon="1.5")
     folder = tmp_path_factory.mktemp("stack")
     layout = create_layout(folder, options, OsEntropy(), SystemClock().now())
-    ready, ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(_live(layout, ready, ended)))
-    thread.start()
-    assert ready.wait(START_SECONDS)
-    yield folder
-    ended.set()
-    thread.join(30)
-    assert not thread.is_alive()
+    with in_thread(partial(_live, layout)):
+        yield folder
 
 
 async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) -> None:
@@ -58,10 +50,7 @@ async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) 
         await local.settle("issuer", "gateway", rounds=5)
         await publish(layout)
         ready.set()
-        while not ended.is_set():
-            with contextlib.suppress(TransportError):
-                await local.step()
-            await asyncio.sleep(0.05)
+        await step_until(ended, local)
 
 
 def recipe_of(layout: Layout, name: str, slot: int) -> Recipe:

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,13 @@ from infra.cli import run
 from infra.layout import StackOptions, create_layout
 from infra.stack import LocalStack
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.ports import TransportError
 from tacit.recipe.model import Recipe
 from tacit.service.config import load_config
 from tacit.testing.recipes import RecipeKit
+from tests.scripts.live_stack import in_thread, step_until
 
 EPOCH_SECONDS = 8
 SHORT_SECONDS = 4
-START_SECONDS = 120
 AGENTS = 3
 
 
@@ -44,14 +44,8 @@ class Stack:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("stack")
-    ready, ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(_live(folder, ready, ended)))
-    thread.start()
-    assert ready.wait(START_SECONDS)
-    yield Stack(folder)
-    ended.set()
-    thread.join(30)
-    assert not thread.is_alive()
+    with in_thread(partial(_live, folder)):
+        yield Stack(folder)
 
 
 async def _live(folder: Path, ready: threading.Event, ended: threading.Event) -> None:
@@ -64,10 +58,7 @@ async def _live(folder: Path, ready: threading.Event, ended: threading.Event) ->
         for path in provision_agents(layout, AGENTS, entropy, clock.now()):
             await devices.enter_async_context(_device(load_config(path, AgentConfig), clock))
         ready.set()
-        while not ended.is_set():
-            with contextlib.suppress(TransportError):
-                await local.step()
-            await asyncio.sleep(0.05)
+        await step_until(ended, local)
 
 
 @contextlib.asynccontextmanager

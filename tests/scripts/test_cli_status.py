@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import io
 import json
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,10 +25,9 @@ from infra.stack import LocalStack
 from infra.status import ProcessStatus, StackStatus, TaskStatus
 from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.ports import TransportError
+from tests.scripts.live_stack import in_thread, step_until
 
 EPOCH_SECONDS = 3600
-START_SECONDS = 60
 AS_JSON = "--json"
 
 
@@ -42,14 +40,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 @pytest.fixture(scope="module")
 def stack(layout: Layout) -> Iterator[Path]:
     """A stack without devices in a thread of its own, in real time."""
-    ready, ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(_live(layout, ready, ended)))
-    thread.start()
-    assert ready.wait(START_SECONDS)
-    yield layout.state_dir
-    ended.set()
-    thread.join(30)
-    assert not thread.is_alive()
+    with in_thread(partial(_live, layout)):
+        yield layout.state_dir
 
 
 async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) -> None:
@@ -57,10 +49,7 @@ async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) 
     async with local.running():
         await local.settle("issuer", "gateway", rounds=5)
         ready.set()
-        while not ended.is_set():
-            with contextlib.suppress(TransportError):
-                await local.step()
-            await asyncio.sleep(0.05)
+        await step_until(ended, local)
 
 
 def asked(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, Any]:
