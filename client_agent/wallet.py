@@ -130,11 +130,15 @@ class TokenWallet:
 
     async def _fetch(self, prefetch: Prefetch, directory: IssuerDirectory) -> Prefetch:
         key = _planned_key(prefetch, directory)
-        if key is None:
+        try:
+            blinded = None if key is None else await self._blinded(prefetch, key)
+        except CryptoError:
+            blinded = None
+        if key is None or blinded is None:
             prefetch = replace(prefetch, due_at=directory.end)
             await self._store.put_prefetch(prefetch)
             return prefetch
-        prefetch = await self._blinded(prefetch, key)
+        prefetch = blinded
         pending = PendingToken.decode(prefetch.pending)
         try:
             answer = await ask_attester(self._transport, self._attester_url, self._device, pending)

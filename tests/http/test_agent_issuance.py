@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 
+import gmpy2
 from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
@@ -17,7 +20,7 @@ from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, changed
 from tacit.tlog.leaves import IssuerDirectory, LeafType, SlotKey, sign_leaf
-from tacit.tokens.blind_rsa import IssuerKey
+from tacit.tokens.blind_rsa import IssuerKey, TokenKey
 from tacit.tokens.issuance import issue
 from tacit.tokens.structures import TokenRequest
 from tests.http.agent_world import (
@@ -62,6 +65,32 @@ class Attester:
         asked = TokenRequest.decode(unb64url(json.loads(body)["token_request"]))
         response = issue(self.keys[asked.truncated_token_key_id], asked, ENTROPY)
         return web.Response(body=response.encode(), headers={"Content-Type": PRIVATE_TOKEN_RESPONSE})
+
+
+def unusable_keys(count: int) -> list[str]:
+    """Token keys of the right form whose modulus has many small factors: a message under one of them can be blinded
+    with probability below 0.04."""
+    small = math.prod(candidate for candidate in range(3, 350, 2) if gmpy2.is_prime(candidate))
+    first = (1 << 2047) // small * small + 3 * small
+    moduli = [number for number in range(first, first + 4 * count * small, small) if number % 2][:count]
+    keys = [rsa.RSAPublicNumbers(65537, modulus).public_key() for modulus in moduli]
+    return [b64url(TokenKey.from_public_key(key).spki) for key in keys]
+
+
+async def test_a_key_under_which_nothing_can_be_blinded_ends_the_slot_and_not_the_agent(world: World) -> None:
+    """All ten of ten keys give a token request with probability below 1e-13."""
+    slots = [SlotKey(slot=slot, token_key=key) for slot, key in enumerate(unusable_keys(10))]
+    body = IssuerDirectory(
+        issuer="issuer.example", epoch=EPOCH, epoch_seconds=EPOCH_SECONDS, request_uri="/token-request", keys=slots
+    )
+    world.log.add(sign_leaf(LeafType.ISSUER_DIRECTORY, body, "issuer.example", KIT.keys["issuer"]))
+    store = MemoryAgentStore()
+    agent = world.agent(store)
+    await agent.sync()
+    world.clock.jump(body.end - 1 - world.clock.now())
+    await agent.prefetch()
+    given_up = [row for row in await store.prefetches() if row.due_at == body.end and not row.pending]
+    assert given_up
 
 
 async def test_issuance_looks_the_same_whatever_the_coin_says(world: World) -> None:
