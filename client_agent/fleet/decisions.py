@@ -90,7 +90,7 @@ def decide(
         chosen, dummies = np.flatnonzero(takes_part), np.flatnonzero(~takes_part)
         dummies = dummies[coins(sampling.dummy_rate, len(dummies), entropy) if sampling.dummies else slice(0)]
         sampled, filling = ((places + begin).astype(np.uint32) for places in (chosen, dummies))
-        answers = population.answers(data[chosen])
+        answers = [known[place] for place in chosen.tolist()] if known else population.answers(data[chosen])
         yield Decided(begin, len(data), sampled, answers, filling, known if everybody else ())
 
 

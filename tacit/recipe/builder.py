@@ -61,8 +61,7 @@ def propose(
     expected ones, or the fewest that hide whether a device sent, to ``dummy_epsilon``, from who knows the others.
 
     ``start`` and ``duration`` are seconds and multiples of ``time_precision``; ``criteria`` are the attribute values
-    that a device of the audience has. Raises ``UsageError`` where the
-    numbers give no recipe.
+    that a device of the audience has. Raises ``UsageError`` where the numbers give no recipe.
     """
     chosen = _randomizer_for(question, randomizer)
     plan = TurnoutPlan(population, rate, default, default_rate, non_default_share, dummies)

@@ -91,9 +91,10 @@ def test_a_collection_with_any_encoding_error_is_discarded(data: bytes) -> None:
 @given(st.binary(max_size=100))
 def test_arbitrary_bytes_are_a_collection_or_refused(data: bytes) -> None:
     try:
-        ohttp.decode_key_configs(data)
+        configs = ohttp.decode_key_configs(data)
     except DecodeError:
         return
+    assert ohttp.decode_key_configs(ohttp.encode_key_configs(configs)) == configs
 
 
 def test_a_configuration_without_algorithms_or_of_another_kem_is_refused() -> None:

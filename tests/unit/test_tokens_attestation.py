@@ -37,9 +37,10 @@ def test_statements_survive_a_round_trip(chain: list[bytes], signature: bytes) -
 @given(st.binary(max_size=200))
 def test_arbitrary_statements_give_a_value_or_a_decode_error(data: bytes) -> None:
     try:
-        SoftwareRootStatement.decode(data)
+        statement = SoftwareRootStatement.decode(data)
     except DecodeError:
         return
+    assert statement.encode() == data
 
 
 def test_a_statement_with_a_long_chain_is_refused() -> None:
