@@ -89,33 +89,12 @@ def mechanisms(as_json: AsJson = False) -> None:
 
 
 @app.command("explain")
+@given_by.with_parameters
 def explain_command(
     context: typer.Context,
     mechanism: given_by.Mechanism,
     relation: given_by.By = None,
-    e0: given_by.E0 = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="Epsilon of one step, or the target.")] = None,
-    delta: given_by.Delta = None,
-    total_delta: given_by.TotalDelta = None,
-    steps: given_by.Steps = None,
-    n: given_by.N = None,
-    k: given_by.K = None,
-    q: given_by.Q = None,
-    q0: given_by.Q0 = None,
-    m: given_by.M = None,
-    rounds: given_by.Rounds = None,
-    sigma: given_by.Sigma = None,
-    scale: given_by.Scale = None,
-    sensitivity: given_by.Sensitivity = None,
-    intensity: given_by.Intensity = None,
-    devices: given_by.Devices = None,
-    flips: given_by.FlipsOfShare = None,
-    maximum: given_by.Maximum = None,
-    cells: given_by.Cells = None,
-    length: given_by.Length = None,
-    norm: given_by.Norm = None,
-    signs: given_by.Signs = None,
-    batch_flips: given_by.BatchFlips = None,
     as_json: AsJson = False,
 ) -> None:
     """What a mechanism costs in privacy, or needs, for any parameters.
@@ -132,35 +111,14 @@ def explain_command(
 
 
 @app.command("calibrate")
+@given_by.with_parameters
 def calibrate_command(
     context: typer.Context,
     mechanism: given_by.Mechanism,
     solve: Annotated[str, typer.Option("--solve", help="The parameter to find: e0, n (B), q, sigma, ...")],
     target: Annotated[float, typer.Option("--epsilon", help="The epsilon to keep.")],
     relation: given_by.By = None,
-    e0: given_by.E0 = None,
     step_epsilon: Annotated[float | None, typer.Option("--step-epsilon", help="Epsilon of one step.")] = None,
-    delta: given_by.Delta = None,
-    total_delta: given_by.TotalDelta = None,
-    steps: given_by.Steps = None,
-    n: given_by.N = None,
-    k: given_by.K = None,
-    q: given_by.Q = None,
-    q0: given_by.Q0 = None,
-    m: given_by.M = None,
-    rounds: given_by.Rounds = None,
-    sigma: given_by.Sigma = None,
-    scale: given_by.Scale = None,
-    sensitivity: given_by.Sensitivity = None,
-    intensity: given_by.Intensity = None,
-    devices: given_by.Devices = None,
-    flips: given_by.FlipsOfShare = None,
-    maximum: given_by.Maximum = None,
-    cells: given_by.Cells = None,
-    length: given_by.Length = None,
-    norm: given_by.Norm = None,
-    signs: given_by.Signs = None,
-    batch_flips: given_by.BatchFlips = None,
     as_json: AsJson = False,
 ) -> None:
     """The parameter with which a mechanism keeps a wanted epsilon; what it says with it is computed anew.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -14,40 +17,62 @@ By = Annotated[
     Relation | None,
     typer.Option("--relation", help="Neighbouring relation (default: the first that the mechanism has)."),
 ]
-E0 = Annotated[float | None, typer.Option("--e0", help="Local epsilon of one report, by the relation.")]
-Delta = Annotated[float | None, typer.Option("--delta", help="Failure probability.")]
-TotalDelta = Annotated[float | None, typer.Option("--total-delta", help="That of a composition.")]
-Steps = Annotated[
-    list[str] | None, typer.Option("--step", metavar="EPSILON:DELTA", help="One step of a composition; repeatable.")
-]
-N = Annotated[int | None, typer.Option("--n", "--B", help="Reports in a batch.")]
-K = Annotated[int | None, typer.Option("--k", help="Categories.")]
-Q = Annotated[float | None, typer.Option("--q", help="Sampling rate.")]
-Q0 = Annotated[float | None, typer.Option("--q0", help="That of devices with the usual answer.")]
-M = Annotated[int | None, typer.Option("--m", help="Slots of a donation window.")]
-Rounds = Annotated[int | None, typer.Option("--rounds", help="Repetitions.")]
-Sigma = Annotated[float | None, typer.Option("--sigma", help="Standard deviation of Gaussian noise.")]
-Scale = Annotated[float | None, typer.Option("--scale", help="Scale (or sigma) of the noise; of flips, the factor.")]
-Sensitivity = Annotated[float | None, typer.Option("--sensitivity", help="Largest contribution of one report.")]
-Intensity = Annotated[float | None, typer.Option("--intensity", "--lambda", help="Expected dummies.")]
-Devices = Annotated[int | None, typer.Option("--devices", help="Devices that could send a dummy.")]
-FlipsOfShare = Annotated[int | None, typer.Option("--flips", help="Fair coin flips of one device's noise share.")]
-Maximum = Annotated[int | None, typer.Option("--maximum", help="Range of a value, or of an entry of a vector.")]
-Cells = Annotated[int | None, typer.Option("--cells", help="Cells that one replaced answer moves: 1 or 2.")]
-Length = Annotated[int | None, typer.Option("--length", help="Entries of a vector.")]
-Norm = Annotated[int | None, typer.Option("--norm", help="Largest L2 norm of a vector.")]
-Signs = Annotated[int | None, typer.Option("--signs", help="1: entries of one sign only; 2: of both.")]
-BatchFlips = Annotated[int | None, typer.Option("--batch-flips", help="Flips of one honest aggregator per batch.")]
-NAMES = (
-    "e0", "epsilon", "delta", "total_delta", "steps", "n", "k", "q", "q0", "m", "rounds", "sigma", "scale",
-    "sensitivity", "intensity", "devices", "flips", "maximum", "cells", "length", "norm", "signs", "batch_flips",
-)  # fmt: skip
+OPTIONS: dict[str, Any] = {
+    "e0": Annotated[float | None, typer.Option("--e0", help="Local epsilon of one report, by the relation.")],
+    "delta": Annotated[float | None, typer.Option("--delta", help="Failure probability.")],
+    "total_delta": Annotated[float | None, typer.Option("--total-delta", help="That of a composition.")],
+    "steps": Annotated[
+        list[str] | None, typer.Option("--step", metavar="EPSILON:DELTA", help="One step of a composition; repeatable.")
+    ],
+    "n": Annotated[int | None, typer.Option("--n", "--B", help="Reports in a batch.")],
+    "k": Annotated[int | None, typer.Option("--k", help="Categories.")],
+    "q": Annotated[float | None, typer.Option("--q", help="Sampling rate.")],
+    "q0": Annotated[float | None, typer.Option("--q0", help="That of devices with the usual answer.")],
+    "m": Annotated[int | None, typer.Option("--m", help="Slots of a donation window.")],
+    "rounds": Annotated[int | None, typer.Option("--rounds", help="Repetitions.")],
+    "sigma": Annotated[float | None, typer.Option("--sigma", help="Standard deviation of Gaussian noise.")],
+    "scale": Annotated[
+        float | None, typer.Option("--scale", help="Scale (or sigma) of the noise; of flips, the factor.")
+    ],
+    "sensitivity": Annotated[float | None, typer.Option("--sensitivity", help="Largest contribution of one report.")],
+    "intensity": Annotated[float | None, typer.Option("--intensity", "--lambda", help="Expected dummies.")],
+    "devices": Annotated[int | None, typer.Option("--devices", help="Devices that could send a dummy.")],
+    "flips": Annotated[int | None, typer.Option("--flips", help="Fair coin flips of one device's noise share.")],
+    "maximum": Annotated[int | None, typer.Option("--maximum", help="Range of a value, or of an entry of a vector.")],
+    "cells": Annotated[int | None, typer.Option("--cells", help="Cells that one replaced answer moves: 1 or 2.")],
+    "length": Annotated[int | None, typer.Option("--length", help="Entries of a vector.")],
+    "norm": Annotated[int | None, typer.Option("--norm", help="Largest L2 norm of a vector.")],
+    "signs": Annotated[int | None, typer.Option("--signs", help="1: entries of one sign only; 2: of both.")],
+    "batch_flips": Annotated[
+        int | None, typer.Option("--batch-flips", help="Flips of one honest aggregator per batch.")
+    ],
+}
+"""By the names in the table of mechanisms, in the order of the help; epsilon means something else in each command."""
+
+
+def with_parameters(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with all ``OPTIONS`` ahead of its last one; it finds their values by ``given`` in its context."""
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in OPTIONS.items()
+    ]
+
+    @functools.wraps(command)
+    def taking_all(**options: Any) -> None:
+        command(**{name: options[name] for name in own})
+
+    *first, last = (one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.values())
+    signature = inspect.Signature([*first, *shared, last])
+    vars(taking_all)["__signature__"] = signature
+    taking_all.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+    return taking_all
 
 
 def given(context: typer.Context) -> dict[str, Any]:
     """The parameters that the command line gives, by their names in the table of mechanisms. ``UsageError`` for a step
     that is no pair of numbers."""
-    found = {name: context.params.get(name) for name in NAMES}
+    found = {name: context.params.get(name) for name in (*OPTIONS, "epsilon")}
     if context.params.get("step_epsilon") is not None:
         found["epsilon"] = context.params["step_epsilon"]
     found["steps"] = tuple(_step(text) for text in found["steps"] or ()) or None
