@@ -2,8 +2,9 @@
 
 Order of a request: the key id names an open slot; the challenge is one of ours and has not ended; the evidence covers
 challenge and request; challenge burnt and quota taken in one durable transaction; then, and only then, a fresh
-request to the issuer. Whoever only asks for challenges leaves nothing behind. A crash after the debit costs the device a retry with the same blinded message, which is
-forwarded again without a second debit; another blinded message gets 429.
+request to the issuer. Whoever only asks for challenges leaves nothing behind. A crash after the debit costs the device
+a retry with the same blinded message, which is forwarded again without a second debit; another blinded message gets
+429.
 
 The attester learns the device and the slot, never a recipe, a token or a report. Its counts by slot (P15) bound the
 issuer's from both sides: what it released is counted before it is sent, what came back afterwards.
