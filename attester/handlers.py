@@ -41,8 +41,8 @@ class TokenRequestBody(_Strict):
 
 
 async def post_challenge(request: web.Request) -> web.Response:
-    """POST /v1/challenge -> {"challenge": base64url of 32 bytes}; 503 when too many wait."""
-    challenge = await request.app[ATTESTER].challenge()
+    """POST /v1/challenge -> {"challenge": base64url of 32 bytes}."""
+    challenge = request.app[ATTESTER].challenge()
     return web.json_response({"challenge": b64url(challenge)})
 
 
