@@ -94,7 +94,10 @@ def _slots_of(directory: IssuerDirectory) -> dict[int, list[SlotWindow]]:
     for key in directory.keys:
         window = _window(key)
         if window is not None:
-            truncated_id = TokenKey.from_spki(key.token_key).truncated_token_key_id
+            try:
+                truncated_id = TokenKey.from_spki(key.token_key).truncated_token_key_id
+            except DecodeError:
+                continue  # one key that is none closes its own slot
             slots.setdefault(truncated_id, []).append(window)
     return slots
 

@@ -275,7 +275,7 @@ async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: 
         ("claim-understated", "privacy.epsilon.aggregator", "0.1"),
         ("batch-floor", "batch.min_batch_size", 50),
         ("operators-equal", "parties.helper.operator", "leader.example"),
-        ("own-signing-key", "parties.leader.signing_key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"),
+        ("own-signing-key", "parties.leader.signing_key", b64url(RecipeKit(2).keys["helper"].public)),
     ],
 )
 async def test_bad_recipe_is_refused_with_its_rule(
