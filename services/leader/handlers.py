@@ -60,12 +60,12 @@ class Handlers:
         uploads = [] if self._uploads is None else [web.post(task + "/reports", self.upload)]
         return [
             *uploads,
-            web.get(prefix + "/hpke_config", self.hpke_config, allow_head=False),
+            web.get(prefix + "/hpke_config", self.hpke_config),
             web.post(task + "/collection_jobs", self.create_collection),
-            web.get(job, self.show_collection, allow_head=False),
+            web.get(job, self.show_collection),
             web.delete(job, self.delete_collection),
-            web.get(prefix + "/v1/tasks/{task_id}/status", self.status, allow_head=False),
-            web.get(prefix + "/v1/recipes", self.recipes, allow_head=False),
+            web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
+            web.get(prefix + "/v1/recipes", self.recipes),
         ]
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
