@@ -46,7 +46,7 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:
         app[OPERATOR_DIGEST] = token_digest(read_secret(config.operator_token))
-        app.router.add_get("/v1/issuance", get_issuance, allow_head=False)
+        app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds)
     return app

@@ -18,7 +18,7 @@ from dataclasses import asdict
 
 from attester.challenges import Challenges
 from attester.config import AttesterConfig
-from attester.directory import KeyDirectory
+from attester.directory import KeyDirectory, SlotWindow
 from attester.store import AttesterStore, Debit, Issued, Outcome
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
@@ -40,6 +40,11 @@ TAG_SIZE = 4
 def _not_attested() -> Abort:
     """One answer for every way in which attestation can fail."""
     return Abort(ATTESTATION_PROBLEM, status=403, title="The device could not be attested.")
+
+
+def unsignable(detail: str) -> Abort:
+    """What a request gets that no issuer would sign."""
+    return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
 
 
 class Attester:
@@ -95,13 +100,11 @@ class Attester:
     async def request_token(self, evidence: Evidence, challenge: bytes, token_request: bytes) -> bytes:
         """The issuer's answer to an attested device's token request.
 
-        Raises ``DecodeError`` (malformed token request), ``Abort``: 422 for a key id that is not open, 403 for
-        every failure of attestation, 429 for a second token, 502 where the issuer does not sign.
+        Raises ``Abort``: 422 for a token request that is malformed, for a key that is not open, or not below its
+        modulus (RFC 9578 section 6.2), 403 for every failure of attestation, 429 for a second token, 502 where the
+        issuer does not sign. What no issuer can sign costs the device nothing.
         """
-        request = TokenRequest.decode(token_request)
-        window = await self._directory.open_slot(request.truncated_token_key_id)
-        if window is None:
-            raise Abort(TOKEN_REQUEST_PROBLEM, status=422, title="No key of this id is open for issuance.")
+        request, window = await self._signable(token_request)
         ends, stable = self._attest(evidence, challenge, request)
         outcome = await self._debits.submit(
             Debit(
@@ -119,6 +122,21 @@ class Attester:
         response = await self._forward(request)
         self._answered[window.epoch, window.slot] += 1
         return response
+
+    async def _signable(self, token_request: bytes) -> tuple[TokenRequest, SlotWindow]:
+        """The request and the slot whose key signs it. Raises ``Abort`` (422)."""
+        try:
+            request = TokenRequest.decode(token_request)
+        except DecodeError as error:
+            raise unsignable(str(error)) from error
+        window = await self._directory.open_slot(request.truncated_token_key_id)
+        if window is None:
+            raise unsignable("no key of this id is open for issuance")
+        try:
+            window.token_key.number_of(request.blinded_msg)
+        except DecodeError as error:
+            raise unsignable(str(error)) from error
+        return request, window
 
     def _attest(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> tuple[int, bytes]:
         """When the challenge ends, and the stable id of the device behind the evidence. Raises ``Abort`` (403)."""

@@ -549,13 +549,6 @@ async def test_the_issuer_gets_a_fresh_request_and_a_malformed_answer_is_not_pas
         b'{"evidence":{"fmt":"software-root","blob":"AA"},"challenge":"AA","token_request":"AA"}',
         json.dumps(
             {
-                "evidence": {"fmt": "software-root", "blob": "AA"},
-                "challenge": b64url(bytes(32)),
-                "token_request": "AAEA",
-            }
-        ).encode(),
-        json.dumps(
-            {
                 "evidence": {"fmt": "software-root", "blob": "A=", "more": 1},
                 "challenge": b64url(bytes(32)),
                 "token_request": "",
@@ -567,6 +560,33 @@ async def test_malformed_bodies_get_400(stage: Stage, body: bytes) -> None:
     response = await stage.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=JSON, body=body)
     assert response.status == 400
     assert response.headers["content-type"] == media_types.PROBLEM_JSON
+
+
+@pytest.mark.parametrize("text", ["", "AAEA", "A=", "AAIA" + "A" * 341, "AAIA" + "A" * 400, "AAEA" + "A" * 342])
+async def test_what_is_no_token_request_gets_422(stage: Stage, text: str) -> None:
+    evidence = {"fmt": "software-root", "blob": "AA"}
+    body = json.dumps({"evidence": evidence, "challenge": b64url(bytes(32)), "token_request": text}).encode()
+    response = await stage.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=JSON, body=body)
+    assert (response.status, problem(response)) == (422, "token-request")
+
+
+async def test_what_no_issuer_can_sign_costs_the_device_nothing(stage: Stage) -> None:
+    device, pending = stage.device(), stage.pending()
+    for value in (stage.key().n, (1 << 2048) - 1):
+        above = TokenRequest(pending.request.truncated_token_key_id, int(value).to_bytes(256, "big"))
+        refused = await stage.ask(device, above)
+        assert (refused.status, problem(refused)) == (422, "token-request")
+    assert stage.forwarded() == 0
+    assert (await stage.ask(device, pending.request)).status == 200
+
+
+async def test_json_may_name_its_charset(stage: Stage) -> None:
+    device, request = stage.device(), stage.pending().request
+    challenge = await stage.challenge()
+    body = token_request_body(_good(device, challenge, request), challenge, request)
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    url = f"{ATTESTER}/v1/token-requests"
+    assert (await stage.network.request("POST", url, headers=headers, body=body)).status == 200
 
 
 async def test_other_media_types_and_huge_bodies_are_refused(stage: Stage) -> None:
