@@ -24,7 +24,7 @@ from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.recipe.model import Parties
-from tacit.service.config import write_secret
+from tacit.service.config import read_secret, write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.tlog.checkpoint import NoteKey
@@ -46,6 +46,17 @@ ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
 KEY_ROTATION = 30 * 86400
 INDEX = "stack.json"
+OPERATED = ("collector", "leader", "helper", "attester", "issuer")
+"""The services that an operator asks for what nobody else may see."""
+CREDENTIALS = {
+    "issuer_client": ("attester", "issuer"),
+    "gateway_client": ("relay", "gateway"),
+    "collector": ("collector", "leader"),
+    "results": ("collector", "recipe_server"),
+    **{f"operator_{name}": ("analyst", name) for name in OPERATED},
+}
+"""Bearer tokens by name: who presents one, and the one service that it opens. (The Leader's for the Helper is in their
+peer file.)"""
 BEARER_PREFIX = b"tacit-"
 """Of every bearer token, so that a person or a scanner can tell one from a key."""
 PORTS = range(16_384, 32_768)
@@ -92,6 +103,10 @@ class Layout:
     def analyst_key(self) -> Path:
         """The analyst's signing key."""
         return self.state_dir / "analyst" / "signing.key"
+
+    def operator_token(self, service: str) -> str:
+        """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
+        return read_secret(self.credentials[f"operator_{service}"]).decode("ascii", "replace").strip()
 
     @property
     def device_authority(self) -> Path:
@@ -271,14 +286,8 @@ class _Builder:
         }
 
     def _credentials_for_all(self) -> None:
-        """Bearer tokens of the loopback legs, one copy in each of the two folders that need it."""
-        for name, holders in {
-            "issuer_client": ("attester", "issuer"),
-            "gateway_client": ("relay", "gateway"),
-            "collector": ("collector", "leader", "helper"),
-            "results": ("collector", "recipe_server"),
-            "operator": ("analyst", "collector", "leader", "helper", "attester", "issuer"),
-        }.items():
+        """One bearer token for each caller at each service, a copy in either folder."""
+        for name, holders in CREDENTIALS.items():
             token = bearer_token(self._entropy)
             for holder in holders:
                 write_secret(self._dir / holder / f"{name}.token", token)
@@ -309,7 +318,7 @@ class _Builder:
             "name": OPERATORS["issuer"],
             "signing_key": "signing.key",
             "attester_credential": "issuer_client.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_issuer.token",
             "recipe_server_url": self._urls["recipe_server"],
             "request_uri": f"{self._urls['issuer']}/token-request",
             "epoch_seconds": self._options.epoch_seconds,
@@ -322,7 +331,7 @@ class _Builder:
         return {
             "issuer_url": self._urls["issuer"],
             "issuer_credential": "issuer_client.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_attester.token",
             "software_roots": ["device-root.pem"],
         }
 
@@ -348,8 +357,7 @@ class _Builder:
             "signing_key": "signing.key",
             "hpke_keys": ["hpke.key"],
             "peer_file": "peer.json",
-            "collector_token": "collector.token",
-            "operator_token": "operator.token",
+            "operator_token": f"operator_{name}.token",
             "log": {
                 "url": self._urls["recipe_server"],
                 "key": log_key,
@@ -360,7 +368,8 @@ class _Builder:
 
     def _leader_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         limits = {"job_size": self._options.job_size, "idle_seconds": self._options.idle_seconds}
-        return {**self._aggregator("leader", log_key, policy), "limits": limits}
+        own = {"collector_token": "collector.token", "limits": limits}
+        return {**self._aggregator("leader", log_key, policy), **own}
 
     def _helper_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return self._aggregator("helper", log_key, policy)
@@ -369,7 +378,7 @@ class _Builder:
         return {
             "hpke_keys": ["hpke.key"],
             "leader_token": "collector.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_collector.token",
             "publish": {"url": self._urls["recipe_server"], "token": "results.token"},
             "idle_seconds": self._options.idle_seconds,
             "log": {

@@ -53,19 +53,20 @@ class Handlers:
         job = task + "/aggregation_jobs/{resource_id}"
         share = task + "/aggregate_shares/{resource_id}"
         return [
-            web.get(prefix + "/hpke_config", self.hpke_config, allow_head=False),
+            web.get(prefix + "/hpke_config", self.hpke_config),
             web.post(task + "/aggregation_jobs", self.create_job),
             web.post(job, self.continue_job),
-            web.get(job, self.show_job, allow_head=False),
+            web.get(job, self.show_job),
             web.delete(job, self.delete_job),
             web.post(task + "/aggregate_shares", self.create_share),
-            web.get(share, self.show_share, allow_head=False),
+            web.get(share, self.show_share),
             web.delete(share, self.delete_share),
-            web.get(prefix + "/v1/tasks/{task_id}/status", self.status, allow_head=False),
-            web.get(prefix + "/v1/recipes", self.recipes, allow_head=False),
+            web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
+            web.get(prefix + "/v1/recipes", self.recipes),
         ]
 
     async def _party(self, request: web.Request) -> Party:
+        """The task of a request whose body has arrived: waiting for it takes as long as its sender likes."""
         require_bearer(request, self._leader)
         return await self._parties.demand(request.match_info["task_id"])
 
@@ -75,10 +76,10 @@ class Handlers:
 
     async def create_job(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregation_jobs."""
-        party = await self._party(request)
+        require_bearer(request, self._leader)
         with self._budget.reserve(min(request.content_length or self._max_body, self._budget.max_bytes)):
             body = await read_message(request, "aggregation-job-init-req", self._max_body)
-            job_id, response = await self._helper.aggregate(party, body)
+            job_id, response = await self._helper.aggregate(await self._party(request), body)
         location = f"{request.path}/{b64url(job_id)}?step=0"
         return message(_RESPONSE, response, status=201, location=location)
 
@@ -119,9 +120,9 @@ class Handlers:
 
     async def create_share(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregate_shares."""
-        party = await self._party(request)
+        require_bearer(request, self._leader)
         body = await read_message(request, "aggregate-share-req", self._max_body)
-        share_id, response = await self._helper.aggregate_share(party, body)
+        share_id, response = await self._helper.aggregate_share(await self._party(request), body)
         location = f"{request.path}/{b64url(share_id)}"
         return message("aggregate-share", response, status=201, location=location)
 

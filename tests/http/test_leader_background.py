@@ -18,13 +18,12 @@ from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit import media_types
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.aggregator.parties import PARTIES
 from tacit.errors import Fatal
 from tacit.messages import Interval, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of
+from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
 from tacit.testing.network import FaultyTransport
 from tacit.testing.reports import TaskKit, make_task_kit
 
@@ -77,7 +76,7 @@ async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "non
     pair.network = DeafHelper(pair, deaf)
     async with pair:
         for other in others:
-            pair.apps[Role.LEADER][PARTIES].add(party_of(other, Role.LEADER))
+            await serve(pair.apps[Role.LEADER], party_of(other, Role.LEADER))
         yield pair
 
 
@@ -179,6 +178,8 @@ async def test_upload_from_the_same_process_is_answered_as_over_http(
             assert answer.headers["content-type"] == media_types.PROBLEM_JSON
             assert json.loads(answer.body)["status"] == status
         assert json.loads(refused[400].body)["taskid"] == task_id
+        assert "taskid" not in json.loads(refused[404].body), "what is no task id is not echoed as one"
+        assert (await upload(task_id, 'application/ppm-dap;version=18;message="upload-req"', body)).status == 200
         assert (await upload(task_id, None, body)).status == 415
         failing = UploadRequest((KIT.reports(9).valid(1),)).encode()
 
