@@ -294,6 +294,7 @@ def _bad_parties(good: Recipe) -> list[Change]:
         ("url-invalid", "parties.relay.url", "https://relay.example?x"),
         ("url-invalid", "parties.relay.url", "https://relay.example:port"),
         *_bad_hpke_keys(good),
+        ("signing-key-invalid", "parties.leader.signing_key", b64url(bytes(32))),
         ("signing-key-shared", "parties.helper.signing_key", good.parties.leader.signing_key),
     ]
 
