@@ -137,8 +137,8 @@ class LogFollower:
             saved = await tx.log_state()
             for index, leaf in await tx.leaves(max(self._leaves, default=-1) + 1):
                 self._leaves[index] = SignedLeaf.decode(leaf)
-        signers = LeafSigners(self._policy, list(self._leaves.values()))
-        state, entries = await self._reader.fetch(saved, signers, self._keep)
+        known = list(self._leaves.values())
+        state, entries = await self._reader.fetch(saved, LeafSigners(self._policy, known), self._keep, known)
         if state == saved:
             return
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
