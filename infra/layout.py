@@ -24,7 +24,7 @@ from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.recipe.model import Parties
-from tacit.service.config import write_secret
+from tacit.service.config import read_secret, write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.tlog.checkpoint import NoteKey
@@ -44,8 +44,19 @@ ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
-KEY_LIFETIME = 30 * 86400
+KEY_ROTATION = 30 * 86400
 INDEX = "stack.json"
+OPERATED = ("collector", "leader", "helper", "attester", "issuer")
+"""The services that an operator asks for what nobody else may see."""
+CREDENTIALS = {
+    "issuer_client": ("attester", "issuer"),
+    "gateway_client": ("relay", "gateway"),
+    "collector": ("collector", "leader"),
+    "results": ("collector", "recipe_server"),
+    **{f"operator_{name}": ("analyst", name) for name in OPERATED},
+}
+"""Bearer tokens by name: who presents one, and the one service that it opens. (The Leader's for the Helper is in their
+peer file.)"""
 BEARER_PREFIX = b"tacit-"
 """Of every bearer token, so that a person or a scanner can tell one from a key."""
 PORTS = range(16_384, 32_768)
@@ -85,12 +96,17 @@ class Layout:
     parties: Parties
     log_key: str
     gateway_key_config: str
+    gateway_key_period: int
     policy_path: Path = field(default=Path())
 
     @property
     def analyst_key(self) -> Path:
         """The analyst's signing key."""
         return self.state_dir / "analyst" / "signing.key"
+
+    def operator_token(self, service: str) -> str:
+        """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
+        return read_secret(self.credentials[f"operator_{service}"]).decode("ascii", "replace").strip()
 
     @property
     def device_authority(self) -> Path:
@@ -119,6 +135,8 @@ class Layout:
                 "gateway": {
                     "name": gateway.operator,
                     "signing_key": gateway.signing_key,
+                    "rotation_seconds": KEY_ROTATION,
+                    "period": self.gateway_key_period,
                     "key_config": self.gateway_key_config,
                 },
                 "relay_url": self.urls["relay"],
@@ -151,6 +169,7 @@ def load_layout(state_dir: Path) -> Layout:
             parties=Parties.model_validate(index["parties"]),
             log_key=index["log_key"],
             gateway_key_config=index["gateway_key_config"],
+            gateway_key_period=index["gateway_key_period"],
             policy_path=state_dir / "policy.json",
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -182,7 +201,7 @@ class _Builder:
         policy_path = self._dir / "policy.json"
         policy_path.write_text(json.dumps(policy, indent=1))
         self._credentials_for_all()
-        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_LIFETIME, self._entropy, self._now)
+        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_ROTATION, self._entropy, self._now)
         authority = SoftwareRoot.create(self._entropy, self._now)
         write_secret(self._dir / "vendor" / "authority.pem", authority.to_pem())
         (self._dir / "attester").mkdir(mode=0o700, exist_ok=True)
@@ -198,6 +217,7 @@ class _Builder:
             parties=parties,
             log_key=log_key,
             gateway_key_config=b64url(ring.active.config.encode()),
+            gateway_key_period=ring.period,
             policy_path=policy_path,
         )
         self._write_index(layout)
@@ -266,14 +286,8 @@ class _Builder:
         }
 
     def _credentials_for_all(self) -> None:
-        """Bearer tokens of the loopback legs, one copy in each of the two folders that need it."""
-        for name, holders in {
-            "issuer_client": ("attester", "issuer"),
-            "gateway_client": ("relay", "gateway"),
-            "collector": ("collector", "leader", "helper"),
-            "results": ("collector", "recipe_server"),
-            "operator": ("analyst", "collector", "leader", "helper", "attester", "issuer"),
-        }.items():
+        """One bearer token for each caller at each service, a copy in either folder."""
+        for name, holders in CREDENTIALS.items():
             token = bearer_token(self._entropy)
             for holder in holders:
                 write_secret(self._dir / holder / f"{name}.token", token)
@@ -304,7 +318,7 @@ class _Builder:
             "name": OPERATORS["issuer"],
             "signing_key": "signing.key",
             "attester_credential": "issuer_client.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_issuer.token",
             "recipe_server_url": self._urls["recipe_server"],
             "request_uri": f"{self._urls['issuer']}/token-request",
             "epoch_seconds": self._options.epoch_seconds,
@@ -317,7 +331,7 @@ class _Builder:
         return {
             "issuer_url": self._urls["issuer"],
             "issuer_credential": "issuer_client.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_attester.token",
             "software_roots": ["device-root.pem"],
         }
 
@@ -326,7 +340,7 @@ class _Builder:
             "operator": OPERATORS["gateway"],
             "signing_key": "signing.key",
             "relay_bearer": "gateway_client.token",
-            "key_lifetime": KEY_LIFETIME,
+            "rotation_seconds": KEY_ROTATION,
             "recipe_server_url": self._urls["recipe_server"],
             "targets": [
                 {"origin": self._urls["leader"], "path_prefix": "/tasks/", "methods": ["POST"]},
@@ -343,8 +357,7 @@ class _Builder:
             "signing_key": "signing.key",
             "hpke_keys": ["hpke.key"],
             "peer_file": "peer.json",
-            "collector_token": "collector.token",
-            "operator_token": "operator.token",
+            "operator_token": f"operator_{name}.token",
             "log": {
                 "url": self._urls["recipe_server"],
                 "key": log_key,
@@ -355,7 +368,8 @@ class _Builder:
 
     def _leader_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         limits = {"job_size": self._options.job_size, "idle_seconds": self._options.idle_seconds}
-        return {**self._aggregator("leader", log_key, policy), "limits": limits}
+        own = {"collector_token": "collector.token", "limits": limits}
+        return {**self._aggregator("leader", log_key, policy), **own}
 
     def _helper_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return self._aggregator("helper", log_key, policy)
@@ -364,7 +378,7 @@ class _Builder:
         return {
             "hpke_keys": ["hpke.key"],
             "leader_token": "collector.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_collector.token",
             "publish": {"url": self._urls["recipe_server"], "token": "results.token"},
             "idle_seconds": self._options.idle_seconds,
             "log": {
@@ -387,6 +401,7 @@ class _Builder:
             "parties": layout.parties.model_dump(mode="json"),
             "log_key": layout.log_key,
             "gateway_key_config": layout.gateway_key_config,
+            "gateway_key_period": layout.gateway_key_period,
         }
         (self._dir / INDEX).write_text(json.dumps(index, indent=1))
 

@@ -21,7 +21,6 @@ from infra.servers import ServerStatus, server_status
 from infra.workers import known_parts, service_part
 from tacit.errors import Abort, DecodeError, TacitError
 from tacit.ports import Transport, TransportError
-from tacit.service.config import read_secret
 
 AGGREGATORS = ("leader", "helper")
 T = TypeVar("T")
@@ -142,14 +141,14 @@ async def _process(transport: Transport, label: str, url: str, pid: int | None) 
 
 async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:
     """The recipes that name the leader, in the log's order, with the counts of those that are active."""
-    bearer = read_secret(layout.credentials["operator"]).decode().strip()
     known = {one["hash"]: one for one in await recipes_of(transport, layout.urls["recipe_server"])}
-    rows = await call(transport, "GET", f"{layout.urls['leader']}/v1/recipes", bearer=bearer)
+    bearer = {name: layout.operator_token(name) for name in AGGREGATORS}
+    rows = await call(transport, "GET", f"{layout.urls['leader']}/v1/recipes", bearer=bearer["leader"])
 
     async def counts(aggregator: str, task_id: str) -> dict[str, Any]:
         url = f"{layout.urls[aggregator]}/v1/tasks/{task_id}/status"
         with contextlib.suppress(Abort):  # not active there, or not any more
-            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer)
+            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer[aggregator])
             return found
         return {}
 

@@ -41,7 +41,6 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.series import Series
 from tacit.roles.aggregator import Party
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import read_secret
 from tacit.task import Task, open_input_share
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
@@ -367,7 +366,7 @@ class Simulation:
 
     async def operator(self, name: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """One call of a service's operator API. Raises ``Refusal`` with the problem document."""
-        token = read_secret(self.layout.credentials["operator"]).decode()
+        token = self.layout.operator_token(name)
         answer = await self.network.request(
             method,
             self.layout.urls[name] + path,

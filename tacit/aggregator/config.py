@@ -30,7 +30,7 @@ class LogConfig(Frozen):
 
 class AggregatorConfig(ServiceConfig):
     """Either aggregator. ``hpke_keys``: the preferred one first. ``collector_token`` and ``operator_token`` are bearer
-    tokens that may read status; a collector's also creates collection jobs."""
+    tokens that may read status; a collector's also creates collection jobs, which is for Leaders alone."""
 
     operator: str
     prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
@@ -41,7 +41,7 @@ class AggregatorConfig(ServiceConfig):
     old_peer_files: tuple[ConfigPath, ...] = ()
     peer_ca: ConfigPath | None = None
     """CA file for the TLS certificates of the log and of the other aggregator."""
-    collector_token: ConfigPath
+    collector_token: ConfigPath | None = None
     operator_token: ConfigPath | None = None
     log: LogConfig
     announcer: AnnouncerConfig | None = None

@@ -15,7 +15,7 @@ from pydantic import Field
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
-from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Positive, Url
+from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Parties, Positive, Url
 from tacit.tlog.canonical import parse_json, validated
 
 
@@ -91,8 +91,8 @@ class Policy(Part):
     gateways: dict[Operator, Key] | None = None
     """Trusted gateways and the keys that sign their OHTTP configurations; absent: the recipe's."""
     aggregators: dict[Operator, AggregatorPin] | None = None
-    """Trusted leaders and helpers; absent: the recipe's. A Leader's policy should have it: its credential goes to the
-    Helper that a recipe names."""
+    """Trusted leaders and helpers; absent: the recipe's. Whoever holds a credential for one of them must name them
+    (``require_aggregators``), because credentials go to the addresses that a recipe names. A device holds none."""
     accounts: Annotated[dict[Operator, AccountLimit], Field(min_length=1)] | None = None
     """The population's privacy accounts by name; a recipe is charged to one of them. Absent: nothing is charged."""
     insecure_http: bool = False
@@ -104,6 +104,22 @@ class Policy(Part):
         if limit is None:
             return None
         return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds)
+
+    def require_aggregators(self) -> None:
+        """Raise ``UsageError`` where no aggregators are named: for Leader, Helper and Collector at their start."""
+        if self.aggregators is None:
+            raise UsageError(
+                'policy.aggregators is missing: add {"OPERATOR": {"url": ..., "signing_key": ...}} for leader and '
+                "helper; a credential goes to no other address"
+            )
+
+    def trusts_aggregators(self, parties: Parties) -> bool:
+        """Whether both aggregators of a recipe are named here, at these addresses and with these keys."""
+        pins = self.aggregators or {}
+        return all(
+            pins.get(one.operator) == AggregatorPin(url=one.url, signing_key=one.signing_key)
+            for one in (parties.leader, parties.helper)
+        )
 
     def issuer_key(self, name: str) -> bytes | None:
         """Directory key of a trusted issuer, or None."""

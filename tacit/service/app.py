@@ -193,12 +193,17 @@ def _abort_of(request: web.Request, error: Exception) -> Abort:
     if isinstance(error, Abort):
         return error
     if isinstance(error, Refusal):
-        return Abort(REFUSAL_PREFIX + error.rule, error.detail, status=422, title="A rule refused the request.")
+        return refused(error)
     if isinstance(error, DecodeError | CryptoError):
         return _status_abort(HTTPStatus.BAD_REQUEST, str(error))
     if isinstance(error, TransportError):
         return _status_abort(HTTPStatus.BAD_GATEWAY, "a peer did not answer")
     return own_fault(request.app[SERVICE_NAME], request.app[DEPS], error)
+
+
+def refused(refusal: Refusal) -> Abort:
+    """What a peer is told of a rule that refused its request."""
+    return Abort(REFUSAL_PREFIX + refusal.rule, refusal.detail, status=422, title="A rule refused the request.")
 
 
 def own_fault(service: str, deps: Deps, error: Exception) -> Abort:
