@@ -12,6 +12,7 @@ from services.leader.collection import Collections
 from services.leader.config import LeaderConfig
 from services.leader.coordinator import Coordinator
 from services.leader.handlers import Handlers
+from services.leader.senders import senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, UPLOAD_ALL, Uploads
@@ -106,8 +107,9 @@ def _handlers(
     collections: Collections,
     app: web.Application,
 ) -> Handlers:
-    uploads: Uploads | None = None
+    uploads, senders = None, None
     if "upload" in config.roles:
+        senders = senders_of(config, deps)
         budget = ByteBudget(config.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, config.max_body)
         app[UPLOAD], app[UPLOAD_ALL] = uploads.call, uploads.call_all
@@ -120,6 +122,7 @@ def _handlers(
         readers=credentials.readers,
         max_body=config.max_body,
         uploads=uploads,
+        senders=senders,
     )
 
 

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
+from services.leader.senders import Senders
 from services.leader.service import Leader
 from services.leader.uploads import Uploads
 from tacit.aggregator.http import (
@@ -28,7 +29,7 @@ MAX_WAIT = 30
 
 class Handlers:
     """Decode, check credentials, call, encode. ``collector`` and ``readers`` are digests of bearer tokens; without
-    ``uploads`` the process takes none."""
+    ``uploads``, which come from ``senders``, the process takes none."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Handlers:
         readers: tuple[bytes, ...],
         max_body: int,
         uploads: Uploads | None,
+        senders: Senders | None,
     ) -> None:
         self._leader = leader
         self._collections = collections
@@ -50,6 +52,7 @@ class Handlers:
         self._readers = readers
         self._max_body = max_body
         self._uploads = uploads
+        self._senders = senders
         self.wake_aggregation = asyncio.Event()
         self.wake_collection = asyncio.Event()
 
@@ -74,9 +77,11 @@ class Handlers:
 
     async def upload(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/reports."""
-        if self._uploads is None:
+        if self._uploads is None or self._senders is None:
             raise web.HTTPNotFound
+        source = self._senders.check(request)
         body = await read_message(request, "upload-req", self._max_body)
+        self._senders.charge(source, len(body))
         with self._uploads.budget.reserve(len(body)):
             return await self._uploads.answer(request.match_info["task_id"], body)
 
