@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infra.demo.result import DemoResult
-from infra.terminal import ADVERSARIES, epsilon_text
+from infra.terminal import adversary_text, epsilon_text
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#d9dee6;--card:#fff;--page:#f4f6f9;--hue:#0b7285}
@@ -153,7 +153,7 @@ def _figures(result: DemoResult) -> str:
 
 def _price(result: DemoResult) -> str:
     privacy = result.privacy
-    rows = [(ADVERSARIES.get(k, k), epsilon_text(v)) for k, v in privacy["by_adversary"].items()]
+    rows = [(adversary_text(k, privacy["n"]), epsilon_text(v)) for k, v in privacy["by_adversary"].items()]
     return (
         _table(("who might look at your contribution", "ε"), rows, numbers_from=1)
         + f'<p class="soft">{_text(privacy["mechanism"])}, {_text(privacy["relation"])} neighbours, at n = '
