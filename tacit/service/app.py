@@ -111,13 +111,14 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asy
     return wake
 
 
-async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
-    """The whole body of a request whose media type is exactly ``media_type`` (parameters included).
+async def read_body(request: web.Request, limit: int, media_type: str | None = None) -> bytes:
+    """The whole body of a request whose media type is exactly ``media_type`` (parameters included; None: any).
 
     Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged
     by Content-Length before anything is read), 408 when the body does not arrive in time.
     """
-    require_media_type(request, media_type)
+    if media_type is not None:
+        require_media_type(request, media_type)
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     stream = request.content
