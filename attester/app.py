@@ -39,13 +39,14 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     require_secure_url(config.issuer_url, insecure_http=config.insecure_http)
     app = make_app("attester", deps, max_body=MAX_REQUEST)
     revoked = RevocationList(config.revocations)
-    own = SoftwareRootVerifier(load_roots(config.software_roots), revoked, _device_secret(config, deps))
-    app[ATTESTER] = attester = Attester(config, deps, [own, *verifiers])
+    secret = _attester_secret(config, deps)
+    own = SoftwareRootVerifier(load_roots(config.software_roots), revoked, secret)
+    app[ATTESTER] = attester = Attester(config, deps, [own, *verifiers], secret)
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)
     app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:
         app[OPERATOR_DIGEST] = token_digest(read_secret(config.operator_token))
-        app.router.add_get("/v1/issuance", get_issuance, allow_head=False)
+        app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds)
     return app
@@ -57,8 +58,9 @@ def make_transport(config: AttesterConfig) -> AiohttpTransport:
     return AiohttpTransport(tls=tls, insecure_http=config.insecure_http)
 
 
-def _device_secret(config: AttesterConfig, deps: Deps) -> bytes:
-    """The key under which device ids are hashed: made at the first start, kept in a file of its own."""
+def _attester_secret(config: AttesterConfig, deps: Deps) -> bytes:
+    """What device ids are hashed under and challenges are made from: made at the first start, kept in a file of its
+    own, the same for every process of one attester."""
     if config.storage == "memory":
         return deps.entropy(SECRET_SIZE)
     path = config.state_dir / "stable-id.key"

@@ -29,7 +29,6 @@ class AttesterConfig(ServiceConfig):
     software_roots: Annotated[tuple[ConfigPath, ...], Field(min_length=1)]
     revocations: ConfigPath | None = None
     challenge_seconds: Annotated[int, Field(ge=1, le=3600)] = 300
-    max_challenges: Annotated[int, Field(ge=1)] = 200_000
     quota_grace_seconds: Annotated[int, Field(ge=0)] = 86400
     group_items: Annotated[int, Field(ge=1, le=1024)] = 256
     group_delay: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tacit.errors import DecodeError
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
@@ -19,12 +19,13 @@ _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})(?:$|[\s,])")
 
 @dataclass(frozen=True, slots=True)
 class SlotWindow:
-    """A slot and the POSIX seconds between which its tokens are issued."""
+    """A slot, its key, and the POSIX seconds between which its tokens are issued."""
 
     epoch: int
     slot: int
     not_before: int
     not_after: int
+    token_key: TokenKey = field(repr=False)
 
     def open(self, now: float) -> bool:
         """Whether the issuer signs for this slot at ``now``."""
@@ -94,8 +95,7 @@ def _slots_of(directory: IssuerDirectory) -> dict[int, list[SlotWindow]]:
     for key in directory.keys:
         window = _window(key)
         if window is not None:
-            truncated_id = TokenKey.from_spki(key.token_key).truncated_token_key_id
-            slots.setdefault(truncated_id, []).append(window)
+            slots.setdefault(window.token_key.truncated_token_key_id, []).append(window)
     return slots
 
 
@@ -104,4 +104,4 @@ def _window(key: DirectoryKey) -> SlotWindow | None:
         return None
     if key.not_before is None or key.not_after is None:
         return None
-    return SlotWindow(key.epoch, key.slot, key.not_before, key.not_after)
+    return SlotWindow(key.epoch, key.slot, key.not_before, key.not_after, TokenKey.from_spki(key.token_key))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from attester.service import Attester
+from attester.service import Attester, unsignable
 from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
@@ -41,8 +41,8 @@ class TokenRequestBody(_Strict):
 
 
 async def post_challenge(request: web.Request) -> web.Response:
-    """POST /v1/challenge -> {"challenge": base64url of 32 bytes}; 503 when too many wait."""
-    challenge = await request.app[ATTESTER].challenge()
+    """POST /v1/challenge -> {"challenge": base64url of 32 bytes}."""
+    challenge = request.app[ATTESTER].challenge()
     return web.json_response({"challenge": b64url(challenge)})
 
 
@@ -58,9 +58,16 @@ async def post_token_request(request: web.Request) -> web.Response:
     response = await request.app[ATTESTER].request_token(
         Evidence(body.evidence.fmt, unb64url(body.evidence.blob, what="evidence")),
         unb64url(body.challenge, length=CHALLENGE_SIZE, what="challenge"),
-        unb64url(body.token_request, what="token_request"),
+        _token_request(body.token_request),
     )
     return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})
+
+
+def _token_request(text: str) -> bytes:
+    try:
+        return unb64url(text, what="token_request")
+    except DecodeError as error:
+        raise unsignable(str(error)) from error
 
 
 async def get_issuance(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The attester's tables: challenges that wait, which device has had its token of which slot, and counts by slot.
+"""The attester's tables: challenges that were used, which device has had its token of which slot, and counts by slot.
 
 A device appears only as an HMAC under a secret that is not in this database; a token request only as a hash.
 """
@@ -11,12 +11,19 @@ MIGRATIONS = "attester.migrations"
 
 METADATA = MetaData()
 
-CHALLENGES = Table(
-    "challenges",
+USED_CHALLENGES = Table(
+    "used_challenges",
     METADATA,
     Column("challenge", LargeBinary, primary_key=True),
     Column("expires", BigInteger, nullable=False, index=True),
 )
+CHALLENGE_FLOOR = Table(
+    "challenge_floor",
+    METADATA,
+    Column("only", Integer, primary_key=True, autoincrement=False),
+    Column("expires", BigInteger, nullable=False),
+)
+"""One row: no challenge that ends by then is taken any more, whatever the clock says. It only grows."""
 ISSUANCE = Table(
     "issuance",
     METADATA,

@@ -1,9 +1,10 @@
 """The attester: one token per attested device and slot.
 
-Order of a request: the key id names an open slot; the challenge is known and unused; the evidence covers
+Order of a request: the key id names an open slot; the challenge is one of ours and has not ended; the evidence covers
 challenge and request; challenge burnt and quota taken in one durable transaction; then, and only then, a fresh
-request to the issuer. A crash after the debit costs the device a retry with the same blinded message, which is
-forwarded again without a second debit; another blinded message gets 429.
+request to the issuer. Whoever only asks for challenges leaves nothing behind. A crash after the debit costs the device
+a retry with the same blinded message, which is forwarded again without a second debit; another blinded message gets
+429.
 
 The attester learns the device and the slot, never a recipe, a token or a report. Its counts by slot (P15) bound the
 issuer's from both sides: what it released is counted before it is sent, what came back afterwards.
@@ -15,18 +16,18 @@ import hashlib
 from collections import Counter
 from dataclasses import asdict
 
+from attester.challenges import Challenges
 from attester.config import AttesterConfig
-from attester.directory import KeyDirectory
-from attester.store import AttesterStore, Debit, Issued, NewChallenge, Outcome
+from attester.directory import KeyDirectory, SlotWindow
+from attester.store import AttesterStore, Debit, Issued, Outcome
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError, Fatal
 from tacit.service.app import Deps
 from tacit.service.config import read_secret
 from tacit.service.group_commit import GroupCommitter
-from tacit.service.limits import busy
 from tacit.service.log import get_logger
-from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence, attestation_binding
+from tacit.tokens.attestation import Evidence, attestation_binding
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
 ATTESTATION_PROBLEM = "urn:tacit:problem:attestation"
@@ -41,11 +42,17 @@ def _not_attested() -> Abort:
     return Abort(ATTESTATION_PROBLEM, status=403, title="The device could not be attested.")
 
 
+def unsignable(detail: str) -> Abort:
+    """What a request gets that no issuer would sign."""
+    return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
+
+
 class Attester:
     """The attester's state and acts. ``open`` before use, ``close`` after."""
 
-    def __init__(self, config: AttesterConfig, deps: Deps, verifiers: list[AttestationVerifier]) -> None:
-        """Raises ``UsageError`` where the issuer credential cannot be read."""
+    def __init__(self, config: AttesterConfig, deps: Deps, verifiers: list[AttestationVerifier], secret: bytes) -> None:
+        """``secret`` (32 bytes): what all processes of this attester share. Raises ``UsageError`` where the issuer
+        credential cannot be read."""
         self._config = config
         self._deps = deps
         self._verifiers = {verifier.fmt: verifier for verifier in verifiers}
@@ -58,7 +65,8 @@ class Attester:
         self._refusals: Counter[str] = Counter()
         self._logged: dict[tuple[int, int], Issued] = {}
         self._answered: Counter[tuple[int, int]] = Counter()
-        self._waiting = 0
+        self._challenges = Challenges(secret, config.challenge_seconds)
+        self._floor = 0
         self._opened: AttesterStore | None = None
 
     @property
@@ -71,44 +79,37 @@ class Attester:
         """Open the store and forget what ended."""
         store = self._opened = await AttesterStore.open(self._config.database_url("attester"))
         items, delay, clock = self._config.group_items, self._config.group_delay, self._deps.clock
-        self._given = GroupCommitter[NewChallenge, None](store.add_challenges, items, delay, clock)
-        self._known = GroupCommitter[bytes, int | None](store.challenges_known, items, 0.0, clock)
         self._debits = GroupCommitter[Debit, Outcome](store.debit, items, delay, clock)
-        self._waiting = await store.forget(clock.now())
+        self._floor = await store.forget(clock.now())
         self._logged = await store.issuance()
 
     async def close(self) -> None:
         """Write what waits and close."""
-        for committer in (self._given, self._known, self._debits):
-            await committer.close()
+        await self._debits.close()
         await self.issuance()
         await self._store.close()
 
-    async def challenge(self) -> bytes:
-        """A fresh single-use challenge, stored. Raises ``Abort`` (503) where too many wait."""
-        if self._waiting >= self._config.max_challenges:
-            raise busy(self._deps.entropy)
-        self._waiting += 1
-        challenge = self._deps.entropy(CHALLENGE_SIZE)
-        expires = int(self._deps.clock.now()) + self._config.challenge_seconds
-        await self._given.submit(NewChallenge(challenge, expires))
-        return challenge
+    def challenge(self) -> bytes:
+        """A fresh single-use challenge; nothing is stored."""
+        return self._challenges.fresh(self._time(), self._deps.entropy)
+
+    def _time(self) -> float:
+        """The time of challenges, which never runs backwards over one that was forgotten."""
+        return max(self._deps.clock.now(), self._floor)
 
     async def request_token(self, evidence: Evidence, challenge: bytes, token_request: bytes) -> bytes:
         """The issuer's answer to an attested device's token request.
 
-        Raises ``DecodeError`` (malformed token request), ``Abort``: 422 for a key id that is not open, 403 for
-        every failure of attestation, 429 for a second token, 502 where the issuer does not sign.
+        Raises ``Abort``: 422 for a token request that is malformed, for a key that is not open, or not below its
+        modulus (RFC 9578 section 6.2), 403 for every failure of attestation, 429 for a second token, 502 where the
+        issuer does not sign. What no issuer can sign costs the device nothing.
         """
-        request = TokenRequest.decode(token_request)
-        window = await self._directory.open_slot(request.truncated_token_key_id)
-        if window is None:
-            raise Abort(TOKEN_REQUEST_PROBLEM, status=422, title="No key of this id is open for issuance.")
-        stable = await self._attest(evidence, challenge, request)
+        request, window = await self._signable(token_request)
+        ends, stable = self._attest(evidence, challenge, request)
         outcome = await self._debits.submit(
             Debit(
                 challenge=challenge,
-                now=self._deps.clock.now(),
+                challenge_expires=ends,
                 stable_id=stable,
                 epoch=window.epoch,
                 slot=window.slot,
@@ -122,11 +123,26 @@ class Attester:
         self._answered[window.epoch, window.slot] += 1
         return response
 
-    async def _attest(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> bytes:
-        """The stable id of the device behind the evidence. Raises ``Abort`` (403)."""
+    async def _signable(self, token_request: bytes) -> tuple[TokenRequest, SlotWindow]:
+        """The request and the slot whose key signs it. Raises ``Abort`` (422)."""
+        try:
+            request = TokenRequest.decode(token_request)
+        except DecodeError as error:
+            raise unsignable(str(error)) from error
+        window = await self._directory.open_slot(request.truncated_token_key_id)
+        if window is None:
+            raise unsignable("no key of this id is open for issuance")
+        try:
+            window.token_key.number_of(request.blinded_msg)
+        except DecodeError as error:
+            raise unsignable(str(error)) from error
+        return request, window
+
+    def _attest(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> tuple[int, bytes]:
+        """When the challenge ends, and the stable id of the device behind the evidence. Raises ``Abort`` (403)."""
         now = self._deps.clock.now()
-        expires = await self._known.submit(challenge)
-        if expires is None or expires <= now:
+        ends = self._challenges.expires(challenge, self._time())
+        if ends is None:
             raise self._refuse("challenge")
         verifier = self._verifiers.get(evidence.fmt)
         if verifier is None:
@@ -137,7 +153,7 @@ class Attester:
             raise self._refuse(error.reason) from error
         if device.expires <= now:
             raise self._refuse("expired")
-        return device.stable_id
+        return ends, device.stable_id
 
     def _refuse(self, reason: str) -> Abort:
         self._refusals[reason] += 1
@@ -146,7 +162,6 @@ class Attester:
     def _settle(self, outcome: Outcome) -> None:
         if outcome is Outcome.CHALLENGE_USED:
             raise self._refuse("challenge")
-        self._waiting = max(self._waiting - 1, 0)
         if outcome is Outcome.EXHAUSTED:
             self._refusals["quota"] += 1
             raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")
@@ -166,7 +181,7 @@ class Attester:
 
     async def housekeeping(self) -> None:
         """Forget what ended; log refusals by reason and counts by slot (P15), where they moved."""
-        self._waiting = await self._store.forget(self._deps.clock.now())
+        self._floor = await self._store.forget(self._deps.clock.now())
         refusals, self._refusals = self._refusals, Counter()
         if refusals:
             self._log.info("refused", **{f"by_{reason}": count for reason, count in sorted(refusals.items())})

@@ -1,6 +1,6 @@
-"""What the attester keeps: challenges that wait, the debit of every (device, slot), and counts by slot.
+"""What the attester keeps: challenges that were used, the debit of every (device, slot), and counts by slot.
 
-A debit, the end of its challenge and the count of the request that follows commit in one transaction, before anything
+A debit, the use of its challenge and the count of the request that follows commit in one transaction, before anything
 goes to the issuer. Writes come in groups; inside a group the order of arrival decides.
 """
 
@@ -14,28 +14,21 @@ from dataclasses import asdict, dataclass, field
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from attester.schema import CHALLENGES, ISSUANCE, METADATA, MIGRATIONS, QUOTAS
+from attester.schema import CHALLENGE_FLOOR, ISSUANCE, METADATA, MIGRATIONS, QUOTAS, USED_CHALLENGES
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import upsert
 
 
 @dataclass(frozen=True, slots=True)
-class NewChallenge:
-    """A challenge (32 bytes) and the POSIX second in which it ends."""
-
-    challenge: bytes = field(repr=False)
-    expires: int
-
-
-@dataclass(frozen=True, slots=True)
 class Debit:
-    """One device asks for its token of one slot, with a challenge that it answered before ``now``.
+    """One device asks for its token of one slot, with a challenge that it answered before it ended.
 
-    ``expires`` is the POSIX second after which the row may be forgotten.
+    ``challenge_expires`` is the POSIX second in which that is, ``expires`` the one after which the quota's row may be
+    forgotten.
     """
 
     challenge: bytes = field(repr=False)
-    now: float
+    challenge_expires: int
     stable_id: bytes = field(repr=False)
     epoch: int
     slot: int
@@ -58,7 +51,9 @@ class Outcome(enum.Enum):
 
     GRANTED = "granted"  # this request, now or before: forward it
     EXHAUSTED = "exhausted"  # the device had another request for this slot
-    CHALLENGE_USED = "challenge-used"  # the challenge was used, ended or never given
+    CHALLENGE_USED = (
+        "challenge-used"  # the challenge was used before, or ended so long ago that this is not known any more
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +82,6 @@ class AttesterStore:
         """Close the database."""
         await self._database.close()
 
-    async def add_challenges(self, challenges: Sequence[NewChallenge]) -> list[None]:
-        """Store fresh challenges."""
-        rows = [{"challenge": one.challenge, "expires": one.expires} for one in challenges]
-        async with self._database.transaction() as connection:
-            await connection.execute(sa.insert(CHALLENGES), rows)
-        return [None] * len(rows)
-
-    async def challenges_known(self, challenges: Sequence[bytes]) -> list[int | None]:
-        """For each challenge the second in which it ends, or None where it is not waiting."""
-        statement = sa.select(CHALLENGES.c.challenge, CHALLENGES.c.expires)
-        async with self._database.read() as connection:
-            rows = await connection.execute(statement.where(CHALLENGES.c.challenge.in_(set(challenges))))
-            expires = {row.challenge: int(row.expires) for row in rows}
-        return [expires.get(challenge) for challenge in challenges]
-
     async def debit(self, debits: Sequence[Debit]) -> list[Outcome]:
         """Burn each challenge, take each quota and count what is granted, all in one transaction."""
         async with self._database.transaction() as connection:
@@ -109,8 +89,8 @@ class AttesterStore:
             outcomes: list[Outcome] = []
             paying: list[Debit] = []
             for one in debits:
-                if burnt.get(one.challenge, float("-inf")) > one.now:
-                    del burnt[one.challenge]
+                if one.challenge in burnt:
+                    burnt.remove(one.challenge)
                     paying.append(one)
                     outcomes.append(Outcome.GRANTED)
                 else:
@@ -125,10 +105,15 @@ class AttesterStore:
         return outcomes
 
     @staticmethod
-    async def _burn(connection: AsyncConnection, debits: Sequence[Debit]) -> dict[bytes, int]:
-        statement = sa.delete(CHALLENGES).where(CHALLENGES.c.challenge.in_({one.challenge for one in debits}))
-        rows = await connection.execute(statement.returning(CHALLENGES.c.challenge, CHALLENGES.c.expires))
-        return {row.challenge: int(row.expires) for row in rows}
+    async def _burn(connection: AsyncConnection, debits: Sequence[Debit]) -> set[bytes]:
+        """The challenges that nobody used before. The floor is read after the insert: whoever forgot the row of one in
+        the meantime has raised it by then."""
+        rows = {one.challenge: {"challenge": one.challenge, "expires": one.challenge_expires} for one in debits}
+        insert = upsert(connection, USED_CHALLENGES).values(list(rows.values())).on_conflict_do_nothing()
+        added = await connection.execute(insert.returning(USED_CHALLENGES.c.challenge, USED_CHALLENGES.c.expires))
+        fresh = {row.challenge: int(row.expires) for row in added}
+        floor = await connection.scalar(sa.select(CHALLENGE_FLOOR.c.expires)) or 0
+        return {challenge for challenge, expires in fresh.items() if expires > floor}
 
     @staticmethod
     async def _take(
@@ -172,12 +157,22 @@ class AttesterStore:
         )
 
     async def forget(self, now: float) -> int:
-        """Delete what ended before ``now``; returns how many challenges still wait."""
+        """Delete what ended by ``now``; returns the floor below which no challenge counts any more (POSIX seconds):
+        the latest end of any that was ever deleted, kept with the deletion."""
+        ended = USED_CHALLENGES.c.expires <= now
         async with self._database.transaction() as connection:
-            await connection.execute(sa.delete(CHALLENGES).where(CHALLENGES.c.expires <= now))
+            latest = await connection.scalar(sa.select(sa.func.max(USED_CHALLENGES.c.expires)).where(ended))
+            floor = await connection.scalar(sa.select(CHALLENGE_FLOOR.c.expires)) or 0
+            if latest is not None:
+                floor = max(floor, int(latest))
+                raised = upsert(connection, CHALLENGE_FLOOR).values(only=0, expires=floor)
+                keys = [CHALLENGE_FLOOR.c.only]
+                await connection.execute(
+                    raised.on_conflict_do_update(index_elements=keys, set_={"expires": raised.excluded.expires})
+                )
+                await connection.execute(sa.delete(USED_CHALLENGES).where(USED_CHALLENGES.c.expires <= floor))
             await connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.expires <= now))
-            count = await connection.execute(sa.select(sa.func.count()).select_from(CHALLENGES))
-            return count.scalar_one()
+        return int(floor)
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
         """What every slot came to so far, by (epoch, slot)."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from infra.deployables import SERVICES, deployable
+from infra.deployables import deployable
 from infra.layout import Layout
 from tacit.ports import Clock, Entropy, Observer, Transport
 from tacit.service.app import DRIVERS, Deps
@@ -40,7 +40,7 @@ class LocalStack:
     async def running(self) -> AsyncIterator[LocalStack]:
         """Listen on the layout's ports while the block runs."""
         async with contextlib.AsyncExitStack() as stack:
-            for name in SERVICES:
+            for name in self.layout.services:
                 service = deployable(name)
                 config = service.load(self.layout.configs[name])
                 transport = self._transport
@@ -54,7 +54,7 @@ class LocalStack:
     async def step(self, *names: str) -> int:
         """One step of every driver of the named services (default: all); returns how much moved."""
         moved = 0
-        for name in names or SERVICES:
+        for name in names or self.layout.services:
             for driver in self.apps[name][DRIVERS]:
                 moved += await driver.step()
         return moved

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 OCTET_STREAM = "application/octet-stream"
 JSON = "application/json"
 PROBLEM_JSON = "application/problem+json"  # RFC 9457
@@ -17,8 +20,52 @@ PRIVATE_TOKEN_RESPONSE = "application/private-token-response"  # noqa: S105
 ISSUER_DIRECTORY = "application/private-token-issuer-directory"  # RFC 9578 section 4
 
 _DAP = "application/ppm-dap"
+_DAP_VERSION = "18"
+
+_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_TYPE = re.compile(rf"{_WORD}/{_WORD}")
+_PARAMETER = re.compile(rf'[ \t]*;[ \t]*(?:({_WORD})=({_WORD}|"(?:[^"\\]|\\.)*"))?')
+_ESCAPED = re.compile(r"\\(.)")
+_LONGEST = 256
 
 
 def dap(message: str) -> str:
     """Media type of one DAP message, for example ``dap("upload-req")`` (DAP-18 section 10.1)."""
     return f"{_DAP};message={message}"
+
+
+@lru_cache(maxsize=256)
+def is_a(value: str, expected: str) -> bool:
+    """Whether a Content-Type ``value`` says ``expected``, one of the media types of this module.
+
+    Read as RFC 9110 section 8.3.1 says: type and parameter names in any case, values as tokens or quoted strings, white
+    space around semicolons. Every parameter of ``expected`` must be there with its value; others are ignored (RFC 2045
+    section 1), as ``charset`` beside JSON (RFC 8259 section 11), but for the ``version`` of a DAP message (DAP-18
+    section 10.1), which must be ours.
+    """
+    found, wanted = parsed(value), parsed(expected)
+    if found is None or wanted is None or found[0] != wanted[0]:
+        return False
+    parameters = found[1]
+    if found[0] == _DAP and parameters.get("version", _DAP_VERSION) != _DAP_VERSION:
+        return False
+    return all(parameters.get(name) == text for name, text in wanted[1].items())
+
+
+def parsed(value: str) -> tuple[str, dict[str, str]] | None:
+    """Type in lower case, and parameters by lower-case name; ``None`` for what is no media type, or repeats one."""
+    value = value.strip(" \t")
+    head = _TYPE.match(value)
+    if head is None or len(value) > _LONGEST:
+        return None
+    parameters: dict[str, str] = {}
+    at = head.end()
+    while at < len(value):
+        part = _PARAMETER.match(value, at)
+        if part is None or (part[1] or "").lower() in parameters:
+            return None
+        if part[1] is not None:
+            quoted = part[2].startswith('"')
+            parameters[part[1].lower()] = _ESCAPED.sub(r"\1", part[2][1:-1]) if quoted else part[2]
+        at = part.end()
+    return head[0].lower(), parameters

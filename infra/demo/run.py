@@ -43,7 +43,6 @@ from tacit.recipe.encoder import category_of, encoder_of
 from tacit.recipe.members import plain
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
-from tacit.service.config import read_secret
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
@@ -219,12 +218,12 @@ class DemoRun:
 
     async def _collect(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
         with self._timed("collection"), self._stages.stage(f"collection of {recipe.name}", 1):
-            url = f"{self._layout.urls['collector']}/v1/collections"
+            path = "/v1/collections"
             body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
-            collection = await self._operator_call("POST", url, transport, body)
+            collection = await self._operator_call("POST", "collector", path, transport, body)
             for _ in range(100):
                 await self._stack.settle("leader", "collector")
-                collection = await self._operator_call("GET", f"{url}/{collection['id']}", transport)
+                collection = await self._operator_call("GET", "collector", f"{path}/{collection['id']}", transport)
                 if collection["state"] in ("released", "refused"):
                     break
                 self._clock.jump(5)
@@ -238,9 +237,7 @@ class DemoRun:
         refusals: list[StagedRefusal],
         transport: Transport,
     ) -> DemoResult:
-        released = await self._operator_call(
-            "GET", f"{self._layout.urls['collector']}/v1/results/{recipe.hash_text}", transport
-        )
+        released = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
         document = released["results"][0]
         task = task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe))
         leader = await self._status("leader", task.task_id_text, transport)
@@ -320,10 +317,13 @@ class DemoRun:
             raise Refusal("recipe-publication", answer.body.decode("utf-8", "replace")[:300])
 
     async def _status(self, name: str, task_id: str, transport: Transport) -> dict[str, Any]:
-        return await self._operator_call("GET", f"{self._layout.urls[name]}/v1/tasks/{task_id}/status", transport)
+        return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
 
-    async def _operator_call(self, method: str, url: str, transport: Transport, body: bytes = b"") -> dict[str, Any]:
-        token = read_secret(self._layout.credentials["operator"]).decode()
+    async def _operator_call(
+        self, method: str, service: str, path: str, transport: Transport, body: bytes = b""
+    ) -> dict[str, Any]:
+        url = self._layout.urls[service] + path
+        token = self._layout.operator_token(service)
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         answer = await transport.request(method, url, headers=headers, body=body)
         if answer.status >= 400:

@@ -33,6 +33,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     require_secure_url(config.log.url, insecure_http=config.insecure_http)
     if config.publish is not None:
         require_secure_url(config.publish.url, insecure_http=config.insecure_http)
+    config.policy.require_aggregators()
     keys = read_hpke_keys(config.hpke_keys)
     app = make_app(NAME, deps, max_body=config.max_body)
     store = CollectorStore(config.database_url(NAME))

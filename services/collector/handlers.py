@@ -31,11 +31,11 @@ class Handlers:
         """Every resource."""
         return [
             web.post("/v1/collections", self.create),
-            web.get("/v1/collections", self.list_all, allow_head=False),
-            web.get("/v1/collections/{id}", self.show, allow_head=False),
-            web.get("/v1/results", self.results, allow_head=False),
-            web.get("/v1/results/{recipe_hash}", self.results_of, allow_head=False),
-            web.get("/v1/recipes", self.recipes, allow_head=False),
+            web.get("/v1/collections", self.list_all),
+            web.get("/v1/collections/{id}", self.show),
+            web.get("/v1/results", self.results),
+            web.get("/v1/results/{recipe_hash}", self.results_of),
+            web.get("/v1/recipes", self.recipes),
         ]
 
     async def create(self, request: web.Request) -> web.Response:

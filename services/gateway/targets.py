@@ -48,9 +48,10 @@ class AllowList:
         self._known = lru_cache(maxsize=_KNOWN_TARGETS)(self._check)
 
     def target_of(self, request: Request) -> Target:
-        """The destination of ``request``. Raises ``Abort`` (403), the same for every reason."""
+        """The destination of ``request``. Raises ``Abort`` (403), the same for every reason, and
+        ``DecodeError`` where the request contradicts itself."""
         check = self._known if len(request.path) <= _KNOWN_LENGTH else self._check
-        return check(request.method, request.scheme, request.authority, request.path)
+        return check(request.method, request.scheme, _authority(request), request.path)
 
     def _check(self, method: str, scheme: str, authority: str, path: str) -> Target:
         match = _PATH.fullmatch(path)
@@ -64,6 +65,24 @@ class AllowList:
             if origin == allowed and method in rule.methods and _below(match[1], rule.path_prefix):
                 return Target(rule.origin + path, rule.origin + match[1])
         raise _refused()
+
+
+def _authority(request: Request) -> str:
+    """The authority of ``request``: its own, or that of its Host field where it has none (RFC 9292 section 3.4). Raises
+    ``DecodeError`` where both are there and differ (RFC 9113 section 8.3.1), and for a repeated Host."""
+    host = field_value(request.fields, "host")
+    if host is None or host == request.authority:
+        return request.authority
+    if request.authority and not _same_authority(request.scheme, request.authority, host):
+        raise DecodeError("the Host field names another authority than the request")
+    return request.authority or host
+
+
+def _same_authority(scheme: str, one: str, other: str) -> bool:
+    try:
+        return origin_of(f"{scheme}://{one}") == origin_of(f"{scheme}://{other}")
+    except UsageError:
+        return False
 
 
 def request_date(fields: Fields, now: float, window: int) -> int:

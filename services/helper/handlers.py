@@ -53,16 +53,16 @@ class Handlers:
         job = task + "/aggregation_jobs/{resource_id}"
         share = task + "/aggregate_shares/{resource_id}"
         return [
-            web.get(prefix + "/hpke_config", self.hpke_config, allow_head=False),
+            web.get(prefix + "/hpke_config", self.hpke_config),
             web.post(task + "/aggregation_jobs", self.create_job),
             web.post(job, self.continue_job),
-            web.get(job, self.show_job, allow_head=False),
+            web.get(job, self.show_job),
             web.delete(job, self.delete_job),
             web.post(task + "/aggregate_shares", self.create_share),
-            web.get(share, self.show_share, allow_head=False),
+            web.get(share, self.show_share),
             web.delete(share, self.delete_share),
-            web.get(prefix + "/v1/tasks/{task_id}/status", self.status, allow_head=False),
-            web.get(prefix + "/v1/recipes", self.recipes, allow_head=False),
+            web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
+            web.get(prefix + "/v1/recipes", self.recipes),
         ]
 
     async def _party(self, request: web.Request) -> Party:

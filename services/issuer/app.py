@@ -40,7 +40,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     app.router.add_post("/token-request", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:
         app[OPERATOR_DIGEST] = token_digest(read_secret(config.operator_token))
-        app.router.add_get("/v1/issuance", get_issuance, allow_head=False)
+        app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     for driver in (KeyDriver(issuer), DirectoryDriver(issuer), CountDriver(issuer)):
         add_driver(app, driver, config.idle_seconds)

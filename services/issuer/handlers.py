@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from aiohttp import web
 
-from services.issuer.service import Issuer
+from services.issuer.service import Issuer, refused
 from tacit import media_types
+from tacit.errors import Abort
 from tacit.service.app import read_body
 from tacit.service.auth import require_bearer, require_peer
 
@@ -29,9 +32,14 @@ async def get_directory(request: web.Request) -> web.Response:
 
 
 async def post_token_request(request: web.Request) -> web.Response:
-    """POST /token-request (RFC 9578 section 6.1), after the attester's credential: 401, 413, 415, 422."""
+    """POST /token-request (RFC 9578 section 6.1), after the attester's credential: 401, 415, 422."""
     require_peer(request, request.app[ATTESTER_DIGEST])
-    body = await read_body(request, MAX_REQUEST, media_types.PRIVATE_TOKEN_REQUEST)
+    try:
+        body = await read_body(request, MAX_REQUEST, media_types.PRIVATE_TOKEN_REQUEST)
+    except Abort as abort:
+        if abort.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # as any other wrong length (RFC 9578 section 6.2)
+            raise refused("a token request is not as long as that") from abort
+        raise
     response = await request.app[ISSUER].sign(body)
     return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})
 

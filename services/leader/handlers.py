@@ -37,7 +37,7 @@ class Handlers:
         parties: Parties,
         hpke_keys: tuple[HpkeKey, ...],
         *,
-        collector: bytes,
+        collector: tuple[bytes, ...],
         readers: tuple[bytes, ...],
         max_body: int,
         uploads: Uploads | None,
@@ -60,12 +60,12 @@ class Handlers:
         uploads = [] if self._uploads is None else [web.post(task + "/reports", self.upload)]
         return [
             *uploads,
-            web.get(prefix + "/hpke_config", self.hpke_config, allow_head=False),
+            web.get(prefix + "/hpke_config", self.hpke_config),
             web.post(task + "/collection_jobs", self.create_collection),
-            web.get(job, self.show_collection, allow_head=False),
+            web.get(job, self.show_collection),
             web.delete(job, self.delete_collection),
-            web.get(prefix + "/v1/tasks/{task_id}/status", self.status, allow_head=False),
-            web.get(prefix + "/v1/recipes", self.recipes, allow_head=False),
+            web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
+            web.get(prefix + "/v1/recipes", self.recipes),
         ]
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
@@ -82,7 +82,7 @@ class Handlers:
 
     async def create_collection(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/collection_jobs."""
-        require_bearer(request, self._collector)
+        require_bearer(request, *self._collector)
         body = await read_message(request, "collection-job-req", self._max_body)
         party = await self._parties.demand(request.match_info["task_id"])
         row = await self._collections.create(party, body)
@@ -93,7 +93,7 @@ class Handlers:
 
     async def show_collection(self, request: web.Request) -> web.Response:
         """GET /tasks/{task-id}/collection_jobs/{collection-job-id}."""
-        require_bearer(request, self._collector)
+        require_bearer(request, *self._collector)
         party = await self._parties.demand(request.match_info["task_id"])
         job_id, seconds = resource_in_url(request), preferred_wait(request)
         row = await self._collections.wait(party, job_id, seconds)
@@ -116,7 +116,7 @@ class Handlers:
 
     async def delete_collection(self, request: web.Request) -> web.Response:
         """DELETE /tasks/{task-id}/collection_jobs/{collection-job-id}."""
-        require_bearer(request, self._collector)
+        require_bearer(request, *self._collector)
         party = await self._parties.demand(request.match_info["task_id"])
         await self._collections.delete(party, resource_in_url(request))
         return web.Response(status=200)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from services.leader.service import Leader
 from tacit import media_types
-from tacit.aggregator.http import decode, message
+from tacit.aggregator.http import decode, known_task_id, message
 from tacit.aggregator.parties import Parties
 from tacit.errors import Abort
 from tacit.messages.slices import UploadSlices, slice_uploads
@@ -76,7 +76,7 @@ class Uploads:
         if not isinstance(error, Abort):
             error = own_fault("leader", self._deps, error)
         named = error.task_id
-        error.task_id = named or task_id
+        error.task_id = named or known_task_id(task_id)
         answer = problem_response(error)
         error.task_id = named  # the error may be that of several requests
         content = answer.body if isinstance(answer.body, bytes) else b""
@@ -85,9 +85,7 @@ class Uploads:
     def _check(self, content_type: str | None, body: bytes) -> None:
         if len(body) > self._max_body:
             raise Abort("about:blank", f"the body may have at most {self._max_body} bytes", status=413)
-        if content_type == _MEDIA_TYPE:
-            return
-        if content_type is None or content_type.replace(" ", "").lower() != _MEDIA_TYPE:
+        if content_type is None or not media_types.is_a(content_type, _MEDIA_TYPE):
             raise Abort("about:blank", f"the body must be {_MEDIA_TYPE}", status=415)
 
     async def answer(self, task_id: str, body: bytes) -> web.Response:

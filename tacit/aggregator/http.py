@@ -11,7 +11,7 @@ from tacit import media_types
 from tacit.aggregator.keys import HpkeKey
 from tacit.codec import unb64url
 from tacit.errors import Abort, DapAbort, DapProblem, DecodeError
-from tacit.messages import JOB_ID_SIZE, HpkeConfigList
+from tacit.messages import JOB_ID_SIZE, TASK_ID_SIZE, HpkeConfigList
 from tacit.service.app import Handler, read_body
 
 Message = TypeVar("Message")
@@ -30,8 +30,17 @@ async def name_task(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except Abort as abort:
-        abort.task_id = abort.task_id or request.match_info.get("task_id")
+        abort.task_id = abort.task_id or known_task_id(request.match_info.get("task_id", ""))
         raise
+
+
+def known_task_id(text: str) -> str | None:
+    """``text``, where it is the base64url of a task id: what is none is not echoed as one."""
+    try:
+        unb64url(text, length=TASK_ID_SIZE, what="task id")
+    except DecodeError:
+        return None
+    return text
 
 
 def decode(read: Callable[[bytes], Message], body: bytes) -> Message:

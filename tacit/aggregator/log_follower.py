@@ -71,7 +71,7 @@ class LogFollower:
         self._parties = parties
         self._identity = identity
         self._log_config = log
-        self._reader = LogReader(log, deps.transport)
+        self._reader = LogReader(log, policy, deps.transport, deps.clock)
         self._policy = policy
         self._deps = deps
         self._retention = retention
@@ -80,6 +80,7 @@ class LogFollower:
         self._voids = Voids(store, identity, log, deps, grace)
         self._census_shares = CensusShares(store, identity, log, deps)
         self._reviewed = False
+        self._left: set[bytes] = set()
         self._refreshed = -REFRESH_SECONDS
         self._leaves: dict[int, SignedLeaf] = {}
         parties.refresh = self._refresh
@@ -94,10 +95,21 @@ class LogFollower:
     def _take_up(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
             known = row.task_id is not None and self._parties.find(row.task_id) is not None
-            if row.state is TaskState.ACTIVE and not known:
+            if row.state is TaskState.ACTIVE and not known and self._trusted(row):
                 self._parties.add(self._party(row))
             elif row.state is TaskState.ENDED and known:
                 self._parties.remove(row.task_id or b"")
+
+    def _trusted(self, row: TaskRow) -> bool:
+        """Whether the policy still names both aggregators of a task that was taken up before: the Leader's credential
+        goes to the Helper's address."""
+        recipe = Recipe.decode(row.recipe)
+        if self._policy.trusts_aggregators(recipe.parties):
+            return True
+        if row.recipe_hash not in self._left:
+            self._left.add(row.recipe_hash)
+            self._log.warning("task_left", recipe=recipe.hash_text, rule="aggregator-unknown")
+        return False
 
     async def _refresh(self) -> None:
         now = self._deps.clock.now()

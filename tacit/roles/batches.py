@@ -29,7 +29,7 @@ def check_collection(task: Task, request: CollectionJobReq) -> None:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the query's batch mode is not the task's")
     if request.agg_param:
         raise DapAbort(DapProblem.INVALID_AGGREGATION_PARAMETER, "the aggregation parameter is not empty")
-    if task.batch_mode is BatchMode.TIME_INTERVAL and request.query.interval != task.interval:
+    if task.batch_mode is BatchMode.TIME_INTERVAL and request.query.config != task.interval.encode():
         raise DapAbort(DapProblem.BATCH_INVALID, "a query must name the whole task interval")
     check_extensions(request)
 
@@ -48,7 +48,7 @@ def check_share_request(task: Task, request: AggregateShareReq) -> None:
     if selector.batch_mode is not task.batch_mode or query.batch_mode is not task.batch_mode:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the batch mode is not the task's")
     if task.batch_mode is BatchMode.TIME_INTERVAL and (
-        selector.interval != task.interval or query.interval != task.interval
+        selector.config != task.interval.encode() or query.config != task.interval.encode()
     ):
         raise DapAbort(DapProblem.BATCH_INVALID, "the request does not name the whole task interval")
     if request.collection_job_req.agg_param:

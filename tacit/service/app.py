@@ -112,7 +112,7 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asy
 
 
 async def read_body(request: web.Request, limit: int, media_type: str | None = None) -> bytes:
-    """The whole body of a request whose media type is exactly ``media_type`` (parameters included; None: any).
+    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``; None: any).
 
     Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged
     by Content-Length before anything is read), 408 when the body does not arrive in time.
@@ -144,12 +144,9 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
 
 
 def require_media_type(request: web.Request, media_type: str) -> None:
-    """Raise ``Abort`` (415) unless the request has exactly the Content-Type ``media_type`` and no coding."""
+    """Raise ``Abort`` (415) unless the request has one Content-Type, which says ``media_type``, and no coding."""
     found = request.headers.getall("Content-Type", ())
-    if len(found) == 1 and found[0] == media_type and "Content-Encoding" not in request.headers:
-        return
-    canonical = [_canonical_media_type(value) for value in found]
-    if canonical != [_canonical_media_type(media_type)] or "Content-Encoding" in request.headers:
+    if len(found) != 1 or not media_types.is_a(found[0], media_type) or "Content-Encoding" in request.headers:
         raise _status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
 
 
@@ -255,17 +252,6 @@ def _phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return "Error"
-
-
-def _canonical_media_type(value: str) -> str:
-    """Type and parameters without white space; type and parameter names lower case, parameter values as they
-    are.
-    """
-    kind, *parameters = (part.strip() for part in value.split(";"))
-    pairs = (parameter.partition("=") for parameter in parameters)
-    return ";".join(
-        [kind.lower(), *(f"{name.strip().lower()}={text.strip().strip(chr(34))}" for name, _, text in pairs)]
-    )
 
 
 async def _response_headers(_request: web.Request, response: web.StreamResponse) -> None:

@@ -68,6 +68,7 @@ def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory")
         "peer_file": str(folder / "peer.json"),
         "collector_token": str(folder / "collector"),
         "operator_token": str(folder / "operator"),
+        "policy": {"aggregators": {}},
         "log": {
             "url": "http://127.0.0.1:8090",
             "key": NoteKey("log.example", generate_signing_key(entropy).public).encode(),

@@ -60,6 +60,10 @@ class SimClock:
             pass
         self._now = max(self._now, end)
 
+    def set_back(self, seconds: float) -> None:
+        """Correct the clock by ``seconds`` into the past; sleepers stay due when they were."""
+        self._now -= seconds
+
     def _wake_next(self, end: float) -> bool:
         self._drop_cancelled()
         if not self._sleepers or self._sleepers[0][0] > end + ROUNDING_SECONDS:

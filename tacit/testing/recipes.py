@@ -14,7 +14,7 @@ from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import task_id, vdaf_of
 from tacit.recipe.model import Attributes, Buckets, Parties, Question, Recipe, TokenSlot
-from tacit.recipe.policy import Policy
+from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
 from tacit.signing import SigningKey, generate_signing_key
@@ -89,11 +89,15 @@ class RecipeKit:
 
     @property
     def policy(self) -> Policy:
-        """The default policy, with this cast's analyst, issuer and gateway as the trusted ones."""
+        """The default policy, with this cast's analyst, issuer, gateway and aggregators as the trusted ones."""
         return Policy(
             analysts={"analyst.example": self._public("analyst")},
             issuers={"issuer.example": self._public("issuer")},
             gateways={"gateway.example": self._public("gateway")},
+            aggregators={
+                f"{name}.example": AggregatorPin(url=self._urls[name], signing_key=self._public(name))
+                for name in ("leader", "helper")
+            },
         )
 
     def _public(self, name: str) -> str:

@@ -110,6 +110,16 @@ class TokenKey:
         """Last byte of the key id: what a token request names its key by."""
         return self.token_key_id[-1]
 
+    def number_of(self, blinded_message: bytes) -> mpz:
+        """The number that is to be signed. Raises ``DecodeError`` for a message of the wrong size or not below the
+        modulus (RFC 9474 section 4.3, RFC 9578 section 6.2)."""
+        if len(blinded_message) != self.modulus_len:
+            raise DecodeError(f"blinded message has {len(blinded_message)} bytes, not {self.modulus_len}")
+        number = mpz(int.from_bytes(blinded_message, "big"))
+        if number >= self.n:
+            raise DecodeError("blinded message is not below the modulus")
+        return number
+
     @property
     def modulus_len(self) -> int:
         """Bytes of the modulus, a blinded message and a signature."""
@@ -258,11 +268,7 @@ def blind_sign(private_key: IssuerKey, blinded_message: bytes, entropy: Entropy)
     """
     public, key = private_key.token_key, private_key
     n, e = public.n, public.e
-    if len(blinded_message) != public.modulus_len:
-        raise DecodeError(f"blinded message has {len(blinded_message)} bytes, not {public.modulus_len}")
-    m = mpz(int.from_bytes(blinded_message, "big"))
-    if m >= n:
-        raise DecodeError("blinded message is not below the modulus")
+    m = public.number_of(blinded_message)
     r = _nonzero(n, entropy)
     z = m * gmpy2.powmod(r, e, n) % n
     s_p = gmpy2.powmod_sec(z % key.p, key.d_p, key.p)

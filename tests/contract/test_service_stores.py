@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from attester.store import AttesterStore, Debit, Issued, NewChallenge, Outcome
+from attester.store import AttesterStore, Debit, Issued, Outcome
 from recipe_server.store import LoggedDirectory, LoggedRecipe, PublishedResult, RecipeStore
 from services.collector.store import Collection, CollectionState, CollectorStore, Result
 from services.gateway.store import ReplayStore, SeenRequest
@@ -72,9 +72,7 @@ async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
     store = await AttesterStore.open(url)
     async with opened(store):
         challenges = [bytes([number]) * 32 for number in range(5)]
-        await store.add_challenges([NewChallenge(challenge, 100) for challenge in challenges])
-        assert await store.challenges_known([challenges[0], b"x" * 32]) == [100, None]
-        debit = Debit(challenges[0], 50.5, b"device", LATE, 0, b"request", LATE)
+        debit = Debit(challenges[0], 100, b"device", LATE, 0, b"request", LATE)
         other = replace(debit, challenge=challenges[1], request_hash=b"other")
         assert await store.debit([debit, other, debit]) == [
             Outcome.GRANTED,
@@ -82,13 +80,27 @@ async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
             Outcome.CHALLENGE_USED,
         ]
         again = replace(debit, challenge=challenges[2])
-        late = replace(debit, challenge=challenges[3], slot=1, now=100.5)
-        assert await store.debit([again, late]) == [Outcome.GRANTED, Outcome.CHALLENGE_USED]
+        assert await store.debit([again, debit]) == [Outcome.GRANTED, Outcome.CHALLENGE_USED]
         assert await store.issuance() == {(LATE, 0): Issued(devices=1, requested=2)}
         await store.add_answered({(LATE, 0): 2, (LATE, 1): 1})
-        assert await store.forget(99.5) == 1
-        assert await store.forget(float(LATE) + 0.5) == 0
+        assert await store.forget(99.5) == 0
         assert await store.issuance() == {(LATE, 0): Issued(1, 2, 2), (LATE, 1): Issued(answered=1)}
+
+
+async def test_attester_takes_no_challenge_that_ended_before_one_it_forgot(url: str) -> None:
+    store = await AttesterStore.open(url)
+    async with opened(store):
+        debit = Debit(b"a" * 32, 100, b"device", LATE, 0, b"request", LATE)
+        assert await store.debit([debit]) == [Outcome.GRANTED]
+        assert [await store.forget(now) for now in (99.0, 100.0, 50.0)] == [0, 100, 100]
+        unused = replace(debit, challenge=b"b" * 32)
+        later = replace(debit, challenge=b"c" * 32, challenge_expires=101)
+        assert await store.debit([debit, unused, later]) == [
+            Outcome.CHALLENGE_USED,
+            Outcome.CHALLENGE_USED,
+            Outcome.GRANTED,
+        ]
+        assert await store.forget(float(LATE)) == 101
 
 
 async def test_collector_keeps_collections_and_one_result_per_batch(url: str) -> None:

@@ -48,14 +48,14 @@ GUARDED = [
     ("issuer", "POST", "/token-request", media_types.PRIVATE_TOKEN_REQUEST, "issuer_client"),
     ("gateway", "POST", "/gateway", media_types.OHTTP_REQ, "gateway_client"),
     ("leader", "POST", f"/tasks/{NO_TASK}/collection_jobs", media_types.dap("collection-job-req"), "collector"),
-    ("issuer", "GET", "/v1/issuance", "", "operator"),
-    ("attester", "GET", "/v1/issuance", "", "operator"),
-    ("leader", "GET", "/v1/recipes", "", "operator"),
+    ("issuer", "GET", "/v1/issuance", "", "operator_issuer"),
+    ("attester", "GET", "/v1/issuance", "", "operator_attester"),
+    ("leader", "GET", "/v1/recipes", "", "operator_leader"),
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregation_jobs", media_types.dap("aggregation-job-init-req"), "peer"),
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregate_shares", media_types.dap("aggregate-share-req"), "peer"),
-    ("helper", "GET", "/v1/recipes", "", "operator"),
-    ("collector", "POST", "/v1/collections", media_types.JSON, "operator"),
-    ("collector", "GET", "/v1/results", "", "operator"),
+    ("helper", "GET", "/v1/recipes", "", "operator_helper"),
+    ("collector", "POST", "/v1/collections", media_types.JSON, "operator_collector"),
+    ("collector", "GET", "/v1/results", "", "operator_collector"),
     ("recipe_server", "POST", "/v1/results", media_types.JSON, "results"),
 ]
 
@@ -137,6 +137,18 @@ async def test_a_missing_or_wrong_credential_is_refused(
     assert accepted.status not in {401, 403}
 
 
+async def test_no_credential_opens_two_services(stack: Stack, http: AiohttpTransport) -> None:
+    tokens = {name: stack.token(name) for name in (*stack.document["credentials"], "peer")}
+    opened: dict[str, set[str]] = {name: set() for name in tokens}
+    for service, method, path, media_type, _ in GUARDED:
+        content = {"Content-Type": media_type} if media_type else {}
+        for name, token in tokens.items():
+            answer = await http.request(method, stack.url(service) + path, headers={**content, **bearer(token)})
+            if answer.status != 401:
+                opened[name].add(service)
+    assert {name: len(services) for name, services in opened.items()} == dict.fromkeys(tokens, 1)
+
+
 def fresh_recipe(layout: Layout, now: float) -> Recipe:
     epoch = int(now // layout.options.epoch_seconds)
     visits = Buckets(kind="buckets", edges=tuple(range(16)))
@@ -193,7 +205,7 @@ class Operator:
         self._http = http
 
     async def ask(self, method: str, service: str, path: str, body: Any = None) -> HttpResponse:
-        headers = {**bearer(self._stack.token("operator")), "Content-Type": media_types.JSON}
+        headers = {**bearer(self._stack.token(f"operator_{service}")), "Content-Type": media_types.JSON}
         sent = b"" if body is None else json.dumps(body).encode()
         return await self._http.request(method, self._stack.url(service) + path, headers=headers, body=sent)
 

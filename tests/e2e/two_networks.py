@@ -76,7 +76,7 @@ class Site:
 
     def counts(self, party: str, recipe: str) -> dict[str, Any]:
         """What an aggregator says of the recipe's task, or nothing yet."""
-        bearer = read_secret(self.layout.credentials["operator"]).decode().strip()
+        bearer = self.layout.operator_token(party)
 
         async def ask() -> dict[str, Any]:
             async with AiohttpTransport() as http:

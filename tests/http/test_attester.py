@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +18,9 @@ from cryptography import x509
 
 import attester.app
 import services.issuer.app
+from attester.challenges import Challenges
 from attester.config import AttesterConfig
+from attester.handlers import ATTESTER as ATTESTER_KEY
 from attester.schema import METADATA, MIGRATIONS
 from attester.software_root import spki_hash
 from services.issuer.config import IssuerConfig
@@ -361,16 +365,77 @@ async def test_a_challenge_ends(stage: Stage) -> None:
     assert (await stage.send(_good(device, challenge, request), challenge, request)).status == 403
 
 
-async def test_too_many_waiting_challenges_are_answered_with_503_until_some_end(stage: Stage) -> None:
-    app = await stage.restart(max_challenges=3)
-    for _ in range(3):
-        await stage.challenge()
-    response = await stage.network.request("POST", f"{ATTESTER}/v1/challenge")
-    assert response.status == 503
-    assert int(response.headers["retry-after"]) >= 1
+def _rows(stage: Stage) -> dict[str, int]:
+    """How many rows each table of the attester's database has."""
+    with closing(sqlite3.connect(stage.folder / "attester" / "attester.sqlite3")) as connection:
+        return {
+            table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]  # noqa: S608
+            for table in METADATA.sorted_tables
+        }
+
+
+async def test_a_flood_of_challenges_leaves_no_row_and_locks_no_device_out(stage: Stage) -> None:
+    app = await stage.restart()
+    given = [await stage.challenge() for _ in range(500)]
+    given += [app[ATTESTER_KEY].challenge() for _ in range(50_000)]
+    assert len(set(given)) == len(given)
+    await app[DRIVERS][0].step()
+    assert set(_rows(stage).values()) == {0}
+    device, forged = stage.device(), Evidence("software-root", b"\0\3abc")
+    for challenge in given[:50]:
+        assert (await stage.send(forged, challenge, stage.pending().request)).status == 403
+    assert set(_rows(stage).values()) == {0}
+    assert (await stage.ask(device, stage.pending().request)).status == 200
+    assert _rows(stage) == {"used_challenges": 1, "challenge_floor": 0, "issuance": 1, "quotas": 1}
+
+
+async def test_used_challenges_are_forgotten_once_they_have_ended(stage: Stage) -> None:
+    app = await stage.restart()
+    for slot in (0, 1):
+        await stage.ask(stage.device(), stage.pending(slot).request)
+    assert _rows(stage)["used_challenges"] == 2
     stage.clock.jump(301)
     await app[DRIVERS][0].step()
-    await stage.challenge()
+    assert _rows(stage)["used_challenges"] == 0
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+async def test_a_clock_that_is_set_back_revives_no_used_challenge(stage: Stage, forgotten: bool) -> None:
+    app = await stage.restart()
+    device, request = stage.device(), stage.pending().request
+    used, unused = await stage.challenge(), await stage.challenge()
+    evidence = _good(device, used, request)
+    assert (await stage.send(evidence, used, request)).status == 200
+    stage.clock.jump(301)
+    if forgotten:
+        await app[DRIVERS][0].step()
+    stage.clock.set_back(280)
+    for _ in range(2):
+        assert (await stage.send(evidence, used, request)).status == 403
+        if forgotten:
+            assert (await stage.send(_good(device, unused, request), unused, request)).status == 403
+        assert (await stage.ask(device, request)).status == 200
+        await stage.restart()
+
+
+async def test_a_challenge_of_a_clock_that_was_ahead_ends_with_the_correction(stage: Stage) -> None:
+    device, request = stage.device(), stage.pending().request
+    stage.clock.jump(3000)
+    early = await stage.challenge()
+    stage.clock.set_back(3000)
+    assert (await stage.send(_good(device, early, request), early, request)).status == 403
+    assert (await stage.ask(device, request)).status == 200
+
+
+async def test_nobody_else_makes_or_changes_a_challenge(stage: Stage) -> None:
+    device, request = stage.device(), stage.pending().request
+    challenge = await stage.challenge()
+    stranger = Challenges(bytes(32), 300).fresh(stage.clock.now(), ENTROPY)
+    changed = [bytes(byte ^ (position == at) for position, byte in enumerate(challenge)) for at in range(32)]
+    for forged in (stranger, *changed):
+        assert (await stage.send(_good(device, forged, request), forged, request)).status == 403
+    assert _rows(stage)["used_challenges"] == 0
+    assert (await stage.send(_good(device, challenge, request), challenge, request)).status == 200
 
 
 async def test_a_revoked_device_or_authority_is_refused(stage: Stage) -> None:
@@ -484,13 +549,6 @@ async def test_the_issuer_gets_a_fresh_request_and_a_malformed_answer_is_not_pas
         b'{"evidence":{"fmt":"software-root","blob":"AA"},"challenge":"AA","token_request":"AA"}',
         json.dumps(
             {
-                "evidence": {"fmt": "software-root", "blob": "AA"},
-                "challenge": b64url(bytes(32)),
-                "token_request": "AAEA",
-            }
-        ).encode(),
-        json.dumps(
-            {
                 "evidence": {"fmt": "software-root", "blob": "A=", "more": 1},
                 "challenge": b64url(bytes(32)),
                 "token_request": "",
@@ -502,6 +560,33 @@ async def test_malformed_bodies_get_400(stage: Stage, body: bytes) -> None:
     response = await stage.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=JSON, body=body)
     assert response.status == 400
     assert response.headers["content-type"] == media_types.PROBLEM_JSON
+
+
+@pytest.mark.parametrize("text", ["", "AAEA", "A=", "AAIA" + "A" * 341, "AAIA" + "A" * 400, "AAEA" + "A" * 342])
+async def test_what_is_no_token_request_gets_422(stage: Stage, text: str) -> None:
+    evidence = {"fmt": "software-root", "blob": "AA"}
+    body = json.dumps({"evidence": evidence, "challenge": b64url(bytes(32)), "token_request": text}).encode()
+    response = await stage.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=JSON, body=body)
+    assert (response.status, problem(response)) == (422, "token-request")
+
+
+async def test_what_no_issuer_can_sign_costs_the_device_nothing(stage: Stage) -> None:
+    device, pending = stage.device(), stage.pending()
+    for value in (stage.key().n, (1 << 2048) - 1):
+        above = TokenRequest(pending.request.truncated_token_key_id, int(value).to_bytes(256, "big"))
+        refused = await stage.ask(device, above)
+        assert (refused.status, problem(refused)) == (422, "token-request")
+    assert stage.forwarded() == 0
+    assert (await stage.ask(device, pending.request)).status == 200
+
+
+async def test_json_may_name_its_charset(stage: Stage) -> None:
+    device, request = stage.device(), stage.pending().request
+    challenge = await stage.challenge()
+    body = token_request_body(_good(device, challenge, request), challenge, request)
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    url = f"{ATTESTER}/v1/token-requests"
+    assert (await stage.network.request("POST", url, headers=headers, body=body)).status == 200
 
 
 async def test_other_media_types_and_huge_bodies_are_refused(stage: Stage) -> None:

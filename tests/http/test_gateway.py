@@ -207,7 +207,6 @@ async def test_get_requests_carry_their_query_and_no_body(start: Start) -> None:
     [
         ("GET", "/gateway", {}, b"", 405),
         ("POST", "/gateway", {"Content-Type": "message/bhttp"}, b"x", 415),
-        ("POST", "/gateway", {"Content-Type": OHTTP_REQ + "; a=b"}, b"x", 415),
         ("POST", "/gateway", {"Content-Encoding": "gzip"}, b"x", 415),
         ("POST", "/gateway", {"Expect": "100-continue"}, b"x", 417),
         ("POST", "/gateway", {"Authorization": "Bearer wrong"}, b"x", 401),
@@ -291,6 +290,39 @@ async def test_targets_off_the_list_are_refused_inside(start: Start, changed: di
     gateway = await start()
     response = await gateway.ask(**changed)
     assert problem(response) == (403, "urn:tacit:problem:target-not-allowed")
+    assert gateway.targets.sent == []
+
+
+HOST = ("host", "127.0.0.1:9001")
+
+
+@pytest.mark.parametrize("authority", ["", "127.0.0.1:9001", "127.0.0.1:09001"])
+async def test_a_host_field_stands_for_the_authority_and_may_repeat_it(start: Start, authority: str) -> None:
+    gateway = await start()
+    fields = (HOST, *gateway.request().fields)
+    assert (await gateway.ask(authority=authority, fields=fields)).status == 201
+    assert gateway.targets.sent[0][1] == TARGET + "/tasks/t/reports"
+
+
+@pytest.mark.parametrize(
+    ("authority", "hosts", "status"),
+    [
+        ("127.0.0.1:9001", ("elsewhere.example",), 400),
+        ("elsewhere.example", ("127.0.0.1:9001",), 400),
+        ("127.0.0.1:9001", ("",), 400),
+        ("", ("127.0.0.1:9001", "127.0.0.1:9001"), 400),
+        ("", ("elsewhere.example",), 403),
+        ("", ("127.0.0.1:9001@elsewhere.example",), 403),
+        ("", ("",), 403),
+    ],
+)
+async def test_a_host_field_that_contradicts_or_names_no_target_is_refused(
+    start: Start, authority: str, hosts: tuple[str, ...], status: int
+) -> None:
+    gateway = await start()
+    fields = (*(("host", host) for host in hosts), *gateway.request().fields)
+    response = await gateway.ask(authority=authority, fields=fields)
+    assert problem(response)[0] == response.status == status
     assert gateway.targets.sent == []
 
 

@@ -167,6 +167,7 @@ async def test_upload_for_an_unknown_task_is_refused(tmp_path: Path) -> None:
             url = f"http://127.0.0.1:8081/tasks/{task_id}/reports"
             answer = await pair.inner.request("POST", url, headers=headers, body=body)
             assert (answer.status, problem(answer)) == (404, "unrecognizedTask")
+            assert json.loads(answer.body).get("taskid") == (None if task_id == "not-an-id" else task_id)
 
 
 async def test_upload_with_another_media_type_or_too_many_bytes_is_refused(tmp_path: Path) -> None:
@@ -466,6 +467,26 @@ async def test_collection_request_that_does_not_fit_the_task_is_refused(
     async with pair_of(tmp_path) as pair:
         answer = await collection(pair, request_)
         assert (answer.status, problem(answer)) == (400, expected)
+
+
+async def test_an_interval_past_the_last_time_is_an_invalid_batch(tmp_path: Path) -> None:
+    request = CollectionJobReq(Query.time_interval(KIT.task.interval))
+    overflowing = request.encode().replace(KIT.task.interval.encode(), b"\xff" * 16)
+    async with pair_of(tmp_path) as pair:
+        answer = await collection(pair, request, overflowing)
+        assert (answer.status, problem(answer)) == (400, "batchInvalid")
+
+
+async def test_head_tells_what_get_would(tmp_path: Path) -> None:
+    async with pair_of(tmp_path) as pair:
+        url = "http://127.0.0.1:8081/hpke_config"
+        got, head = await pair.inner.request("GET", url), await pair.inner.request("HEAD", url)
+        assert (head.status, head.body, head.headers["content-type"]) == (200, b"", got.headers["content-type"])
+        created = await collection(pair, pair.request)
+        job = "http://127.0.0.1:8081" + created.headers["location"]
+        headers = {"Authorization": f"Bearer {COLLECTOR_TOKEN}"}
+        assert (await pair.inner.request("HEAD", job, headers=headers)).status == 200
+        assert (await pair.inner.request("HEAD", job)).status == 401
 
 
 async def test_malformed_collection_request_is_refused(tmp_path: Path) -> None:

@@ -179,6 +179,8 @@ async def test_upload_from_the_same_process_is_answered_as_over_http(
             assert answer.headers["content-type"] == media_types.PROBLEM_JSON
             assert json.loads(answer.body)["status"] == status
         assert json.loads(refused[400].body)["taskid"] == task_id
+        assert "taskid" not in json.loads(refused[404].body), "what is no task id is not echoed as one"
+        assert (await upload(task_id, 'application/ppm-dap;version=18;message="upload-req"', body)).status == 200
         assert (await upload(task_id, None, body)).status == 415
         failing = UploadRequest((KIT.reports(9).valid(1),)).encode()
 

@@ -88,6 +88,12 @@ def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
     )
 
 
+def pins_of(recipe: Recipe) -> dict[str, AggregatorPin]:
+    """Both aggregators of a recipe as a policy names them."""
+    both = recipe.parties.leader, recipe.parties.helper
+    return {one.operator: AggregatorPin(url=one.url, signing_key=one.signing_key) for one in both}
+
+
 class Subject:
     """A follower over a store and a log."""
 
@@ -274,7 +280,7 @@ async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: 
     [
         ("claim-understated", "privacy.epsilon.aggregator", "0.1"),
         ("batch-floor", "batch.min_batch_size", 50),
-        ("operators-equal", "parties.helper.operator", "leader.example"),
+        ("operators-equal", "parties.attester.operator", "issuer.example"),
         ("own-signing-key", "parties.leader.signing_key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"),
     ],
 )
@@ -283,7 +289,7 @@ async def test_bad_recipe_is_refused_with_its_rule(
 ) -> None:
     bad = changed(recipe, path, value)
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(bad))
-    subject = Subject(store, log)
+    subject = Subject(store, log, policy=KIT.policy.model_copy(update={"aggregators": pins_of(bad)}))
     await subject.follower.step()
     row = await subject.row(bad)
     assert (row.state, row.rule) == (TaskState.REFUSED, rule)
@@ -295,18 +301,26 @@ async def test_leader_with_pins_serves_no_helper_to_which_its_credential_must_no
     store: LeaderStore, recipe: Recipe
 ) -> None:
     """An opt-in proves no verify key: a stranger copies the leader's confirmation. Only the pin keeps it out."""
-    pins = {
-        party.operator: AggregatorPin(url=party.url, signing_key=party.signing_key)
-        for party in (recipe.parties.leader, recipe.parties.helper)
-    }
-    pinned = KIT.policy.model_copy(update={"aggregators": pins})
     stranger = changed(recipe, "parties.helper.url", "https://stranger.example")
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(stranger))
-    subject = Subject(store, log, policy=pinned)
+    subject = Subject(store, log)
     await subject.follower.step()
     row = await subject.row(stranger)
     assert (row.state, row.rule) == (TaskState.REFUSED, "aggregator-unknown")
     assert (log.posted, subject.parties.active()) == ([], [])
+
+
+async def test_a_task_taken_up_before_gets_no_credential_once_its_helper_is_not_named_any_more(
+    store: LeaderStore, recipe: Recipe
+) -> None:
+    """Its row is active in the database; the leader would send its credential to the address in that row."""
+    log = await serve(store, recipe)
+    elsewhere = pins_of(changed(recipe, "parties.helper.url", "https://elsewhere.example"))
+    for pins, served in ((pins_of(recipe), 1), (elsewhere, 0), ({}, 0)):
+        again = Subject(store, log, policy=KIT.policy.model_copy(update={"aggregators": pins}))
+        await again.follower.load()
+        await again.follower.step()
+        assert len(again.parties.active()) == served
 
 
 async def test_recipe_sealed_to_a_key_that_we_do_not_hold_is_refused(store: LeaderStore, recipe: Recipe) -> None:

@@ -72,8 +72,9 @@ def test_interval_past_the_last_time_is_refused() -> None:
     encoded = MAX.to_bytes(8, "big") + (1).to_bytes(8, "big")
     with pytest.raises(DecodeError):
         Interval.decode(encoded)
+    query = Query.decode(b"\x01\x00\x10" + encoded)  # whose batch is invalid, which is for the task to say
     with pytest.raises(DecodeError):
-        Query.decode(b"\x01\x00\x10" + encoded)
+        _ = query.interval
     with pytest.raises(ValueError, match="last representable"):
         Interval(MAX, 1).encode()
 
