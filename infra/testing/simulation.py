@@ -28,6 +28,7 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.sources import CallableSource
 from infra.deployables import deployable
 from infra.layout import OPERATORS, Layout, StackOptions, create_layout, load_layout, signing_key_of
+from infra.stack import with_log
 from infra.testing.device import Device, JournalKeeper
 from infra.testing.wire import Wire
 from tacit.aggregator.parties import PARTIES
@@ -181,7 +182,7 @@ class Simulation:
     async def step(self, *names: str) -> int:
         """One step of every driver of the named services (default: all); returns how much moved."""
         moved = 0
-        for name in names or self.layout.services:
+        for name in with_log(self.layout, names):
             for driver in self.apps[name][DRIVERS]:
                 with contextlib.suppress(TransportError):
                     moved += await driver.step()
