@@ -46,7 +46,7 @@ ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
-KEY_LIFETIME = 30 * 86400
+KEY_ROTATION = 30 * 86400
 INDEX = "stack.json"
 OPERATED = ("collector", "leader", "helper", "attester", "issuer")
 """The services that an operator asks for what nobody else may see."""
@@ -100,6 +100,7 @@ class Layout:
     parties: Parties
     log_key: str
     gateway_key_config: str
+    gateway_key_period: int
     policy_path: Path = field(default=Path())
 
     @property
@@ -143,6 +144,8 @@ class Layout:
                 "gateway": {
                     "name": gateway.operator,
                     "signing_key": gateway.signing_key,
+                    "rotation_seconds": KEY_ROTATION,
+                    "period": self.gateway_key_period,
                     "key_config": self.gateway_key_config,
                 },
                 "relay_url": self.urls["relay"],
@@ -175,6 +178,7 @@ def load_layout(state_dir: Path) -> Layout:
             parties=Parties.model_validate(index["parties"]),
             log_key=index["log_key"],
             gateway_key_config=index["gateway_key_config"],
+            gateway_key_period=index["gateway_key_period"],
             policy_path=state_dir / "policy.json",
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -209,7 +213,7 @@ class _Builder:
         policy_path = self._dir / "policy.json"
         policy_path.write_text(json.dumps(policy, indent=1))
         self._credentials_for_all()
-        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_LIFETIME, self._entropy, self._now)
+        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_ROTATION, self._entropy, self._now)
         authority = SoftwareRoot.create(self._entropy, self._now)
         write_secret(self._dir / "vendor" / "authority.pem", authority.to_pem())
         (self._dir / "attester").mkdir(mode=0o700, exist_ok=True)
@@ -225,6 +229,7 @@ class _Builder:
             parties=parties,
             log_key=log_key,
             gateway_key_config=b64url(ring.active.config.encode()),
+            gateway_key_period=ring.period,
             policy_path=policy_path,
         )
         self._write_index(layout)
@@ -374,7 +379,7 @@ class _Builder:
             "operator": OPERATORS["gateway"],
             "signing_key": "signing.key",
             "relay_bearer": "gateway_client.token",
-            "key_lifetime": KEY_LIFETIME,
+            "rotation_seconds": KEY_ROTATION,
             "recipe_server_url": self._urls["recipe_server"],
             "targets": [
                 {"origin": self._urls["leader"], "path_prefix": "/tasks/", "methods": ["POST"]},
@@ -435,6 +440,7 @@ class _Builder:
             "parties": layout.parties.model_dump(mode="json"),
             "log_key": layout.log_key,
             "gateway_key_config": layout.gateway_key_config,
+            "gateway_key_period": layout.gateway_key_period,
         }
         (self._dir / INDEX).write_text(json.dumps(index, indent=1))
 

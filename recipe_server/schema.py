@@ -122,11 +122,13 @@ DIRECTORIES = sa.Table(
     _number("epoch_seconds"),
     _number("position", unique=True),
 )
-OHTTP_CONFIGS = sa.Table(
-    "ohttp_configs",
+KEY_SETS = sa.Table(
+    "key_sets",
     METADATA,
-    _number("position", key=True),
-    _number("not_after"),
+    sa.Column("gateway", sa.String(253), primary_key=True),
+    _number("period", key=True),
+    _number("rotation_seconds"),
+    _number("position", unique=True),
 )
 RESULTS = sa.Table(
     "results",

@@ -19,10 +19,10 @@ from recipe_server.schema import (
     CHECKPOINT,
     DIRECTORIES,
     ENTRIES,
+    KEY_SETS,
     METADATA,
     MIGRATIONS,
     NODES,
-    OHTTP_CONFIGS,
     OPT_INS,
     RECIPES,
     RESULTS,
@@ -35,7 +35,7 @@ from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf, Void
+from tacit.tlog.leaves import IssuerDirectory, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tlog.log import Node, nodes_for_append, reads_of
 from tacit.tlog.merkle import NodeReader
 
@@ -70,6 +70,21 @@ class LoggedDirectory:
     epoch: int
     epoch_seconds: int
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedKeySet:
+    """Where the key set of (gateway, period) is."""
+
+    gateway: str
+    period: int
+    rotation_seconds: int
+    index: int
+
+    @property
+    def end(self) -> int:
+        """POSIX second in which nobody uses it any more (``OhttpConfig.end``)."""
+        return (self.period + 2) * self.rotation_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,15 +320,23 @@ class Transaction:
             statement = statement.where(DIRECTORIES.c.issuer == issuer)
         return [LoggedDirectory(*row) for row in await self._connection.execute(statement)]
 
-    async def add_ohttp_config(self, index: int, not_after: int) -> None:
-        """A gateway's key configuration is in the log."""
-        await self._connection.execute(sa.insert(OHTTP_CONFIGS).values(position=index, not_after=not_after))
+    async def add_key_set(self, config: OhttpConfig, index: int) -> None:
+        """The gateway's key set of a period is in the log."""
+        values = {
+            "gateway": config.gateway,
+            "period": config.period,
+            "rotation_seconds": config.rotation_seconds,
+            "position": index,
+        }
+        await self._connection.execute(sa.insert(KEY_SETS).values(**values))
 
-    async def ohttp_configs(self, ending_after: int) -> list[tuple[int, int]]:
-        """(index, not_after) of the configurations that end later than ``ending_after``."""
-        statement = sa.select(OHTTP_CONFIGS.c.position, OHTTP_CONFIGS.c.not_after)
-        statement = statement.where(OHTTP_CONFIGS.c.not_after > ending_after).order_by(OHTTP_CONFIGS.c.position)
-        return [(row.position, row.not_after) for row in await self._connection.execute(statement)]
+    async def key_sets(self, gateway: str | None = None) -> list[LoggedKeySet]:
+        """All key sets, or those of one gateway, in the order of their periods."""
+        columns = (KEY_SETS.c.gateway, KEY_SETS.c.period, KEY_SETS.c.rotation_seconds, KEY_SETS.c.position)
+        statement = sa.select(*columns).order_by(KEY_SETS.c.gateway, KEY_SETS.c.period)
+        if gateway is not None:
+            statement = statement.where(KEY_SETS.c.gateway == gateway)
+        return [LoggedKeySet(*row) for row in await self._connection.execute(statement)]
 
     async def add_result(self, result: PublishedResult) -> None:
         """Store a released result."""

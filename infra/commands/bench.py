@@ -108,11 +108,15 @@ def everything(as_json: AsJson = False, save: Save = False, million: Million = F
 def plot(
     folder: Annotated[Path, typer.Option("--folder", help="Where the documents are.")] = history.FOLDER,
     out: Annotated[Path | None, typer.Option("--out", help="The picture (default: history.png in the folder).")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Draw the kept results over commits. Example: tacit bench plot"""
     target = out or folder / history.PLOT
     results = history.load(folder)
     history.plot(results, target)
+    if as_json:
+        print_json({"picture": str(target), "results": len(results)})
+        return
     answers().print(f"{target}: {len(results)} result{'s' if len(results) > 1 else ''}", soft_wrap=True)
 
 

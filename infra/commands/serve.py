@@ -15,6 +15,7 @@ import typer
 from infra.deployables import KINDS, run_service
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
+from infra.places import AlwaysJson
 
 INGEST = "ingest"
 
@@ -34,12 +35,15 @@ def serve(
         bool,
         typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up."),
     ] = False,
+    as_json: AlwaysJson = True,
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
 
     Writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr. "ingest" is a gateway
     (--config) and a leader (--leader-config) in one process: uploads reach the leader without a further exchange.
+    Example: tacit serve relay --config .tacit/relay/config.json
     """
+    del as_json
     if name not in (*KINDS, INGEST):
         raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST))}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):

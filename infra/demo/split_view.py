@@ -19,7 +19,7 @@ from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
 from infra.demo.result import StagedRefusal
 from infra.deployables import deployable
-from infra.layout import Layout, free_ports
+from infra.layout import KEY_ROTATION, Layout, free_ports
 from services.gateway.config import TargetRule
 from services.gateway.keys import KeyRing
 from tacit.codec import b64url
@@ -43,6 +43,7 @@ class _Fork:
     recipe_server: str
     relay: str
     key_config: str
+    period: int
 
 
 async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps) -> StagedRefusal:
@@ -62,7 +63,7 @@ async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork) -
     """What a fresh device says of the history that it is shown; None: it believes it and uses its gateway key."""
     folder = layout.state_dir / "fleet"
     own = layout.agent_config(folder, {"kind": "csv", "path": folder / "unused.csv"})
-    gateway = own.gateway.model_copy(update={"key_config": fork.key_config})
+    gateway = own.gateway.model_copy(update={"key_config": fork.key_config, "period": fork.period})
     config = own.model_copy(
         update={"recipe_server_url": fork.recipe_server, "relay_url": fork.relay, "gateway": gateway}
     )
@@ -82,7 +83,7 @@ async def _fork(layout: Layout, world: AgentDeps) -> AsyncIterator[_Fork]:
     log_port, gateway_port, relay_port = free_ports(3)
     urls = [f"http://127.0.0.1:{port}" for port in (log_port, gateway_port, relay_port)]
     folder = layout.state_dir / "second-history"
-    ring = KeyRing.open(folder / "gateway" / "ohttp-keys.json", 86_400, world.entropy, world.clock.now())
+    ring = KeyRing.open(folder / "gateway" / "ohttp-keys.json", KEY_ROTATION, world.entropy, world.clock.now())
     rule = TargetRule(origin=urls[0], path_prefix="/v1/", methods=("GET",))
     async with contextlib.AsyncExitStack() as stack:
         log = await _start(stack, layout, world, "recipe_server", folder, log_port)
@@ -95,7 +96,7 @@ async def _fork(layout: Layout, world: AgentDeps) -> AsyncIterator[_Fork]:
         for _ in range(ASKS):
             for driver in log:
                 await driver.step()
-        yield _Fork(urls[0], urls[2], b64url(ring.active.config.encode()))
+        yield _Fork(urls[0], urls[2], b64url(ring.active.config.encode()), ring.period)
 
 
 async def _start(

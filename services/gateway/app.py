@@ -34,7 +34,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     """The gateway. Makes its key files on the first start. Raises ``UsageError`` for an unsafe configuration."""
     if config.relay_bearer is None and config.listen.client_ca is None:
         raise UsageError("relay_bearer or listen.client_ca is needed: a gateway serves its relay only")
-    ring = KeyRing.open(config.key_ring_path, config.key_lifetime, deps.entropy, deps.clock.now())
+    ring = KeyRing.open(config.key_ring_path, config.rotation_seconds, deps.entropy, deps.clock.now())
     signing_key = open_signing_key(config.signing_key_path, deps.entropy)
     store = _replay_window(config, deps)
     gateway = Gateway(config, deps, ring, store)

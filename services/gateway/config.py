@@ -8,6 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from tacit.service.backends import RedisConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 
 class TargetRule(Frozen):
@@ -28,7 +29,8 @@ class GatewayConfig(ServiceConfig):
     * ``target_ca``: further CA file to trust for targets and the recipe server.
     * ``date_window``: seconds that a request's Date may differ from our clock; requests are remembered for it.
     * ``replay_window``: a Redis server that remembers them instead of the gateway's database.
-    * ``key_lifetime``: seconds for which a key is active; for as long again it is accepted as the previous one.
+    * ``rotation_seconds``: length of a key's period (P3), the same for as long as the gateway exists: devices pin it. A
+      key is active for one period and accepted as the previous one for another.
     * ``max_request``: bytes of an encapsulated request, by default the largest size class.
     * ``max_in_flight``: bytes that all requests together may hold; above it relays get 503.
     * ``max_frame``, ``max_frame_messages``: bytes and messages of one frame (``tacit.frames``) of a relay that sends
@@ -49,7 +51,7 @@ class GatewayConfig(ServiceConfig):
     target_ca: ConfigPath | None = None
     date_window: int = Field(default=600, ge=60)
     replay_window: RedisConfig | None = None
-    key_lifetime: int = Field(default=30 * 86400, ge=60)
+    rotation_seconds: int = Field(default=30 * 86400, ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)
     max_request: PositiveInt = 262_144
     max_in_flight: PositiveInt = 256 << 20
     max_frame: PositiveInt = 4 << 20

@@ -74,13 +74,8 @@ class Gateway:
         keys = self.ring.gateway()
         return partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
 
-    def rotate(self) -> None:
-        """Make a new active key now."""
-        self.ring.rotate(self._deps.entropy, self._deps.clock.now())
-        self._opening.open_all = self._opener()
-
     def rotate_if_due(self) -> bool:
-        """Rotate or retire keys whose time is over; whether anything changed."""
+        """Make and retire keys as periods begin; whether anything changed."""
         changed = self.ring.rotate_if_due(self._deps.entropy, self._deps.clock.now())
         if changed:
             self._opening.open_all = self._opener()

@@ -66,6 +66,7 @@ class Handlers:
         ]
 
     async def _party(self, request: web.Request) -> Party:
+        """The task of a request whose body has arrived: waiting for it takes as long as its sender likes."""
         require_bearer(request, self._leader)
         return await self._parties.demand(request.match_info["task_id"])
 
@@ -75,10 +76,10 @@ class Handlers:
 
     async def create_job(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregation_jobs."""
-        party = await self._party(request)
+        require_bearer(request, self._leader)
         with self._budget.reserve(min(request.content_length or self._max_body, self._budget.max_bytes)):
             body = await read_message(request, "aggregation-job-init-req", self._max_body)
-            job_id, response = await self._helper.aggregate(party, body)
+            job_id, response = await self._helper.aggregate(await self._party(request), body)
         location = f"{request.path}/{b64url(job_id)}?step=0"
         return message(_RESPONSE, response, status=201, location=location)
 
@@ -119,9 +120,9 @@ class Handlers:
 
     async def create_share(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregate_shares."""
-        party = await self._party(request)
+        require_bearer(request, self._leader)
         body = await read_message(request, "aggregate-share-req", self._max_body)
-        share_id, response = await self._helper.aggregate_share(party, body)
+        share_id, response = await self._helper.aggregate_share(await self._party(request), body)
         location = f"{request.path}/{b64url(share_id)}"
         return message("aggregate-share", response, status=201, location=location)
 

@@ -93,6 +93,7 @@ class Helper:
         """Commit the job and its answer together, unless another process was first: then its answer."""
         task_id = party.task.task_id
         async with self._store.transaction(shared=True) as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             if not await tx.begin_job(task_id, job_id):
                 known = await tx.job_response(task_id, job_id)
                 if known is None:
@@ -117,6 +118,7 @@ class Helper:
         task = party.task
         share_id = resource_id(b"aggregate share", task.task_id, body)
         async with self._store.transaction() as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             known = await tx.share_response(task.task_id, share_id)
             if known is None:
                 known = await self._release(tx, party, body)

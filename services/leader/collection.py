@@ -82,6 +82,7 @@ class Collections:
         except DecodeError as error:
             raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
         async with self._store.transaction() as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             same = await tx.same_requests(task.task_id, body)
             for row in same:
                 if row.state is not CollectionState.DELETED:
@@ -169,7 +170,7 @@ class Collections:
                     continue
                 try:
                     moved += await self._move(party, row)
-                except (Fatal, UsageError) as error:  # one broken job must not hold up the others
+                except (Abort, Fatal, UsageError) as error:  # one broken job must not hold up the others
                     self._log.error("collection_broken", error=error)
                     await self._retry(row)
             if moved:
@@ -219,6 +220,7 @@ class Collections:
         """The row of a batch that may be released, which is closed hereby. Raises ``Abort``."""
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL
+        await tx.demand_open(party, self._deps.clock.now())
         if await tx.is_released(task, row.batch_id):
             raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch is closed for good")
         count = 0
@@ -278,6 +280,7 @@ class Collections:
             current = await tx.collection(row.job_id)
             if current is None or current.state is not CollectionState.ASKING:
                 return 0
+            await tx.demand_open(party, self._deps.clock.now())
             tally = await tx.tally(task, row.batch_id)
             if tally is None:
                 return 0

@@ -85,6 +85,7 @@ class JobWork:
         notes: Notes = []
         state, rejections = await self._prepare(party, list(reports.values())[::-1], notes)
         async with self._store.transaction(shared=True) as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             kept, rejections = await self._record(tx, party, job, state, rejections, reports)
             returned = {rejection.report_id for rejection in rejections if not rejection.final}
             later = [reports[report_id].seq for report_id in returned]
@@ -264,6 +265,7 @@ class JobWork:
         tallies = await asyncio.to_thread(outcome.rows.tallies, party, job.batch_id)
         rejections = outcome.rejections
         async with self._store.transaction(shared=True) as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             if not await tx.end_job(job.job_id, JobState.DONE):
                 return 0
             if job.batch_id is not None:

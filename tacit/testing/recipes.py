@@ -37,6 +37,8 @@ from tacit.tlog.leaves import (
 EPOCH = 20_000
 EPOCH_SECONDS = 86_400
 NOW = EPOCH * EPOCH_SECONDS + 3_600
+KEY_ROTATION = 30 * EPOCH_SECONDS
+KEY_PERIOD = NOW // KEY_ROTATION
 """A moment one hour into the epoch, in POSIX seconds."""
 
 SIGNERS = ("analyst", "leader", "helper", "gateway", "issuer", "log")
@@ -232,14 +234,15 @@ class RecipeKit:
         body = self.directory(epoch, slots)
         return sign_leaf(LeafType.ISSUER_DIRECTORY, body, "issuer.example", self.keys["issuer"])
 
-    def ohttp_leaf(self, key_id: int = 1, *, not_before: int = NOW - 60, seconds: int = 86_400) -> SignedLeaf:
-        """A fresh OHTTP key configuration, signed by the gateway."""
-        config, _ = generate_key_config(key_id, self._entropy)
+    def ohttp_leaf(self, period: int = KEY_PERIOD, previous: str | None = None) -> SignedLeaf:
+        """A key set with a fresh key, by default of the period of NOW, signed by the gateway."""
+        config, _ = generate_key_config(period % 256, self._entropy)
         body = OhttpConfig(
             gateway="gateway.example",
-            key_config=b64url(config.encode()),
-            not_before=not_before,
-            not_after=not_before + seconds,
+            period=period,
+            rotation_seconds=KEY_ROTATION,
+            active=b64url(config.encode()),
+            previous=previous,
         )
         return sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", self.keys["gateway"])
 
@@ -294,6 +297,7 @@ def _bad_parties(good: Recipe) -> list[Change]:
         ("url-invalid", "parties.relay.url", "https://relay.example?x"),
         ("url-invalid", "parties.relay.url", "https://relay.example:port"),
         *_bad_hpke_keys(good),
+        ("signing-key-invalid", "parties.leader.signing_key", b64url(bytes(32))),
         ("signing-key-shared", "parties.helper.signing_key", good.parties.leader.signing_key),
     ]
 

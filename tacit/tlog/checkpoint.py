@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from tacit.errors import CryptoError, DecodeError
-from tacit.signing import KEY_SIZE, SigningKey, verify
+from tacit.signing import KEY_SIZE, SigningKey, checked_public_key, verify
 from tacit.tlog.merkle import HASH_SIZE
 
 ED25519 = 0x01
@@ -58,8 +58,7 @@ class NoteKey:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise DecodeError("a note key's name has no spaces and no plus")
-        if len(self.public) != KEY_SIZE:
-            raise DecodeError(f"a note key has {KEY_SIZE} bytes")
+        checked_public_key(self.public)
 
     @property
     def key_id(self) -> bytes:

@@ -27,6 +27,14 @@ _NAMES: Mapping[LeafType, Mapping[str, tuple[str, ...]]] = {
     LeafType.CENSUS_SHARE: {"census-share": ("recipe_hash", "role")},
 }
 
+_SIGNERS = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
+
+
+def signers_claims_of(leaf: SignedLeaf) -> tuple[str, ...]:
+    """Those claims of ``leaf`` that its signer can make once in all its time, whatever else the log holds: two leaves
+    with different bodies prove that the signer shows different keys to different readers."""
+    return claims_of(leaf) if leaf.type in _SIGNERS else ()
+
 
 def claims_of(leaf: SignedLeaf) -> tuple[str, ...]:
     """What ``leaf`` takes for itself, as texts like ``slot issuer.example 19000 3``; a claim of which a member is

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from infra.layout import Layout, free_ports
+from infra.layout import KEY_ROTATION, Layout, free_ports
 from services.gateway.keys import KeyRing
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
@@ -122,7 +122,7 @@ async def test_a_gateway_and_a_leader_share_a_process_and_uploads_are_calls(
         files[name].write_text(json.dumps(document))
     process = serve("ingest", files["gateway"], "--leader-config", str(files["leader"]))
     assert process.ready()["service"] == "leader"
-    ring = KeyRing.open(layout.configs["gateway"].parent / "ohttp-keys.json", 1 << 30, OsEntropy(), time.time())
+    ring = KeyRing.open(layout.configs["gateway"].parent / "ohttp-keys.json", KEY_ROTATION, OsEntropy(), time.time())
     bearer = (layout.configs["gateway"].parent / documents["gateway"]["relay_bearer"]).read_text().strip()
     fields = (("date", http_date(time.time())), ("content-type", dap("upload-req")))
     path = f"/tasks/{b64url(bytes(32))}/reports"

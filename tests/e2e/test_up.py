@@ -1,4 +1,4 @@
-"""``tacit up``: eight services and two witnesses, every credential demanded, and a run that outlives killed aggregators.
+"""``tacit up``: eight services, two witnesses, every credential demanded, and a run that outlives killed aggregators.
 
 The tests share one stack and run in the order of this file; the last one stops it.
 """
@@ -27,6 +27,7 @@ from client_agent.sources import open_source
 from infra.agents import provision_agents
 from infra.commands.up import SERVICE_NAMES
 from infra.layout import Layout, signing_key_of
+from infra.processes import PIDS
 from tacit import __version__, media_types
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -109,6 +110,22 @@ async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, 
         )
         assert runs(stack.document[name]["pid"], ["infra.cli", "serve", kind, stack.document[name]["config"]])
     assert len({stack.document[name]["pid"] for name in SERVICE_NAMES}) == len(SERVICE_NAMES)
+
+
+async def test_a_second_stack_in_the_same_folder_is_refused_and_the_first_goes_on(
+    stack: Stack, http: AiohttpTransport
+) -> None:
+    folder = stack.layout.state_dir
+    before = (folder / PIDS).read_bytes()
+    command = [sys.executable, "-P", "-m", "infra.cli", "up", "--agents", "0", "--state-dir", str(folder)]
+    second = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, words = await second.communicate()
+    holder = (folder / "up.lock").read_text()
+    assert second.returncode == 1
+    assert f"a stack runs here; choose another --state-dir, or stop that one (pid {holder})" in words.decode()
+    assert runs(int(holder), ["infra.cli", "up", str(folder)])
+    assert (folder / PIDS).read_bytes() == before
+    assert (await http.request("GET", f"{stack.url('leader')}/healthz")).status == 200
 
 
 async def test_agents_are_provisioned_with_identity_and_datum(stack: Stack) -> None:

@@ -23,6 +23,7 @@ from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
+from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.service.app import Deps
@@ -261,6 +262,56 @@ async def test_task_is_forgotten_when_its_retention_is_over(store: LeaderStore, 
     assert again.parties.active() == []
 
 
+async def test_a_log_that_is_read_again_from_the_start_opens_no_task_that_has_ended(
+    store: LeaderStore, recipe: Recipe
+) -> None:
+    log = await serve(store, recipe)
+    ending = Subject(store, log)
+    await ending.follower.load()
+    before = ending.clock.now()
+    ending.clock.jump(recipe.interval.end - NOW + 86_400)
+    await ending.follower.step()
+    async with store.transaction() as tx:
+        await tx.connection.exec_driver_sql("delete from log_state")
+        await tx.connection.exec_driver_sql("delete from leaves")
+    for clock in (before, before + 2 * 86_400):
+        again = Subject(store, log)
+        again.clock.jump(clock - again.clock.now())
+        await again.follower.load()
+        await again.follower.step()
+        assert again.parties.active() == []
+        assert (await again.row(recipe)).state is TaskState.ENDED
+    assert [SignedLeaf.decode(leaf).type for leaf in log.posted].count(LeafType.OPT_IN) == 1
+
+
+async def test_whoever_decided_before_a_task_ended_opens_it_no_more(store: LeaderStore, recipe: Recipe) -> None:
+    """Two processes believe to lead for a moment: one reads the task as opted in or due for its void leaf, and comes
+    to write that when the other has ended the task."""
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    late = Subject(store, log, void_after=0.0)
+    await late.follower.step()
+    for role in ("leader", "helper"):
+        log.add(KIT.opt_in_leaf(recipe, role))
+    before = await late.row(recipe)
+    async with store.transaction() as tx:
+        await tx.put_task(dataclasses.replace(before, state=TaskState.ENDED))
+    find = late.follower._reviewed_rows
+    late.follower._reviewed_rows = lambda live, rows: find(live, {before.recipe_hash: before})  # type: ignore[method-assign]
+    await late.follower.step()
+    late.clock.jump(recipe.interval.end - NOW)
+    await late.follower._voids.step(await live_of(late), [before])
+    assert (await late.row(recipe)).state is TaskState.ENDED
+    assert (await late.row(recipe)).void == b""
+    assert late.parties.active() == []
+    async with store.read() as tx:
+        assert not (await tx.connection.exec_driver_sql("select * from releases")).all()
+
+
+async def live_of(subject: Subject) -> LiveLog:
+    async with subject.store.read() as tx:
+        return await subject.follower._live(tx)
+
+
 async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: LeaderStore, recipe: Recipe) -> None:
     log = await serve(store, recipe)
     empty = LeaderStore(f"sqlite+aiosqlite:///{tmp_path / 'new.sqlite3'}")
@@ -281,7 +332,7 @@ async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: 
         ("claim-understated", "privacy.epsilon.aggregator", "0.1"),
         ("batch-floor", "batch.min_batch_size", 50),
         ("operators-equal", "parties.attester.operator", "issuer.example"),
-        ("own-signing-key", "parties.leader.signing_key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"),
+        ("own-signing-key", "parties.leader.signing_key", b64url(RecipeKit(2).keys["helper"].public)),
     ],
 )
 async def test_bad_recipe_is_refused_with_its_rule(

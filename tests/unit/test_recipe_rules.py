@@ -99,7 +99,7 @@ def test_an_aggregator_that_the_policy_does_not_pin_with_address_and_key_is_refu
         ("parties.helper.url", "https://elsewhere.example"),
         ("parties.leader.url", "https://elsewhere.example"),
         ("parties.helper.operator", "someone.example"),
-        ("parties.helper.signing_key", b64url(bytes(31) + b"\x01")),
+        ("parties.helper.signing_key", b64url(RecipeKit(2).keys["helper"].public)),
     ):
         other = changed(GOOD, path, value)
         assert names(check(other, pinned, context_of(other))) == ["aggregator-unknown"]
