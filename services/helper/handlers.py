@@ -77,8 +77,8 @@ class Handlers:
     async def create_job(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregation_jobs."""
         require_bearer(request, self._leader)
-        with self._budget.reserve(min(request.content_length or self._max_body, self._budget.max_bytes)):
-            body = await read_message(request, "aggregation-job-init-req", self._max_body)
+        body = await read_message(request, "aggregation-job-init-req", self._max_body)
+        with self._budget.reserve(min(len(body), self._budget.max_bytes)):
             job_id, response = await self._helper.aggregate(await self._party(request), body)
         location = f"{request.path}/{b64url(job_id)}?step=0"
         return message(_RESPONSE, response, status=201, location=location)

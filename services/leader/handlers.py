@@ -76,8 +76,8 @@ class Handlers:
         """POST /tasks/{task-id}/reports."""
         if self._uploads is None:
             raise web.HTTPNotFound
-        with self._uploads.budget.reserve(request.content_length or self._max_body):
-            body = await read_message(request, "upload-req", self._max_body)
+        body = await read_message(request, "upload-req", self._max_body)
+        with self._uploads.budget.reserve(len(body)):
             return await self._uploads.answer(request.match_info["task_id"], body)
 
     async def create_collection(self, request: web.Request) -> web.Response:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from tacit.adapters.origins import is_loopback
 from tacit.errors import Abort
+from tacit.service.connection import connection_of
 
 UNAUTHORIZED = "urn:tacit:problem:unauthorized"
 
@@ -42,6 +43,9 @@ def require_bearer(request: web.Request, *digests: bytes) -> int:
     matches = [index for index, digest in enumerate(digests) if hmac.compare_digest(actual, digest)]
     if scheme.lower() != "bearer" or not presented or not matches:
         raise _unauthorized()
+    connection = connection_of(request)
+    if connection is not None:
+        connection.vouch()
     return matches[0]
 
 

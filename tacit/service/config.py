@@ -36,6 +36,35 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+class Limits(Frozen):
+    """What a listener allows its clients together, and each of them; ``tacit.service.admission`` says how.
+
+    * ``connections``: at most, and never more than half of the descriptors of the process.
+    * ``requests``: answered at one time; ``share``: a source has at most one of so many parts of them.
+    * ``receiving_bytes``: of requests on their way. Not below the largest body.
+    * ``head_seconds``, ``grace_seconds``, ``least_rate`` (bytes a second), ``idle_seconds``, ``wait_seconds``:
+      deadlines.
+    * ``front_proxies``: addresses of proxies that pass connections on, each with a PROXY line (version 1) that names
+      the client; from these one must come, from others it is not HTTP.
+    """
+
+    connections: int = Field(default=4096, ge=1)
+    requests: int = Field(default=256, ge=1)
+    share: int = Field(default=4, ge=1)
+    receiving_bytes: int = Field(default=64 << 20, ge=1 << 16)
+    head_seconds: float = Field(default=20.0, gt=0)
+    grace_seconds: float = Field(default=10.0, gt=0)
+    least_rate: float = Field(default=1024.0, gt=0)
+    idle_seconds: float = Field(default=75.0, gt=0)
+    wait_seconds: float = Field(default=10.0, gt=0)
+    front_proxies: tuple[str, ...] = ()
+
+    @property
+    def turns_of_one(self) -> int:
+        """Requests of one source that are answered at a time."""
+        return max(1, self.requests // self.share)
+
+
 class Listen(Frozen):
     """Where a service listens. Port 0 lets the system choose. ``client_ca`` demands client certificates.
     ``reuse_port`` lets several processes of one user listen on one port; the system spreads connections over them."""
@@ -46,6 +75,7 @@ class Listen(Frozen):
     tls_cert: ConfigPath | None = None
     tls_key: ConfigPath | None = None
     client_ca: ConfigPath | None = None
+    limits: Limits = Limits()
 
     @model_validator(mode="after")
     def _port_to_share(self) -> Self:
