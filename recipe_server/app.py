@@ -11,13 +11,15 @@ from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import MAX_AGE, RECIPES
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
+from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
 from tacit.adapters.http import AiohttpTransport
 from tacit.ports import Announcer
-from tacit.service.app import Deps, make_app, refuse_expect
+from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, make_app, refuse_expect
 from tacit.service.backends import make_announcer
 from tacit.service.callers import Callers, read_digest
 
 NAME = "recipe_server"
+WITNESS_IDLE_SECONDS = 1.0
 
 
 def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
@@ -41,12 +43,29 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     router.add_get("/v1/results", handlers.get_results)
     router.add_get("/v1/results/{hash}", handlers.get_recipe_results)
     app.cleanup_ctx.append(_running)
+    _have_cosigned(app, config)
     return app
 
 
+def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
+    """A driver for each witness, awake as soon as the log grows."""
+    service, deps = app[RECIPES], app[DEPS]
+    quorum = config.witness_quorum or len(config.witnesses)
+    wakes = []
+    for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
+        wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS))
+        app[TROUBLES].append(driver.trouble)
+
+    def grown() -> None:
+        for wake in wakes:
+            wake.set()
+
+    service.grown = grown
+
+
 def make_transport(config: RecipeServerConfig) -> AiohttpTransport:
-    """The transport for ``Deps`` of a recipe server that runs on its own; it calls nobody."""
-    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
+    """The transport for ``Deps`` of a recipe server that runs on its own; it calls its witnesses."""
+    return AiohttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _announcing(announcer: Announcer) -> Callable[[web.Application], AsyncIterator[None]]:

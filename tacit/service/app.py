@@ -117,14 +117,15 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asy
     return wake
 
 
-async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
-    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``).
+async def read_body(request: web.Request, limit: int, media_type: str | None = None) -> bytes:
+    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``; None: any).
 
     Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged
     by Content-Length before anything is read), 408 when the body does not arrive
     in time (``tacit.service.admission``).
     """
-    require_media_type(request, media_type)
+    if media_type is not None:
+        require_media_type(request, media_type)
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     stream = request.content

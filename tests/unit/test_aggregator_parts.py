@@ -123,7 +123,7 @@ def test_configuration_names_its_mistakes(tmp_path: Path) -> None:
         parse_config({**good, "max_job": 0}, HelperConfig)
     bad_log = LeaderConfig.model_validate({**good, "log": {"url": "http://127.0.0.1:1", "key": "nonsense"}})
     with pytest.raises(UsageError, match=r"log\.key"):
-        bad_log.log.policy()
+        bad_log.log.note_key()
 
 
 def test_credentials_are_read_once_and_kept_as_digests(tmp_path: Path) -> None:
