@@ -19,7 +19,8 @@ class WitnessedLog(Frozen):
 
 class WitnessConfig(ServiceConfig):
     """``name`` is the witness's own, as its cosignatures carry it, ``signing_key`` the 0600 file with its Ed25519 key
-    (base64url of 32 bytes). ``max_step`` bounds the entries that are read for one request: a log that is further ahead asks for what lies between first.
+    (base64url of 32 bytes). ``max_step`` bounds the entries that are read for one request: a log that is further ahead
+    asks for what lies between first.
     """
 
     name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
