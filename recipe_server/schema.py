@@ -35,6 +35,14 @@ CHECKPOINT = sa.Table(
     _number("size"),
     sa.Column("note", sa.LargeBinary, nullable=False),
 )
+SHOWN = sa.Table(
+    "shown",
+    METADATA,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
+    _number("size"),
+    sa.Column("note", sa.LargeBinary, nullable=False),
+)
+"""The checkpoint that readers see, once witnesses have cosigned one."""
 RECIPES = sa.Table(
     "recipes",
     METADATA,

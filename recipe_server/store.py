@@ -26,6 +26,7 @@ from recipe_server.schema import (
     OPT_INS,
     RECIPES,
     RESULTS,
+    SHOWN,
     VOIDS,
 )
 from recipe_server.series import SeriesRows
@@ -112,6 +113,16 @@ class Transaction:
         """Replace the checkpoint."""
         await self._connection.execute(sa.delete(CHECKPOINT))
         await self._connection.execute(sa.insert(CHECKPOINT).values(only=1, size=size, note=note))
+
+    async def shown(self) -> tuple[int, bytes] | None:
+        """(size, note) of the newest checkpoint that witnesses have cosigned; None before the first."""
+        row = (await self._connection.execute(sa.select(SHOWN.c.size, SHOWN.c.note))).first()
+        return None if row is None else (row.size, row.note)
+
+    async def put_shown(self, size: int, note: bytes) -> None:
+        """Replace the checkpoint that readers see."""
+        await self._connection.execute(sa.delete(SHOWN))
+        await self._connection.execute(sa.insert(SHOWN).values(only=1, size=size, note=note))
 
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
         """``compute`` over the stored hashes, fetched in as few statements as they need."""
