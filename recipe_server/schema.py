@@ -35,6 +35,14 @@ CHECKPOINT = sa.Table(
     _number("size"),
     sa.Column("note", sa.LargeBinary, nullable=False),
 )
+SHOWN = sa.Table(
+    "shown",
+    METADATA,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
+    _number("size"),
+    sa.Column("note", sa.LargeBinary, nullable=False),
+)
+"""The checkpoint that readers see, once witnesses have cosigned one."""
 RECIPES = sa.Table(
     "recipes",
     METADATA,
@@ -115,11 +123,13 @@ DIRECTORIES = sa.Table(
     _number("epoch_seconds"),
     _number("position", unique=True),
 )
-OHTTP_CONFIGS = sa.Table(
-    "ohttp_configs",
+KEY_SETS = sa.Table(
+    "key_sets",
     METADATA,
-    _number("position", key=True),
-    _number("not_after"),
+    sa.Column("gateway", sa.String(253), primary_key=True),
+    _number("period", key=True),
+    _number("rotation_seconds"),
+    _number("position", unique=True),
 )
 RESULTS = sa.Table(
     "results",

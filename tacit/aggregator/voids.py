@@ -66,16 +66,18 @@ class Voids:
                 self._settled.add(row.recipe_hash)
                 continue
             closed = row if row.void else await self._close(row)
-            if not closed.void or await self._send(closed):
+            if closed is not None and (not closed.void or await self._send(closed)):
                 self._settled.add(row.recipe_hash)
 
-    async def _close(self, row: TaskRow) -> TaskRow:
-        """The row with its void leaf, unless a batch was released."""
+    async def _close(self, row: TaskRow) -> TaskRow | None:
+        """The row with its void leaf, unless a batch was released; ``None`` where the row is another by now."""
         task_id = row.task_id or b""
         body = Void(recipe_hash=b64url(row.recipe_hash), task_id=b64url(task_id), role=self._identity.role_name)
         leaf = sign_leaf(LeafType.VOID, body, self._identity.operator, self._identity.signing_key)
         closed = replace(row, void=leaf.encode())
         async with self._store.transaction() as tx:
+            if await tx.task_state(row.recipe_hash) is not row.state:
+                return None
             if not await tx.close_unreleased(task_id):
                 return row
             await tx.put_task(closed)

@@ -37,6 +37,7 @@ RULES = (
     Rule("operators-equal", Stage.DRAFT, parties.operators_equal),
     Rule("url-invalid", Stage.DRAFT, parties.urls),
     Rule("hpke-key-invalid", Stage.DRAFT, parties.hpke_keys),
+    Rule("signing-key-invalid", Stage.DRAFT, parties.signing_keys_valid),
     Rule("signing-key-shared", Stage.DRAFT, parties.signing_keys),
     Rule("audience-not-allowed", Stage.DRAFT, audience.population_allowed),
     Rule("audience-attribute", Stage.DRAFT, audience.attributes_allowed),

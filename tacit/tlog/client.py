@@ -1,8 +1,8 @@
 """The reader's side of the log: what a device, an aggregator or a monitor believes, and why.
 
 ``LogView`` holds one pinned key and the last checkpoint it accepted; its owner persists ``state`` before
-acting on what it returned. It refuses rollback, and a log that shows two histories is never trusted again:
-that failure is sticky and keeps the offending checkpoint as evidence.
+acting on what it returned. It refuses rollback, and a log that shows two histories, or two leaves where it may hold
+one (``tacit.tlog.once``), is never trusted again: that failure is sticky and keeps the evidence.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tacit.tlog.canonical import canonical_bytes, parse_canonical, parse_json, v
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
 from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
+from tacit.tlog.once import signers_claims_of
 
 MAX_PROOF = 64
 
@@ -138,7 +139,7 @@ class VerifiedEntry:
 
 
 class LogView:
-    """One reader's view of one log. Refusals: ``log-split-view`` (sticky), ``log-consistency``,
+    """One reader's view of one log. Refusals: ``log-split-view`` and ``log-second-leaf`` (sticky), ``log-consistency``,
     ``log-rollback``, ``log-checkpoint``, ``log-inclusion``, ``leaf-malformed``, ``leaf-signature``."""
 
     def __init__(self, policy: LogPolicy, state: LogState | None = None) -> None:
@@ -170,23 +171,37 @@ class LogView:
         self._state = replace(known, size=checkpoint.size, root=checkpoint.root)
         return checkpoint
 
-    def accept(self, bundle: Bundle, keys: LeafKeys) -> list[VerifiedEntry]:
+    def accept(self, bundle: Bundle, keys: LeafKeys, known: Sequence[SignedLeaf] = ()) -> list[VerifiedEntry]:
         """Advance to the bundle's checkpoint and return its entries, each included and signed by the key that
         ``keys`` gives; entries of signers that ``keys`` does not know, and of kinds that this reader does not know, are
-        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. Raises
+        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. ``known``
+        are leaves that this reader accepted before: a second one in the place of any is a sticky failure. Raises
         Refusal."""
         checkpoint = self.advance(bundle.checkpoint, bundle.consistency)
         included = [(entry.index, _included(entry, checkpoint)) for entry in bundle.entries]
-        known = [(index, leaf) for index, leaf in included if leaf is not None]
-        return signed_entries([index for index, _ in known], [leaf for _, leaf in known], keys)
+        read = [(index, leaf) for index, leaf in included if leaf is not None]
+        entries = signed_entries([index for index, _ in read], [leaf for _, leaf in read], keys)
+        self._check_places([*known, *(entry.leaf for entry in entries)], bundle.checkpoint)
+        return entries
+
+    def _check_places(self, leaves: Sequence[SignedLeaf], note: bytes) -> None:
+        """Refuse for good a log that holds two leaves, both signed, where it may hold one."""
+        held: dict[str, SignedLeaf] = {}
+        for leaf in leaves:
+            for claim in signers_claims_of(leaf):
+                first = held.setdefault(claim, leaf)
+                if first.body_bytes() != leaf.body_bytes():
+                    evidence = {"checkpoint": note.decode(), "leaves": [b64url(one.encode()) for one in (first, leaf)]}
+                    detail = f"the log holds two leaves for one {claim}"
+                    self._fail("log-second-leaf", detail, canonical_bytes(evidence))
 
     def _check_not_failed(self) -> None:
         if self._state.failure:
             rule, _, detail = self._state.failure.partition(": ")
             raise Refusal(rule, detail)
 
-    def _fail(self, rule: str, detail: str, note: bytes) -> NoReturn:
-        self._state = replace(self._state, failure=f"{rule}: {detail}", evidence=note)
+    def _fail(self, rule: str, detail: str, evidence: bytes) -> NoReturn:
+        self._state = replace(self._state, failure=f"{rule}: {detail}", evidence=evidence)
         raise Refusal(rule, detail)
 
 

@@ -28,7 +28,7 @@ from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, RecipeKit
 from tacit.testing.reports import issuer_key, token_source
 from tacit.tlog.checkpoint import Checkpoint, NoteKey, sign_checkpoint
 from tacit.tlog.client import Bundle, BundleEntry
-from tacit.tlog.leaves import LeafType, OhttpConfig, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
 from tacit.tokens.attestation import Evidence
@@ -115,6 +115,8 @@ class World:
             "gateway": {
                 "name": "gateway.example",
                 "signing_key": b64url(KIT.keys["gateway"].public),
+                "rotation_seconds": self.gateway.ring.rotation,
+                "period": NOW // self.gateway.ring.rotation,
                 "key_config": self.first_key,
             },
             "relay_url": URLS["relay"],
@@ -136,16 +138,19 @@ class World:
         await give_token(store)
         return self.agent(store, value, **options), store
 
-    def publish_key(self) -> None:
-        """The gateway's active key goes into the log."""
-        key = self.gateway.ring.active
-        body = OhttpConfig(
-            gateway="gateway.example",
-            key_config=b64url(key.config.encode()),
-            not_before=key.not_before,
-            not_after=key.not_after,
-        )
-        self.log.add(sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"]))
+    def publish_keys(self, ahead: int = 0) -> None:
+        """The gateway's key set of this period, or of the one that is so many ahead, is in the log."""
+        ring = self.gateway.ring
+        body = ring.key_set("gateway.example", ring.period + ahead)
+        leaf = sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"])
+        if leaf.encode() not in self.log.leaves:
+            self.log.add(leaf)
+
+    def next_period(self) -> None:
+        """The gateway's next key period begins."""
+        ring = self.gateway.ring
+        self.clock.jump((ring.period + 1) * ring.rotation - self.clock.now())
+        self.gateway.rotate_if_due()
 
     def relayed(self) -> list[int]:
         """Sizes of everything that devices sent to the relay."""

@@ -188,6 +188,8 @@ def agent_config(**changes: Any) -> AgentConfig:
         "gateway": {
             "name": "gateway.example",
             "signing_key": b64url(KIT.keys["gateway"].public),
+            "rotation_seconds": 86400,
+            "period": NOW // 86400,
             "key_config": b64url(ohttp.generate_key_config(1, SeededEntropy(b"gateway"))[0].encode()),
         },
         "relay_url": "http://127.0.0.1:1",

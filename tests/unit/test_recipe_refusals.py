@@ -93,6 +93,9 @@ PARTIES = [
     bad("hpke-key-invalid", "parties.helper.hpke_config", LEADER.hpke_config, "helper and leader", "its own"),
     bad("hpke-key-invalid", "parties.helper.hpke_config", P384, "0x0011, 0x0002, 0x0002", "use X25519"),
     bad("hpke-key-invalid", "parties.helper.hpke_config", "AAAA", "helper: ", "base64url passes"),
+    bad(
+        "signing-key-invalid", "parties.gateway.signing_key", b64url(bytes(32)), "gateway: ", "generated as one passes"
+    ),
     bad("signing-key-shared", "parties.helper.signing_key", LEADER.signing_key, "leader and helper", "their own"),
     bad("issuer-mismatch", "token.issuer", "elsewhere.example", "elsewhere.example", "issuer is issuer.example"),
     bad("slot-key-missing", "token.slot", 99, "no slot 99", "it has 0, 1, 2, 3"),
