@@ -135,8 +135,7 @@ async def test_a_void_recipe_gives_its_budget_back_when_both_have_said_so(server
 async def whole(server: Server, view: LogView) -> LiveLog:
     """The log as a reader sees it who keeps what it read."""
     known = [KIT.recipe_leaf(RECIPES[0])]
-    entries = view.accept(await server.bundle(view.state.size), LeafSigners(KIT.policy, known))
-    return LiveLog.from_entries(entries)
+    return await server.read(view, LeafSigners(KIT.policy, known))
 
 
 async def test_void_leaves_stay_in_the_bundle_for_a_while(server: Server) -> None:
