@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from urllib.parse import urlsplit
 
-from client_agent.problem import problem_type
 from tacit import bhttp, ohttp
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
+from tacit.problem import problem_type
 
 DATE_ROUNDING_SECONDS = 60
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"

@@ -8,6 +8,7 @@ checkpoint never runs ahead of what is stored nor behind what was acknowledged.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
-from tacit.tlog.merkle import EMPTY_ROOT, root_hash
+from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
 from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 
 DATABASE = "recipe_server"
@@ -66,9 +67,14 @@ class RecipeService:
             operator_policy(config.policy), config.accept_late_directories, config.ended_seconds, accountant_of_record()
         )
         self._opened: RecipeStore | None = None
+        self.grown: Callable[[], None] | None = None
+        """Called after an entry was added, to have it cosigned."""
         self._size = 0
+        """Entries that readers are shown."""
+        self._unsaid: set[str] = set()
+        """Topics of entries that readers are not shown yet."""
         census_seconds = config.policy.census_max_age_seconds
-        self._answers = Answers(lambda: self._store, _checkpoint, clock, config.ended_seconds, census_seconds)
+        self._answers = Answers(lambda: self._store, self._shown, clock, config.ended_seconds, census_seconds)
         self._log = get_logger("recipe_server")
 
     @property
@@ -99,11 +105,19 @@ class RecipeService:
             if stored is None:
                 await tx.put_checkpoint(0, self._signed(0, EMPTY_ROOT))
                 return
-        self._size = stored[0]
+            shown = await self._shown(tx)
+        self._size = shown[0]
         try:
-            LogPolicy(self.note_key).open(stored[1])
+            for note in (stored[1], shown[1]):
+                LogPolicy(self.note_key).open(note)
         except CryptoError as error:
             raise Fatal("the stored checkpoint is of another log or key") from error
+
+    async def _shown(self, tx: Transaction) -> tuple[int, bytes]:
+        """(size, note) of the checkpoint that readers see: what the witnesses have cosigned, if there are any; the
+        newest one before they did."""
+        shown = await tx.shown() if self._config.witnesses else None
+        return shown or await _checkpoint(tx)
 
     async def close(self) -> None:
         """Close the store."""
@@ -120,10 +134,48 @@ class RecipeService:
             index, _ = await _checkpoint(tx)
             await self._append(tx, index, leaf, data)
             await register(tx, index)
-        self._size = index + 1
+            shown, _ = await self._shown(tx)
+        self._unsaid |= {LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES}
         self._log.info("leaf_published", type=leaf.type.value, index=index)
-        self._announce(LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES)
+        self._grown_to(shown)
+        if self.grown is not None:
+            self.grown()
         return Published(index, added=True)
+
+    def _grown_to(self, size: int) -> None:
+        """Readers are shown ``size`` entries from now on."""
+        if size != self._size:
+            self._size = size
+            self._announce(*sorted(self._unsaid))
+            self._unsaid.clear()
+
+    async def newest(self) -> int:
+        """How many entries the log holds, shown or not."""
+        async with self._store.read() as tx:
+            return (await _checkpoint(tx))[0]
+
+    async def signed(self, size: int) -> bytes:
+        """The checkpoint of the first ``size`` entries, signed by the log alone."""
+        async with self._store.read() as tx:
+            newest, note = await _checkpoint(tx)
+            if size == newest:
+                return note
+            return self._signed(size, await tx.with_nodes(lambda read: root_hash(read, size)))
+
+    async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
+        """Proof that the tree of ``size`` entries extends that of ``old``."""
+        async with self._store.read() as tx:
+            return tuple(await tx.with_nodes(lambda read: prove_consistency(read, old, size)))
+
+    async def show(self, size: int, note: bytes) -> None:
+        """Show readers ``note``, a checkpoint of ``size`` entries that witnesses have cosigned, unless they are shown a
+        larger one already."""
+        async with self._store.write() as tx:
+            shown = await tx.shown()
+            if shown is not None and shown[0] > size:
+                return
+            await tx.put_shown(size, note)
+        self._grown_to(size)
 
     def _announce(self, *topics: str) -> None:
         """How large the log is; said again at every start, since the last word may have been lost."""
@@ -143,9 +195,9 @@ class RecipeService:
         return sign_checkpoint(Checkpoint(self._config.log_name, size, root), self._key)
 
     async def checkpoint(self) -> bytes:
-        """The newest checkpoint."""
+        """The newest checkpoint that readers are shown."""
         async with self._store.read() as tx:
-            return (await _checkpoint(tx))[1]
+            return (await self._shown(tx))[1]
 
     async def tile(self, tile: Tile) -> bytes | None:
         """Content of a hash tile or entry bundle; None where the log is not large enough."""

@@ -6,18 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tacit.aggregator.config import LogConfig
 from tacit.errors import Refusal
-from tacit.ports import Transport, TransportError
+from tacit.ports import Clock, Transport, TransportError
+from tacit.recipe.policy import Policy
 from tacit.tlog.client import LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
 from tacit.tlog.pages import PagedReader
 
 
 class LogReader:
-    """Fetches from one log under its pinned key. ``UsageError`` where that key is none."""
+    """Fetches from one log under its pinned key, and under the cosignatures that ``policy`` demands by ``clock``.
+    ``UsageError`` where that key is none."""
 
-    def __init__(self, config: LogConfig, transport: Transport) -> None:
+    def __init__(self, config: LogConfig, policy: Policy, transport: Transport, clock: Clock) -> None:
         self._url = config.url
-        self._policy = config.policy()
+        self._policy = policy.log_policy(config.note_key(), clock.now)
         self._transport = transport
         self._pages = PagedReader(self._get)
 

@@ -74,7 +74,7 @@ async def test_a_device_reads_every_live_recipe_and_decides_about_each(
     assert len(world.relayed()) == 1 + pages
     decided = Counter(entry.state for entry in await store.entries())
     assert decided[State.NOT_SAMPLED] >= 1
-    assert {exchange for exchange in world.relayed()} == {SIZE_CLASSES[0]}
+    assert set(world.relayed()) == {SIZE_CLASSES[0]}
     await world.clock.advance(120)
     await agent.step()
     assert len(world.relayed()) == 2 + pages, "what did not change is not fetched again"
