@@ -28,7 +28,7 @@ from tacit.ports import TransportError
 from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.client import Bundle, LogState, LogView
 from tacit.tlog.leaves import SignedLeaf
 
@@ -63,7 +63,7 @@ class Agent:
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
         )
         self._decider = Decider(config, self._policy, deps, store, source, self._wallet)
-        self._log = LogPolicy(NoteKey.decode(config.log_key))
+        self._log = self._policy.log_policy(NoteKey.decode(config.log_key), deps.clock.now)
         self._view: LogView | None = None
         self._live = LiveLog()
         self._next_poll = 0.0

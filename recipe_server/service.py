@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +71,15 @@ class RecipeService:
         )
         self._opened: RecipeStore | None = None
         self._live: LiveEntries | None = None
+        self.grown: Callable[[], None] | None = None
+        """Called after an entry was added, to have it cosigned."""
         self._proofs: OrderedDict[tuple[int, int], tuple[bytes, ...]] = OrderedDict()
         self._size = 0
+        """Entries that readers are shown."""
+        self._notes = 0
+        """How many notes of witnesses came in."""
+        self._unsaid: set[str] = set()
+        """Topics of entries that readers are not shown yet."""
         self._bundles: OrderedDict[int, bytes] = OrderedDict()
         """Encoded answers by ``since``, for the tree of ``_size`` entries and as long as ``_live`` holds."""
         self._log = get_logger("recipe_server")
@@ -104,11 +112,19 @@ class RecipeService:
             if stored is None:
                 await tx.put_checkpoint(0, self._signed(0, EMPTY_ROOT))
                 return
-        self._size = stored[0]
+            shown = await self._shown(tx)
+        self._size = shown[0]
         try:
-            LogPolicy(self.note_key).open(stored[1])
+            for note in (stored[1], shown[1]):
+                LogPolicy(self.note_key).open(note)
         except CryptoError as error:
             raise Fatal("the stored checkpoint is of another log or key") from error
+
+    async def _shown(self, tx: Transaction) -> tuple[int, bytes]:
+        """(size, note) of the checkpoint that readers see: what the witnesses have cosigned, if there are any; the
+        newest one before they did."""
+        shown = await tx.shown() if self._config.witnesses else None
+        return shown or await _checkpoint(tx)
 
     async def close(self) -> None:
         """Close the store."""
@@ -125,11 +141,51 @@ class RecipeService:
             index, _ = await _checkpoint(tx)
             await self._append(tx, index, leaf, data)
             await register(tx, index)
-        self._size = index + 1
-        self._bundles.clear()
+            shown, _ = await self._shown(tx)
+        self._unsaid |= {LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES}
         self._log.info("leaf_published", type=leaf.type.value, index=index)
-        self._announce(LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES)
+        self._grown_to(shown)
+        if self.grown is not None:
+            self.grown()
         return Published(index, added=True)
+
+    def _grown_to(self, size: int) -> None:
+        """Readers are shown ``size`` entries from now on."""
+        if size != self._size:
+            self._size = size
+            self._bundles.clear()
+            self._announce(*sorted(self._unsaid))
+            self._unsaid.clear()
+
+    async def newest(self) -> int:
+        """How many entries the log holds, shown or not."""
+        async with self._store.read() as tx:
+            return (await _checkpoint(tx))[0]
+
+    async def signed(self, size: int) -> bytes:
+        """The checkpoint of the first ``size`` entries, signed by the log alone."""
+        async with self._store.read() as tx:
+            newest, note = await _checkpoint(tx)
+            if size == newest:
+                return note
+            return self._signed(size, await tx.with_nodes(lambda read: root_hash(read, size)))
+
+    async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
+        """Proof that the tree of ``size`` entries extends that of ``old``."""
+        async with self._store.read() as tx:
+            return await self._consistency(tx, old, size)
+
+    async def show(self, size: int, note: bytes) -> None:
+        """Show readers ``note``, a checkpoint of ``size`` entries that witnesses have cosigned, unless they are shown a
+        larger one already."""
+        async with self._store.write() as tx:
+            shown = await tx.shown()
+            if shown is not None and shown[0] > size:
+                return
+            await tx.put_shown(size, note)
+        self._notes += 1
+        self._bundles.clear()
+        self._grown_to(size)
 
     def _announce(self, *topics: str) -> None:
         """How large the log is; said again at every start, since the last word may have been lost."""
@@ -149,9 +205,9 @@ class RecipeService:
         return sign_checkpoint(Checkpoint(self._config.log_name, size, root), self._key)
 
     async def checkpoint(self) -> bytes:
-        """The newest checkpoint."""
+        """The newest checkpoint that readers are shown."""
         async with self._store.read() as tx:
-            return (await _checkpoint(tx))[1]
+            return (await self._shown(tx))[1]
 
     async def tile(self, tile: Tile) -> bytes | None:
         """Content of a hash tile or entry bundle; None where the log is not large enough."""
@@ -171,15 +227,17 @@ class RecipeService:
             self._bundles.clear()
         elif since in self._bundles:
             return self._bundles[since]
+        notes = self._notes
         async with self._store.read() as tx:
-            size, note = await _checkpoint(tx)
+            size, note = await self._shown(tx)
             live = self._live
             if live is None or not live.holds(size, now):
                 census_seconds = self._config.policy.census_max_age_seconds
                 live = await live_entries(tx, size, now, self._config.ended_seconds, census_seconds)
             consistency = await self._consistency(tx, since, size)
         encoded = Bundle(note, consistency, live.entries).encode()
-        self._keep(since, size, live, encoded)
+        if notes == self._notes:
+            self._keep(since, size, live, encoded)
         return encoded
 
     def _keep(self, since: int, size: int, live: LiveEntries, encoded: bytes) -> None:

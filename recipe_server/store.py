@@ -26,6 +26,7 @@ from recipe_server.schema import (
     OPT_INS,
     RECIPES,
     RESULTS,
+    SHOWN,
     VOIDS,
 )
 from recipe_server.series import SeriesRows
@@ -113,6 +114,16 @@ class Transaction:
         await self._connection.execute(sa.delete(CHECKPOINT))
         await self._connection.execute(sa.insert(CHECKPOINT).values(only=1, size=size, note=note))
 
+    async def shown(self) -> tuple[int, bytes] | None:
+        """(size, note) of the newest checkpoint that witnesses have cosigned; None before the first."""
+        row = (await self._connection.execute(sa.select(SHOWN.c.size, SHOWN.c.note))).first()
+        return None if row is None else (row.size, row.note)
+
+    async def put_shown(self, size: int, note: bytes) -> None:
+        """Replace the checkpoint that readers see."""
+        await self._connection.execute(sa.delete(SHOWN))
+        await self._connection.execute(sa.insert(SHOWN).values(only=1, size=size, note=note))
+
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
         """``compute`` over the stored hashes, fetched in as few statements as they need."""
         found: dict[tuple[int, int], bytes] = {}
@@ -183,6 +194,7 @@ class Transaction:
                 delta=recipe.privacy.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
+                refundable=recipe.sampling.importance is None,
             )
         )
 
@@ -285,7 +297,7 @@ class Transaction:
 
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
             opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            state = charge_state(opted_in, void, row.ends_at, now)
+            state = charge_state(opted_in, void, row.ends_at, now, refundable=row.refundable)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state)
 

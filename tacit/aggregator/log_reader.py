@@ -6,17 +6,19 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tacit.aggregator.config import LogConfig
 from tacit.errors import Refusal
-from tacit.ports import Transport, TransportError
+from tacit.ports import Clock, Transport, TransportError
+from tacit.recipe.policy import Policy
 from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
 
 
 class LogReader:
-    """Fetches from one log under its pinned key. ``UsageError`` where that key is none."""
+    """Fetches from one log under its pinned key, and under the cosignatures that ``policy`` demands by ``clock``.
+    ``UsageError`` where that key is none."""
 
-    def __init__(self, config: LogConfig, transport: Transport) -> None:
+    def __init__(self, config: LogConfig, policy: Policy, transport: Transport, clock: Clock) -> None:
         self._url = config.url
-        self._policy = config.policy()
+        self._policy = policy.log_policy(config.note_key(), clock.now)
         self._transport = transport
 
     async def fetch(

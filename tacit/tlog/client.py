@@ -2,7 +2,7 @@
 
 ``LogView`` holds one pinned key and the last checkpoint it accepted; its owner persists ``state`` before
 acting on what it returned. It refuses rollback, and a log that shows two histories, or two leaves where it may hold
-one (``tacit.tlog.leaves.place_of``), is never trusted again: that failure is sticky and keeps the evidence.
+one (``tacit.tlog.once``), is never trusted again: that failure is sticky and keeps the evidence.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, parse_json, validated
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
-from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, Place, SignedLeaf, UnknownLeafError, place_of
+from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
+from tacit.tlog.once import signers_claims_of
 
 MAX_PROOF = 64
 
@@ -185,16 +186,14 @@ class LogView:
 
     def _check_places(self, leaves: Sequence[SignedLeaf], note: bytes) -> None:
         """Refuse for good a log that holds two leaves, both signed, where it may hold one."""
-        held: dict[Place, SignedLeaf] = {}
+        held: dict[str, SignedLeaf] = {}
         for leaf in leaves:
-            place = place_of(leaf)
-            if place is None:
-                continue
-            first = held.setdefault(place, leaf)
-            if first.body_bytes() != leaf.body_bytes():
-                evidence = {"checkpoint": note.decode(), "leaves": [b64url(one.encode()) for one in (first, leaf)]}
-                detail = f"the log holds two {place[0]} leaves of {place[1]} for number {place[2]}"
-                self._fail("log-second-leaf", detail, canonical_bytes(evidence))
+            for claim in signers_claims_of(leaf):
+                first = held.setdefault(claim, leaf)
+                if first.body_bytes() != leaf.body_bytes():
+                    evidence = {"checkpoint": note.decode(), "leaves": [b64url(one.encode()) for one in (first, leaf)]}
+                    detail = f"the log holds two leaves for one {claim}"
+                    self._fail("log-second-leaf", detail, canonical_bytes(evidence))
 
     def _check_not_failed(self) -> None:
         if self._state.failure:
