@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 from tacit import __version__
 from tacit.errors import Abort, Fatal, Refusal, TacitError
 from tacit.ports import TransportError
+from tacit.vdaf.native.library import wanted_level
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMPLETION = "_TACIT_COMPLETE"
@@ -100,6 +101,7 @@ def run(arguments: Sequence[str]) -> int:
     ``{"error": {"kind", "rule"?, "detail"}}``."""
     tell = partial(_complain, as_json="--json" in arguments)
     try:
+        wanted_level()
         code = build(_wanted(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "tacit")

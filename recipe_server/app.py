@@ -8,16 +8,15 @@ from aiohttp import web
 
 from recipe_server import handlers
 from recipe_server.config import RecipeServerConfig
-from recipe_server.handlers import COLLECTOR_DIGESTS, MAX_AGE, RECIPES
+from recipe_server.handlers import MAX_AGE, RECIPES
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import AiohttpTransport
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, make_app, refuse_expect
-from tacit.service.auth import token_digest
 from tacit.service.backends import make_announcer
-from tacit.service.config import read_secret
+from tacit.service.callers import Callers, read_digest
 
 NAME = "recipe_server"
 WITNESS_IDLE_SECONDS = 1.0
@@ -25,14 +24,13 @@ WITNESS_IDLE_SECONDS = 1.0
 
 def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     """The application; its store opens with it. Raises ``UsageError`` for an unreadable key or credential."""
-    app = make_app(NAME, deps, max_body=MAX_RESULT)
+    collector = {} if config.collector_token is None else {"collector": read_digest(config.collector_token)}
+    app = make_app(NAME, deps, max_body=MAX_RESULT, callers=Callers(NAME, config.listen, collector))
     announcer = None
     if config.announcer is not None:
         announcer = make_announcer(config.announcer, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
         app.cleanup_ctx.append(_announcing(announcer))
     app[RECIPES] = RecipeService(config, deps.clock, announcer)
-    credential = config.collector_token
-    app[COLLECTOR_DIGESTS] = () if credential is None else (token_digest(read_secret(credential)),)
     app[MAX_AGE] = config.max_age
     router = app.router
     router.add_get("/checkpoint", handlers.get_checkpoint)
@@ -67,7 +65,7 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
 
 def make_transport(config: RecipeServerConfig) -> AiohttpTransport:
     """The transport for ``Deps`` of a recipe server that runs on its own; it calls its witnesses."""
-    return AiohttpTransport(timeout=ANSWER_SECONDS, tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)
+    return AiohttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _announcing(announcer: Announcer) -> Callable[[web.Application], AsyncIterator[None]]:

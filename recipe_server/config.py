@@ -31,8 +31,7 @@ class RecipeServerConfig(ServiceConfig):
 
     ``witnesses`` cosign the log's checkpoints, and readers are shown what ``witness_quorum`` of them (default: all)
     have cosigned: it should be at least what their policies demand. A cosignature is made anew every
-    ``cosign_seconds``, which should be well below the age that policies allow. ``peer_ca`` may have signed the
-    witnesses' certificates.
+    ``cosign_seconds``, which should be well below the age that policies allow.
     """
 
     log_name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
@@ -46,7 +45,6 @@ class RecipeServerConfig(ServiceConfig):
     witnesses: Annotated[tuple[WitnessConfig, ...], Field(max_length=16)] = ()
     witness_quorum: Annotated[int, Field(ge=1)] | None = None
     cosign_seconds: Annotated[float, Field(gt=0)] = 3600.0
-    peer_ca: ConfigPath | None = None
 
     @model_validator(mode="after")
     def _quorum_fits(self) -> Self:

@@ -14,11 +14,10 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
-from tacit.service.auth import require_bearer
+from tacit.service.callers import CALLERS
 from tacit.tlog.tiles import MAX_ENTRY_SIZE, Tile
 
 RECIPES = web.AppKey("recipe_service", RecipeService)
-COLLECTOR_DIGESTS: web.AppKey[tuple[bytes, ...]] = web.AppKey("collector_digests")
 MAX_AGE = web.AppKey("max_age", int)
 
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -73,7 +72,7 @@ async def get_recipe(request: web.Request) -> web.Response:
 
 async def post_result(request: web.Request) -> web.Response:
     """POST /v1/results, after the collector's credential: 201, or 200 for the same bytes again."""
-    require_bearer(request, *request.app[COLLECTOR_DIGESTS])
+    request.app[CALLERS].require(request, "collector")
     added = await request.app[RECIPES].publish_result(await read_body(request, MAX_RESULT, media_types.JSON))
     return web.json_response({"published": True}, status=201 if added else 200)
 

@@ -71,6 +71,7 @@ CHARGES = sa.Table(
     sa.Column("delta", sa.String(32), nullable=False),
     _number("starts_at"),
     _number("ends_at"),
+    sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("charges_by_account", "account", "ends_at"),
 )
 SERIES = sa.Table(

@@ -194,6 +194,7 @@ class Transaction:
                 delta=recipe.privacy.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
+                refundable=recipe.sampling.importance is None,
             )
         )
 
@@ -296,7 +297,7 @@ class Transaction:
 
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
             opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            state = charge_state(opted_in, void, row.ends_at, now)
+            state = charge_state(opted_in, void, row.ends_at, now, refundable=row.refundable)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state)
 

@@ -19,12 +19,11 @@ class WitnessedLog(Frozen):
 
 class WitnessConfig(ServiceConfig):
     """``name`` is the witness's own, as its cosignatures carry it, ``signing_key`` the 0600 file with its Ed25519 key
-    (base64url of 32 bytes). ``peer_ca`` may have signed the logs' certificates. ``max_step`` bounds the entries that
-    are read for one request: a log that is further ahead asks for what lies between first.
+    (base64url of 32 bytes). ``max_step`` bounds the entries that are read for one request: a log that is further ahead
+    asks for what lies between first.
     """
 
     name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
     signing_key: ConfigPath
     logs: Annotated[tuple[WitnessedLog, ...], Field(min_length=1)]
-    peer_ca: ConfigPath | None = None
     max_step: Annotated[int, Field(ge=1, le=1 << 20)] = 8192

@@ -39,8 +39,6 @@ class AggregatorConfig(ServiceConfig):
     hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
     peer_file: ConfigPath
     old_peer_files: tuple[ConfigPath, ...] = ()
-    peer_ca: ConfigPath | None = None
-    """CA file for the TLS certificates of the log and of the other aggregator."""
     collector_token: ConfigPath | None = None
     operator_token: ConfigPath | None = None
     log: LogConfig

@@ -72,8 +72,8 @@ class Policy(Part):
     max_sampling_rate: DecimalText = "1"
     """Cap of q; q = 1 is never accepted where sampling is claimed (P19)."""
     max_population: Positive = 1_000_000
-    """Most devices that a recipe may say to ask where its claim takes that on trust: dummies with importance sampling.
-    To be set to what the party knows of the population."""
+    """Most devices that the claim of importance sampling may count on (``importance.devices``), whatever a census
+    attests. To be set to what the party knows of the population."""
     max_delta: DecimalText = "0.000001"
     max_epsilon_aggregator: DecimalText = "1"
     """Cap of claim (a): one aggregator, or the analyst."""

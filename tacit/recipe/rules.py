@@ -54,6 +54,8 @@ RULES = (
     Rule("sampling-one-claimed", Stage.DRAFT, sampling.sampling_one),
     Rule("importance-not-supported", Stage.DRAFT, sampling.importance_supported),
     Rule("importance-count-leak", Stage.DRAFT, sampling.importance_count),
+    Rule("importance-devices", Stage.DRAFT, sampling.importance_devices),
+    Rule("importance-attested", Stage.PUBLISH, audience.devices_attested),
     Rule("dummies-invalid", Stage.DRAFT, sampling.dummies_valid),
     Rule("population-cap", Stage.DRAFT, sampling.population_cap),
     Rule("batch-floor", Stage.DRAFT, design.batch_floor),

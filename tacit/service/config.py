@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
+from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 
 _BASE = "base"
@@ -66,8 +67,12 @@ class Limits(Frozen):
 
 
 class Listen(Frozen):
-    """Where a service listens. Port 0 lets the system choose. ``client_ca`` demands client certificates.
-    ``reuse_port`` lets several processes of one user listen on one port; the system spreads connections over them."""
+    """Where a service listens. Port 0 lets the system choose.
+
+    ``tls_cert`` and ``tls_key`` (0600) are PEM files; with ``client_ca`` whoever calls a resource that is not public
+    must show a certificate of that authority with one of the DNS or URI names that ``client_names`` lists for its role
+    (``tacit.service.callers``). All three are read again when they change. ``reuse_port`` lets several processes of one
+    user listen on one port; the system spreads connections over them."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
@@ -75,6 +80,7 @@ class Listen(Frozen):
     tls_cert: ConfigPath | None = None
     tls_key: ConfigPath | None = None
     client_ca: ConfigPath | None = None
+    client_names: dict[str, tuple[Annotated[str, Field(min_length=1)], ...]] = Field(default_factory=dict)
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -87,7 +93,9 @@ class Listen(Frozen):
 class ServiceConfig(Frozen):
     """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
     demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
-    place of the file in ``state_dir``.
+    place of the file in ``state_dir``. ``peer_ca`` is a further CA file to trust for the services that it calls;
+    ``client_cert`` and ``client_key`` (0600) are the certificate that it shows them. They are read again when they
+    change.
     """
 
     state_dir: ConfigPath
@@ -95,6 +103,20 @@ class ServiceConfig(Frozen):
     insecure_http: bool = False
     storage: Literal["file", "memory"] = "file"
     database_file: ConfigPath | None = None
+    peer_ca: ConfigPath | None = None
+    client_cert: ConfigPath | None = None
+    client_key: ConfigPath | None = None
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> Self:
+        if (self.client_cert is None) != (self.client_key is None):
+            raise ValueError("client_cert and client_key go together")
+        return self
+
+    @property
+    def client_tls(self) -> ClientTls:
+        """Whom this service trusts and what it shows when it calls."""
+        return ClientTls(self.peer_ca, self.client_cert, self.client_key)
 
     @model_validator(mode="after")
     def _one_storage(self) -> Self:

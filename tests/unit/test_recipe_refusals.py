@@ -190,6 +190,8 @@ ELSEWHERE = {
     "importance-count-leak": "test_recipe_samples.py",
     "dummies-invalid": "test_recipe_samples.py",
     "population-cap": "test_recipe_samples.py",
+    "importance-devices": "test_recipe_samples.py",
+    "importance-attested": "test_recipe_audience.py",
     "audience-attribute": "test_recipe_audience.py",
     "audience-rate": "test_recipe_audience.py",
     "audience-floor": "test_recipe_audience.py",
