@@ -27,10 +27,6 @@ class LiveEntries:
     until: float
     entries: tuple[BundleEntry, ...]
 
-    def holds(self, size: int, now: float) -> bool:
-        """Whether this is still the answer."""
-        return self.size == size and self.since <= now < self.until
-
 
 async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
     """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts

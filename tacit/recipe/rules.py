@@ -46,6 +46,7 @@ RULES = (
     Rule("audience-floor", Stage.PUBLISH, audience.floor_attested),
     Rule("randomizer-not-allowed", Stage.DRAFT, design.randomizer_allowed),
     Rule("randomizer-parameters", Stage.DRAFT, design.randomizer_parameters),
+    Rule("rejection-too-likely", Stage.DRAFT, design.rejection_capped),
     Rule("randomizer-vdaf-mismatch", Stage.DRAFT, design.randomizer_vdaf),
     Rule("encoder-mismatch", Stage.DRAFT, design.encoder_randomizer),
     Rule("vdaf-parameters", Stage.DRAFT, design.vdaf_parameters),

@@ -319,6 +319,11 @@ def _bad_questions() -> list[Change]:
         ("randomizer-not-allowed", "randomizer.name", "identity"),
         ("randomizer-parameters", "randomizer.epsilon0", "0"),
         ("randomizer-parameters", "randomizer.max_weight", 3),
+        (
+            "rejection-too-likely",
+            "randomizer",
+            {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+        ),
         ("randomizer-vdaf-mismatch", "vdaf.name", "Prio3Count"),
         ("randomizer-vdaf-mismatch", "vdaf.length", 17),
         ("encoder-mismatch", "question.encoder", {"kind": "categories", "categories": ["a", "b"]}),

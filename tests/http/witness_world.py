@@ -18,11 +18,11 @@ from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import InProcessTransport
 from tacit.testing.recipes import NOW, RecipeKit
-from tacit.tlog.checkpoint import Checkpoint, NoteKey, sign_checkpoint
+from tacit.tlog.checkpoint import Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency
-from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle
+from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 from tacit.tlog.witnessing import AddCheckpoint
 
 LOG_URL = "https://log.example"
@@ -36,6 +36,8 @@ class LyingLog:
 
     def __init__(self, entries: Iterable[bytes | SignedLeaf] = ()) -> None:
         self.tree = MemoryTree()
+        self.lines: tuple[NoteSignature, ...] = ()
+        self.released: list[str] = []
         self.add(*entries)
 
     def add(self, *entries: bytes | SignedLeaf) -> None:
@@ -55,13 +57,25 @@ class LyingLog:
 
     def app(self) -> web.Application:
         app = web.Application()
+        app.router.add_get("/checkpoint", self._checkpoint)
         app.router.add_get("/tile/{path:.+}", self._tile)
+        app.router.add_get("/v1/results", self._results)
         return app
+
+    async def _checkpoint(self, _request: web.Request) -> web.Response:
+        note = Note.decode(self.note())
+        return web.Response(body=Note(note.text, (*note.signatures, *self.lines)).encode())
+
+    async def _results(self, _request: web.Request) -> web.Response:
+        listed = [{"published_at": NOW, "result": {"recipe_hash": text}} for text in self.released]
+        return web.json_response({"results": listed})
 
     async def _tile(self, request: web.Request) -> web.Response:
         tile = Tile.parse(request.path.removeprefix("/"))
-        if tile.level is not None or not tile.exists_at(self.tree.size):
+        if not tile.exists_at(self.tree.size):
             raise web.HTTPNotFound
+        if tile.level is not None:
+            return web.Response(body=tile_bytes(tile, self.tree.read))
         start = tile.index * TILE_WIDTH
         return web.Response(body=encode_bundle(self.tree.entries[start : start + tile.width]))
 

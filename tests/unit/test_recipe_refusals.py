@@ -112,6 +112,13 @@ DESIGN = [
         "randomizer-parameters", "randomizer.scale", 3, "krr has scale, flips, maximum 3", "every other randomizer none"
     ),
     bad(
+        "rejection-too-likely",
+        "randomizer",
+        {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+        "max_weight 1 keeps back",
+        "at most 0.5 passes; take 5",
+    ),
+    bad(
         "randomizer-vdaf-mismatch", "vdaf.length", 17, "has Prio3Histogram of length 17", "Prio3Histogram of length 16"
     ),
     bad("encoder-mismatch", "question.statistic", "count", "not buckets", "needs an encoder boolean"),
