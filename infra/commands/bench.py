@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +14,9 @@ from infra.bench import history
 from infra.bench.kernels import STAGES, kernel_rows
 from infra.bench.rows import Row, document, machine
 from infra.bench.targets import ACCOUNTING, MOST_GROWTH, MOST_UNDER_ATTACK, UNDER_ATTACK, target_of
+from infra.extras import require_extra
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
-from tacit.errors import UsageError
 from tacit.vdaf.native import level
 
 WIDTH = 120
@@ -134,7 +133,7 @@ def plot(
 
 
 def _stages(repetitions: int) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.stages import stage_rows
 
     return stage_rows(repetitions)
@@ -147,21 +146,21 @@ def _accounting(repetitions: int) -> Iterator[Row]:
 
 
 def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.ingest import ingest_rows
 
     return ingest_rows(repetitions, _names(servers))
 
 
 def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.overload import overload_rows
 
     return overload_rows(repetitions, _names(servers))
 
 
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.pipeline import QUEUED, pipeline_rows
 
     return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)
@@ -171,11 +170,6 @@ def _names(servers: list[str] | None) -> frozenset[str] | None:
     if servers is None:
         return None
     return frozenset(name.strip() for text in servers for name in text.split(",") if name.strip())
-
-
-def _require_psutil() -> None:
-    if importlib.util.find_spec("psutil") is None:
-        raise UsageError("psutil is not installed; pip install 'tacit[bench]'")
 
 
 def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:

@@ -26,6 +26,7 @@ from infra.demo.dataset import Dataset
 from infra.demo.fleet import Device, Fleet
 from infra.demo.observer import FollowingObserver
 from infra.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
+from infra.demo.split_view import refused_split_view
 from infra.demo.view import Stages
 from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
@@ -54,6 +55,7 @@ BATCH_FLOOR = 50
 DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_METRIC = "drill"
 PREFETCH_SLICES, UPLOAD_SLICES = 12, 12
+WITNESSES = 2
 MAIN_SLOT, DRILL_SLOT = 0, 1
 CANDIDATES = 20
 """Devices that are followed one by one; with a rate of 1/2 one of them takes part but for one run in a million."""
@@ -76,7 +78,7 @@ class DemoRun:
         self._epoch = int(self._clock.now()) // DAY + 2
         self._entropy = OsEntropy()
         self._observer = FollowingObserver(MAIN_SLOT)
-        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR)
+        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR, witnesses=WITNESSES)
         self._layout = create_layout(state_dir, options, self._entropy, self._clock.now())
         self._policy = parse_policy(self._layout.policy_path.read_bytes(), self._layout.policy_path.name)
         self._stack = LocalStack(self._layout, self._clock, self._entropy, self._observer)
@@ -89,6 +91,8 @@ class DemoRun:
             world = AgentDeps(self._clock, self._entropy, transport)
             with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
                 await self._stack.settle("issuer", "gateway", "recipe_server", "attester")
+            with self._timed("attacks"), self._stages.stage("a second history of the log, for one device", 1):
+                second = await refused_split_view(self._layout, self._policy, world)
             with self._timed("recipe"):
                 recipes, understated = await self._publish(transport)
             fleet = await self._devices(world)
@@ -103,7 +107,7 @@ class DemoRun:
                 raise Refusal("collection", f"the collection ended as {result.get('state')}: {result.get('detail')}")
             sightings = self._observer.sightings(followed)
             self._seconds["all"] = time.monotonic() - began
-            return await self._result(fleet, recipes.main, sightings, [understated, *refusals], transport)
+            return await self._result(fleet, recipes.main, sightings, [understated, second, *refusals], transport)
 
     # Stages
 
@@ -135,6 +139,7 @@ class DemoRun:
         with self._timed("devices"), self._stages.stage("devices: attestation identities", len(data)) as tick:
             fleet = Fleet.make(self._layout, self._policy, data, world, tick)
         self._jump_to((self._epoch - 1) * DAY)
+        await self._stack.settle("recipe_server")
         with self._timed("log"), self._stages.stage("devices: log fetched by relay, verified", len(data)) as tick:
             await fleet.sync(tick)
         return fleet

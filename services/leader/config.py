@@ -59,7 +59,8 @@ class LeaderConfig(AggregatorConfig):
     """Wakes the workers of every process at once; without it each process wakes its own, and looks now and then."""
 
     gateway_tokens: tuple[ConfigPath, ...] = ()
-    """0600 files with bearer tokens, one of each gateway that may upload."""
+    """0600 files with bearer tokens, one of each gateway that may upload: ``listen.client_names`` calls them "gateway",
+    "gateway-2" and so on, and may name certificates for "gateway" without a token."""
     open_uploads: OpenUploads | None = None
     """Who else may; a process that takes uploads needs ``gateway_tokens`` or this."""
     max_body: int = Field(default=1 << 20, gt=0)

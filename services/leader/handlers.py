@@ -21,15 +21,15 @@ from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
-from tacit.service.auth import require_bearer
+from tacit.service.callers import CALLERS
 
 MAX_WAIT = 30
 """Most seconds that a request waits for the end of a collection job."""
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. ``collector`` and ``readers`` are digests of bearer tokens; without
-    ``uploads``, which come from ``senders``, the process takes none."""
+    """Decode, check credentials, call, encode. Without ``uploads``, which come from ``senders``, the process takes
+    none."""
 
     def __init__(
         self,
@@ -38,8 +38,6 @@ class Handlers:
         parties: Parties,
         hpke_keys: tuple[HpkeKey, ...],
         *,
-        collector: tuple[bytes, ...],
-        readers: tuple[bytes, ...],
         max_body: int,
         uploads: Uploads | None,
         senders: Senders | None,
@@ -48,8 +46,6 @@ class Handlers:
         self._collections = collections
         self._parties = parties
         self._hpke_keys = hpke_keys
-        self._collector = collector
-        self._readers = readers
         self._max_body = max_body
         self._uploads = uploads
         self._senders = senders
@@ -87,7 +83,7 @@ class Handlers:
 
     async def create_collection(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/collection_jobs."""
-        require_bearer(request, *self._collector)
+        request.app[CALLERS].require(request, "collector")
         body = await read_message(request, "collection-job-req", self._max_body)
         party = await self._parties.demand(request.match_info["task_id"])
         row = await self._collections.create(party, body)
@@ -98,7 +94,7 @@ class Handlers:
 
     async def show_collection(self, request: web.Request) -> web.Response:
         """GET /tasks/{task-id}/collection_jobs/{collection-job-id}."""
-        require_bearer(request, *self._collector)
+        request.app[CALLERS].require(request, "collector")
         party = await self._parties.demand(request.match_info["task_id"])
         job_id, seconds = resource_in_url(request), preferred_wait(request)
         row = await self._collections.wait(party, job_id, seconds)
@@ -121,20 +117,20 @@ class Handlers:
 
     async def delete_collection(self, request: web.Request) -> web.Response:
         """DELETE /tasks/{task-id}/collection_jobs/{collection-job-id}."""
-        require_bearer(request, *self._collector)
+        request.app[CALLERS].require(request, "collector")
         party = await self._parties.demand(request.match_info["task_id"])
         await self._collections.delete(party, resource_in_url(request))
         return web.Response(status=200)
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/tasks/{task-id}/status."""
-        require_bearer(request, *self._readers)
+        request.app[CALLERS].require(request, "collector", "operator")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._leader.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
         """GET /v1/recipes."""
-        require_bearer(request, *self._readers)
+        request.app[CALLERS].require(request, "collector", "operator")
         return web.json_response(await self._leader.recipes())
 
 

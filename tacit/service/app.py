@@ -18,12 +18,14 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__, media_types
+from tacit.adapters.tls import troubles
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
+from tacit.service.callers import CALLERS, Callers
 from tacit.service.connection import connection_of
 from tacit.service.driver import Driver, run_driver
 from tacit.service.limits import busy, come_back
-from tacit.service.log import get_logger
+from tacit.service.log import get_logger, hear_tls
 from tacit.service.problems import phrase_of, problem_response
 
 DRIVER_STOP_SECONDS = 20.0
@@ -66,17 +68,21 @@ def make_app(
     max_body: int = 1 << 20,
     middlewares: Sequence[Middleware] = (),
     answered: Callable[[int], None] | None = None,
+    callers: Callers | None = None,
 ) -> web.Application:
     """An application called ``name`` that refuses bodies over ``max_body`` bytes (413).
 
     ``middlewares`` run inside the problem middleware, so they may raise what handlers may raise. ``answered`` is
-    called with the status of every answer, health checks left out.
+    called with the status of every answer, health checks left out. ``callers``: who may call what is not public.
     """
+    hear_tls()
     app = web.Application(client_max_size=max_body, middlewares=[_problems(answered), *middlewares])
     app[SERVICE_NAME] = name
     app[DEPS] = deps
     app[DRIVERS] = []
-    app[TROUBLES] = []
+    app[TROUBLES] = [lambda: "; ".join(troubles())]
+    if callers is not None:
+        app[CALLERS] = callers
     app.on_response_prepare.append(_response_headers)
     app.router.add_get(HEALTH_PATH, _healthz)
     return app
@@ -111,14 +117,15 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asy
     return wake
 
 
-async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
-    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``).
+async def read_body(request: web.Request, limit: int, media_type: str | None = None) -> bytes:
+    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``; None: any).
 
     Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged
     by Content-Length before anything is read), 408 when the body does not arrive
     in time (``tacit.service.admission``).
     """
-    require_media_type(request, media_type)
+    if media_type is not None:
+        require_media_type(request, media_type)
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     stream = request.content
@@ -253,6 +260,9 @@ async def _response_headers(_request: web.Request, response: web.StreamResponse)
 
 
 async def _healthz(request: web.Request) -> web.Response:
-    page = {"status": "ok", "service": request.app[SERVICE_NAME], "version": __version__}
-    troubles = [words for trouble in request.app[TROUBLES] if (words := trouble())]
-    return web.json_response({**page, "status": "trouble", "trouble": "; ".join(troubles)} if troubles else page)
+    app = request.app
+    page: dict[str, object] = {"status": "ok", "service": app[SERVICE_NAME], "version": __version__}
+    if CALLERS in app and app[CALLERS].refused:
+        page["refused_certificates"] = dict(app[CALLERS].refused)
+    found = [words for trouble in app[TROUBLES] if (words := trouble())]
+    return web.json_response({**page, "status": "trouble", "trouble": "; ".join(found)} if found else page)

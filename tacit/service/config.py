@@ -11,14 +11,19 @@ import json
 import os
 import stat
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
+from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 
 _BASE = "base"
+_FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
+"""Of a database's URL."""
 
 
 def _against_base(path: Path, info: ValidationInfo) -> Path:
@@ -66,8 +71,12 @@ class Limits(Frozen):
 
 
 class Listen(Frozen):
-    """Where a service listens. Port 0 lets the system choose. ``client_ca`` demands client certificates.
-    ``reuse_port`` lets several processes of one user listen on one port; the system spreads connections over them."""
+    """Where a service listens. Port 0 lets the system choose.
+
+    ``tls_cert`` and ``tls_key`` (0600) are PEM files; with ``client_ca`` whoever calls a resource that is not public
+    must show a certificate of that authority with one of the DNS or URI names that ``client_names`` lists for its role
+    (``tacit.service.callers``). All three are read again when they change. ``reuse_port`` lets several processes of one
+    user listen on one port; the system spreads connections over them."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
@@ -75,6 +84,7 @@ class Listen(Frozen):
     tls_cert: ConfigPath | None = None
     tls_key: ConfigPath | None = None
     client_ca: ConfigPath | None = None
+    client_names: dict[str, tuple[Annotated[str, Field(min_length=1)], ...]] = Field(default_factory=dict)
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -87,7 +97,9 @@ class Listen(Frozen):
 class ServiceConfig(Frozen):
     """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
     demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
-    place of the file in ``state_dir``.
+    place of the file in ``state_dir``. ``peer_ca`` is a further CA file to trust for the services that it calls;
+    ``client_cert`` and ``client_key`` (0600) are the certificate that it shows them. They are read again when they
+    change.
     """
 
     state_dir: ConfigPath
@@ -95,6 +107,20 @@ class ServiceConfig(Frozen):
     insecure_http: bool = False
     storage: Literal["file", "memory"] = "file"
     database_file: ConfigPath | None = None
+    peer_ca: ConfigPath | None = None
+    client_cert: ConfigPath | None = None
+    client_key: ConfigPath | None = None
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> Self:
+        if (self.client_cert is None) != (self.client_key is None):
+            raise ValueError("client_cert and client_key go together")
+        return self
+
+    @property
+    def client_tls(self) -> ClientTls:
+        """Whom this service trusts and what it shows when it calls."""
+        return ClientTls(self.peer_ca, self.client_cert, self.client_key)
 
     @model_validator(mode="after")
     def _one_storage(self) -> Self:
@@ -169,11 +195,25 @@ def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
 
 
 def read_database_url(path: Path) -> str:
-    """The PostgreSQL URL in a secret file, for asyncpg. Raises ``UsageError`` that never quotes it."""
+    """The PostgreSQL URL in a secret file, for ``tacit.adapters.sql``; files that it names are taken from the file's
+    folder. Raises ``UsageError`` that never quotes it."""
     scheme, separator, rest = read_secret(path).decode("utf-8", "replace").strip().partition("://")
     if scheme not in {"postgresql", "postgresql+asyncpg"} or not separator or not rest or rest.split() != [rest]:
-        raise UsageError(f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    return f"postgresql+asyncpg://{rest}"
+        raise UsageError(
+            f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE"
+        )
+    return files_beside(path, f"postgresql+asyncpg://{rest}", _FILE_MEMBERS)
+
+
+def files_beside(path: Path, url: str, members: Collection[str]) -> str:
+    """``url`` from the file ``path``, with the files that these members of its query name taken from its folder."""
+    place, mark, query = url.partition("?")
+    folder = path.absolute().parent
+    pairs = [
+        (name, str(folder / Path(value).expanduser()) if name in members else value)
+        for name, value in parse_qsl(query, keep_blank_values=True)
+    ]
+    return f"{place}?{urlencode(pairs)}" if mark else url
 
 
 def write_secret(path: Path, data: bytes) -> None:

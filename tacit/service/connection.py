@@ -42,8 +42,7 @@ class Connection(web.RequestHandler):
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) else ""
         proxied = address in self._admission.limits.front_proxies
-        known = proxied or bool(transport.get_extra_info("peercert"))
-        self._visit = self._admission.arrive(self, address, self._loop.time(), known=known)
+        self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
         if self._visit is None:
             self._force_close = True
             if isinstance(transport, asyncio.Transport):
@@ -226,6 +225,13 @@ class Server(web.Server):
         self.admission.sweep(self._loop.time())
         if len(self.admission):
             self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+def vouch(request: web.Request) -> None:
+    """Whoever sent the request has proved who it is."""
+    connection = connection_of(request)
+    if connection is not None:
+        connection.vouch()
 
 
 def source_of_request(request: web.Request) -> str:

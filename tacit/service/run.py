@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tacit.adapters.origins import is_loopback
+from tacit.adapters.tls import listener_context
 from tacit.errors import UsageError
 from tacit.service.admission import Admission
 from tacit.service.app import SERVICE_NAME
@@ -47,21 +48,12 @@ def print_ready(ready: Ready) -> None:
 
 
 def server_tls(listen: Listen) -> ssl.SSLContext | None:
-    """The listener's TLS context (1.2 or newer), None for plain HTTP. Raises ``UsageError`` for bad files."""
+    """The listener's TLS context, None for plain HTTP. Raises ``UsageError`` for bad files."""
     if listen.tls_cert is None and listen.tls_key is None and listen.client_ca is None:
         return None
     if listen.tls_cert is None or listen.tls_key is None:
         raise UsageError("listen: tls_cert and tls_key go together, and client_ca needs both")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(listen.tls_cert, listen.tls_key)
-        if listen.client_ca is not None:
-            context.load_verify_locations(listen.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"listen: certificate, key or client CA cannot be loaded: {error.strerror}") from error
-    return context
+    return listener_context(listen.tls_cert, listen.tls_key, listen.client_ca)
 
 
 class Runner(web.AppRunner):

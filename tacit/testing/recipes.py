@@ -319,6 +319,11 @@ def _bad_questions() -> list[Change]:
         ("randomizer-not-allowed", "randomizer.name", "identity"),
         ("randomizer-parameters", "randomizer.epsilon0", "0"),
         ("randomizer-parameters", "randomizer.max_weight", 3),
+        (
+            "rejection-too-likely",
+            "randomizer",
+            {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+        ),
         ("randomizer-vdaf-mismatch", "vdaf.name", "Prio3Count"),
         ("randomizer-vdaf-mismatch", "vdaf.length", 17),
         ("encoder-mismatch", "question.encoder", {"kind": "categories", "categories": ["a", "b"]}),
@@ -353,9 +358,14 @@ def _bad_batches() -> list[Change]:
 
 def _bad_samples() -> list[Change]:
     def sample(
-        rate: str = "0.5", *, lower: tuple[int, str] | None = None, dummies: tuple[str, int] | None = None
+        rate: str = "0.5",
+        *,
+        lower: tuple[int, str] | None = None,
+        devices: int | None = None,
+        dummies: tuple[str, int] | None = None,
     ) -> Any:
-        importance = {} if lower is None else {"importance": {"default": lower[0], "default_rate": lower[1]}}
+        counted = {} if devices is None else {"devices": devices}
+        importance = {} if lower is None else {"importance": {"default": lower[0], "default_rate": lower[1], **counted}}
         added = {} if dummies is None else {"dummies": {"intensity": dummies[0], "population": dummies[1]}}
         return {"rate": rate, **importance, **added}
 
@@ -371,7 +381,9 @@ def _bad_samples() -> list[Change]:
             for dummies in (("0", 500), ("3", 500), ("150", 500), ("300", 500), ("50", 199), ("50", 1_000_000))
         ),
         ("dummies-invalid", "sampling", sample("1", dummies=("50", 500))),
-        ("population-cap", "sampling", sample(lower=(0, "0.1"), dummies=("50", 1_000_001))),
+        ("population-cap", "sampling", sample(lower=(0, "0.1"), devices=1_000_001)),
+        ("importance-devices", "sampling", sample(lower=(0, "0.1"), devices=100)),
+        ("importance-count-leak", "sampling", sample(lower=(0, "0.1"))),
     ]
 
 

@@ -602,7 +602,9 @@ async def test_key_files_open_to_others_stop_the_start(start: Start, tmp_path: P
 
 async def test_a_client_certificate_takes_the_place_of_the_bearer(start: Start, tmp_path: Path) -> None:
     listen = {name: str(tmp_path / name) for name in ("tls_cert", "tls_key", "client_ca")}
-    gateway = await start(relay_bearer=None, listen=listen)
+    with pytest.raises(UsageError, match=r"relay_bearer or listen\.client_ca is needed"):
+        await start(relay_bearer=None, listen={**listen, "client_names": {"relay": []}})
+    gateway = await start(relay_bearer=None, listen={**listen, "client_names": {"relay": ["relay.example"]}})
     message, _ = ohttp.padded_request(gateway.config, gateway.request(), entropy)
     assert (await gateway.post(message)).status == 401, "this connection carries no certificate"
 

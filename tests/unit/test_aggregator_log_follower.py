@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -27,14 +27,12 @@ from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.service.app import Deps
+from tacit.testing.bundles import paged, signed_bundle
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
-from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
-from tacit.tlog.client import Bundle, BundleEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
-from tacit.tlog.merkle import prove_consistency, prove_inclusion
 
 KIT = RecipeKit()
 URL = "http://127.0.0.1:8090"
@@ -56,17 +54,6 @@ class Log:
         self.entries.append(leaf.encode())
         self.tree.append(self.entries[-1])
 
-    def bundle(self, since: int) -> Bundle:
-        size = self.tree.size
-        note = sign_checkpoint(Checkpoint(KIT.log_policy.origin, size, self.tree.root()), self.key)
-        entries = tuple(
-            BundleEntry(index, leaf, tuple(prove_inclusion(self.tree.read, index, size)))
-            for index, leaf in enumerate(self.entries)
-            if index >= since
-        )
-        proof = prove_consistency(self.tree.read, since, size) if since <= size else []
-        return Bundle(note, tuple(proof), entries)
-
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
@@ -74,8 +61,8 @@ class Log:
         if method == "POST" and parts.path == "/v1/leaves":
             self.posted.append(body)
             return HttpResponse(self.status, {}, b"{}")
-        since = int(parse_qs(parts.query)["since"][0])
-        return HttpResponse(200, {}, self.bundle(since).encode())
+        found = paged(self.tree, signed_bundle(self.tree, 0, self.key), parts.path)
+        return HttpResponse(404 if found is None else 200, {}, found or b"")
 
 
 def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
