@@ -112,7 +112,7 @@ async def test_only_gateways_that_the_leader_knows_may_upload(tmp_path: Path) ->
 def test_a_leader_that_names_no_gateway_does_not_start_to_take_uploads(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, KIT, Role.LEADER) | {"gateway_tokens": []}
     deps = Deps(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)
-    with pytest.raises(UsageError, match="gateway_tokens.* or open_uploads"):
+    with pytest.raises(UsageError, match=r"gateway_tokens.* or open_uploads"):
         create_leader(LeaderConfig.model_validate(settings), deps)
     create_leader(LeaderConfig.model_validate({**settings, "roles": ["worker"]}), deps)
 
