@@ -98,6 +98,12 @@ def new(
         str | None,
         typer.Option("--dummy-epsilon", help="With auto: what may be told of whether a device sent (default: 1)."),
     ] = None,
+    other_label: Annotated[
+        str | None, typer.Option("--other-label", help="A category for values outside the buckets or categories.")
+    ] = None,
+    missing_label: Annotated[
+        str | None, typer.Option("--missing-label", help="A category for devices without a value.")
+    ] = None,
     target: Annotated[
         list[str] | None,
         typer.Option("--target", metavar="NAME=VALUE", help="Ask only devices with this attribute; repeat for more."),
@@ -127,6 +133,7 @@ def new(
             min_batch_size, randomizer, start, duration, epoch, slot, close,
             statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
             importance_default, importance_rate, non_default_share, dummies, dummy_epsilon, tuple(target or ()),
+            other_label=other_label, missing_label=missing_label,
         )
     )  # fmt: skip
     write_recipe(form, parties, state_dir, out, as_json=as_json)
