@@ -104,4 +104,8 @@ def _window(key: DirectoryKey) -> SlotWindow | None:
         return None
     if key.not_before is None or key.not_after is None:
         return None
-    return SlotWindow(key.epoch, key.slot, key.not_before, key.not_after, TokenKey.from_spki(key.token_key))
+    try:
+        token_key = TokenKey.from_spki(key.token_key)
+    except DecodeError:
+        return None  # one key that is none closes its own slot
+    return SlotWindow(key.epoch, key.slot, key.not_before, key.not_after, token_key)

@@ -9,12 +9,12 @@ showed two histories is never trusted again: from then on the device does nothin
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Decider, Deps, may_pass
+from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import ObliviousClient
 from client_agent.pace import NEVER, uniform
@@ -22,19 +22,19 @@ from client_agent.sources import DataSource
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
-from tacit.codec import b64url, unb64url
-from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.codec import b64url
+from tacit.errors import DecodeError, Refusal
 from tacit.ports import TransportError
 from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import Bundle, LogState, LogView
-from tacit.tlog.leaves import OhttpConfig
+from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.client import LogState, LogView
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.pages import PagedReader
 
-GATEWAY_KEYS = 2
-"""The active one and the previous one (P3)."""
-_DIGEST = 32
+SYNC_SECONDS = 300.0
+"""For all pages of one poll: a log that serves them slowly keeps no report back for longer."""
 
 
 class Agent:
@@ -60,16 +60,17 @@ class Agent:
         )
         self._deps = deps
         self._store = store
-        pinned = ohttp.KeyConfig.decode(unb64url(config.gateway.key_config))
-        self._client = ObliviousClient(deps.transport, config.relay_url, [pinned], deps.clock, deps.entropy)
+        self._keys = GatewayKeys(config.gateway)
+        self._client = ObliviousClient(deps.transport, config.relay_url, (), deps.clock, deps.entropy)
         self._uploader = Uploader(store, self._client, deps.clock, deps.entropy, config.timing)
         self._wallet = TokenWallet(
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
         )
         self._decider = Decider(config, self._policy, deps, store, source, self._wallet)
-        self._log = LogPolicy(NoteKey.decode(config.log_key))
+        self._log = self._policy.log_policy(NoteKey.decode(config.log_key), deps.clock.now)
         self._view: LogView | None = None
-        self._live = LiveLog()
+        self._pages = PagedReader(self._get)
+        self._shown = self._live = LiveLog()
         self._next_poll = 0.0
         self._calm_until = 0.0
         self._deciding = asyncio.Lock()
@@ -82,7 +83,7 @@ class Agent:
 
     @property
     def gateway_keys(self) -> tuple[ohttp.KeyConfig, ...]:
-        """The gateway keys that this device seals to, active first."""
+        """The gateway keys that this device last sealed to, active first."""
         return self._client.configs
 
     async def step(self) -> float:
@@ -116,7 +117,7 @@ class Agent:
             self._next_poll, self._calm_until = planned, begin + within
 
     async def sync(self) -> None:
-        """Fetch the bundle through the relay, verify it against everything seen before, and keep what it says.
+        """Fetch what is live through the relay, verify it against everything seen before, and keep what it says.
 
         Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves (for good, where it showed
         two histories: then nothing is even asked).
@@ -126,23 +127,35 @@ class Agent:
             rule, _, detail = view.state.failure.partition(": ")
             raise Refusal(rule, detail)
         before = view.state
-        url = f"{self._config.recipe_server_url}/v1/bundle?since={before.size}"
-        response = await self._client.request("GET", url)
-        if response.status != 200:
-            raise TransportError(f"the recipe server answered {response.status}")
         try:
-            entries = view.accept(Bundle.decode(response.content), LeafSigners(self._policy))
+            async with asyncio.timeout(SYNC_SECONDS):
+                entries = await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
+        except TimeoutError as error:
+            raise TransportError("the log's pages did not come in time") from error
         finally:
             if view.state != before:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
-        await self._follow(LiveLog.from_entries(entries))
+        if entries is None:
+            await self._follow(self._shown)
+            return
+        await self._learn_gateway_keys(entry.leaf for entry in entries)
+        self._shown = LiveLog.from_entries(entries)
+        await self._follow(self._shown)
+
+    async def _get(self, path: str) -> bytes | None:
+        """What the log has at ``path``, through the relay."""
+        response = await self._client.request("GET", f"{self._config.recipe_server_url}{path}")
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise TransportError(f"the recipe server answered {response.status}")
+        return response.content
 
     async def _follow(self, live: LiveLog) -> None:
-        """Act on a verified log: its recipes, the issuer's directories, the gateway's keys."""
+        """Act on a verified log: its recipes and the issuer's directories."""
         issuer = self._config.issuer
         ours = (d for d in live.directories if (d.issuer, d.epoch_seconds) == (issuer.name, issuer.epoch_seconds))
         self._live = replace(live, directories=tuple(ours))
-        await self._use_gateway_keys(live.ohttp_configs)
         await self._wallet.plan(self._live.directories)
         await self._store.forget(int(self._deps.clock.now() // issuer.epoch_seconds) - 1)
 
@@ -182,33 +195,24 @@ class Agent:
             return due_next
 
     async def _open_view(self) -> LogView:
-        """The log as it was left, with the gateway's keys of that time."""
+        """The log as it was left, with the gateway's keys of this time."""
         if self._view is None:
             state = await self._store.fact(Fact.LOG_STATE)
-            kept = await self._store.fact(Fact.GATEWAY_KEYS)
-            if kept[:_DIGEST] == self._pinned_digest():
-                self._client.use(ohttp.decode_key_configs(kept[_DIGEST:]))
+            self._keys.restore(await self._store.fact(Fact.GATEWAY_KEYS))
             self._view = LogView(self._log, LogState.decode(state) if state else None)
+        self._client.use(self._keys.current(self._deps.clock.now()))
         return self._view
 
     async def _trusted(self) -> bool:
         return not (await self._open_view()).state.failure
 
-    def _pinned_digest(self) -> bytes:
-        """Keys from the log belong to one pinned first key; a new pin, and they are forgotten."""
-        return hashlib.sha256(self._config.gateway.key_config.encode()).digest()
-
-    async def _use_gateway_keys(self, published: Sequence[OhttpConfig]) -> None:
-        """Use the live keys, the newest first, from now on and after a restart."""
-        now = self._deps.clock.now()
-        live = sorted((one for one in published if one.live(now)), key=lambda one: one.not_before, reverse=True)
-        keys = [key for key in map(_usable_key, live) if key is not None][:GATEWAY_KEYS]
-        if not keys:
-            return
-        self._client.use(keys)
-        kept = self._pinned_digest() + ohttp.encode_key_configs(keys)
+    async def _learn_gateway_keys(self, leaves: Iterable[SignedLeaf]) -> None:
+        """Take note of the key sets that the log shows, for good, before any is used."""
+        self._keys.learn(leaves, self._deps.clock.now())
+        kept = self._keys.encode()
         if kept != await self._store.fact(Fact.GATEWAY_KEYS):
             await self._store.keep({Fact.GATEWAY_KEYS: kept})
+        self._client.use(self._keys.current(self._deps.clock.now()))
 
     def refusals(self, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
         """Every rule that refuses a recipe of the log now, for a device whose journal holds ``entries``."""
@@ -226,16 +230,6 @@ class Agent:
         spend = derive.slot_of(live.recipe) if made.spends else None
         await self._store.decide(made.entry, spend, made.draw)
         return made.entry
-
-
-def _usable_key(published: OhttpConfig) -> ohttp.KeyConfig | None:
-    """A published gateway key, if this device can seal to it."""
-    try:
-        key = ohttp.KeyConfig.decode(unb64url(published.key_config))
-        key.suite()
-    except (DecodeError, CryptoError):
-        return None
-    return key
 
 
 def journal_table(entries: Sequence[Entry]) -> list[dict[str, str | float | int]]:

@@ -16,6 +16,7 @@ from client_agent.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteS
 from tacit.ledger.account import Account
 from tacit.recipe.model import AttributeName, AttributeValue, DecimalText
 from tacit.service.config import ConfigPath, Frozen
+from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
 """A base URL without a slash at its end."""
@@ -30,10 +31,14 @@ class IssuerPin(Frozen):
 
 
 class GatewayPin(Frozen):
-    """The OHTTP gateway: name, Ed25519 key of its log leaves, first key configuration (base64url)."""
+    """The OHTTP gateway: name, Ed25519 key of its log leaves, length of its key periods (key sets of periods of another
+    length do not count), and the key configuration (base64url) that is active in ``period``, for the first fetch
+    (P3)."""
 
     name: str
     signing_key: str
+    rotation_seconds: int = Field(ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)
+    period: int = Field(ge=0)
     key_config: str
 
 

@@ -49,7 +49,7 @@ class Fact(enum.StrEnum):
     LOG_STATE = "log-state"
     """``tacit.tlog.client.LogState``: the last accepted tree, or the failure after which the log is not trusted."""
     GATEWAY_KEYS = "gateway-keys"
-    """The gateway's keys as the log last named them."""
+    """``client_agent.gateway_keys``: the key sets that the log has shown, by period."""
     LOG_TROUBLE = "log-trouble"
     """``Trouble``: why the log's last answer did not come or was refused; empty while it is accepted."""
     SOURCE_TROUBLE = "source-trouble"

@@ -1,7 +1,7 @@
 """The agent's side of oblivious HTTP: every fetch and every upload goes through the relay.
 
 A fresh HPKE context for each request, padded to a size class, no cookie, no identifier; the ``date`` inside is
-rounded to the minute. Gateway keys come from the configuration first and from the log later (P3).
+rounded to the minute. Which keys the gateway has is ``client_agent.gateway_keys``' business.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from urllib.parse import urlsplit
 
-from client_agent.problem import problem_type
 from tacit import bhttp, ohttp
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
+from tacit.problem import problem_type
 
 DATE_ROUNDING_SECONDS = 60
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
@@ -52,9 +52,8 @@ class ObliviousClient:
         return self._configs
 
     def use(self, configs: Sequence[ohttp.KeyConfig]) -> None:
-        """Switch to the gateway keys that the log names, active first; an empty list changes nothing."""
-        if configs:
-            self._configs = tuple(configs)
+        """Use these gateway keys from now on, active first; none: nothing can be sent."""
+        self._configs = tuple(configs)
 
     async def request(
         self, method: str, url: str, *, media_type: str | None = None, content: bytes = b""
@@ -78,6 +77,8 @@ class ObliviousClient:
             if outer.status != 200 or outer.headers.get("content-type") != OHTTP_RES:
                 raise TransportError(f"the relay answered {outer.status}")
             return _opened(context, outer.body)
+        if not self._configs:
+            raise TransportError("this device has no key of the gateway for this time")
         raise TransportError("the gateway knows none of the keys that this device has for it")
 
     def _inner(self, method: str, url: str, media_type: str | None, content: bytes) -> bhttp.Request:

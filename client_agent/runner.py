@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
 from client_agent.sources import open_source
 from client_agent.store import SqlAgentStore
+from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -67,7 +66,7 @@ async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> Async
     except DecodeError as error:
         raise UsageError(f"{config.attestation.identity}: {error}") from error
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_alone(config.state_dir))
+        stack.enter_context(alone_in(config.state_dir, LOCK, "another agent is at work here"))
         tls = ClientTls(config.tls_ca)
         transport = await stack.enter_async_context(AiohttpTransport(tls=tls, insecure_http=config.insecure_http))
         store = await open_store(config)
@@ -170,25 +169,6 @@ class Watch:
         if before is None or (before.state, before.attempts) != (entry.state, entry.attempts):
             told: dict[str, str | int | float] = {"recipe": entry.name, "attempts": entry.attempts}
             self.report(entry.state.value, told | ({"detail": entry.detail} if entry.detail else {}))
-
-
-@contextlib.contextmanager
-def _alone(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of ``state_dir``: two processes on one journal would ask for one slot's token twice."""
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(state_dir / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UsageError(f"{state_dir}: {error.strerror or 'cannot be used'}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise UsageError(f"{state_dir}: another agent is at work here") from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: Path) -> bytes:

@@ -12,11 +12,11 @@ from client_agent.config import Timing
 from client_agent.journal import AgentStore, Entry, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.pace import backoff
-from client_agent.problem import problem_type
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, Refusal, ReportError
 from tacit.media_types import dap
 from tacit.messages import UploadErrors
 from tacit.ports import Clock, Entropy, TransportError
+from tacit.problem import problem_type
 
 RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
 """Clocks that differ; every other verdict on a report is final, ``OUTDATED_CONFIG`` too (P11)."""

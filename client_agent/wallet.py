@@ -17,10 +17,10 @@ from typing import Protocol
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Prefetch
 from client_agent.pace import NEVER, backoff, uniform
-from client_agent.problem import problem_type
 from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
 from tacit.ports import Clock, Entropy, Transport, TransportError
+from tacit.problem import problem_type
 from tacit.tlog.leaves import IssuerDirectory
 from tacit.tokens.attestation import Evidence, attestation_binding, challenge_of, token_request_body
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages

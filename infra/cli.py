@@ -6,49 +6,65 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage. Answers go to stdout, progress a
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from tacit.errors import Abort, Refusal, TacitError
+from tacit import __version__
+from tacit.errors import Abort, Fatal, Refusal, TacitError
 from tacit.ports import TransportError
+from tacit.vdaf.native.library import wanted_level
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+COMPLETION = "_TACIT_COMPLETE"
+SUMMARY = "Private federated analytics: signed recipes, anonymous contributions, noisy aggregates."
 
 COMMANDS = {
-    "demo": "infra.commands.demo:demo",
-    "up": "infra.commands.up:up",
-    "status": "infra.commands.status:status",
-    "serve": "infra.commands.serve:serve",
-    "agent": "infra.commands.agent:app",
-    "recipe": "infra.commands.recipe:app",
-    "series": "infra.commands.series:app",
-    "collect": "infra.commands.results:collect",
-    "results": "infra.commands.results:results",
-    "fleet": "infra.commands.fleet:app",
-    "keys": "infra.commands.keys:app",
-    "privacy": "infra.commands.privacy:app",
-    "figures": "infra.commands.figures:figures",
-    "bench": "infra.commands.bench:app",
+    "demo": ("infra.commands.demo:demo", "Run every party on this machine and answer one question about real devices."),
+    "up": ("infra.commands.up:up", "Run every service as a process of its own until Ctrl-C."),
+    "status": ("infra.commands.status:status", "Show services, servers and, per task, where the reports are."),
+    "serve": ("infra.commands.serve:serve", "Run one service until it is told to stop (Ctrl-C or SIGTERM)."),
+    "agent": ("infra.commands.agent:app", "Run one device's agent, or read its journal."),
+    "recipe": ("infra.commands.recipe:app", "Design, write, check, publish and read recipes."),
+    "series": ("infra.commands.series:app", "Several rounds of one recipe, charged as one."),
+    "collect": ("infra.commands.results:collect", "Ask for a recipe's batch, and show the result once it is released."),
+    "results": (
+        "infra.commands.results:results",
+        "Show what was released: estimates, their errors, and what they cost.",
+    ),
+    "log": ("infra.commands.log:app", "Read the whole log from outside: verify it, and watch what it says."),
+    "fleet": ("infra.commands.fleet:app", "Simulate very many devices over the real wire."),
+    "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),
+    "privacy": ("infra.commands.privacy:app", "Account for privacy: mechanisms, worked examples, budgets."),
+    "figures": ("infra.commands.figures:figures", "Draw Figures 1, 2, 3, 5, 6, 7 and 8 of the SA2 paper."),
+    "bench": ("infra.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),
 }
-"""Name -> module and function, or module and group of commands."""
+"""Name -> module and function, or module and group of commands; and what it is for, so that the list of commands needs
+none of the modules."""
 
 
-def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The commands called ``names``. Only their modules are imported: a service starts without the demo's."""
+def build(wanted: str = "") -> typer.Typer:
+    """All commands by name; of these only ``wanted`` is imported and can be called, so that a service starts without
+    the demo's modules and a list of commands without any."""
     app = typer.Typer(
         name="tacit",
-        help="Private federated analytics: signed recipes, anonymous contributions, noisy aggregates.",
-        add_completion=False,
-        no_args_is_help=True,
+        help=SUMMARY,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_nothing_in_common)
-    for name in names:
-        module, _, member = COMMANDS[name].partition(":")
+    app.callback()(_in_common)
+    for name, (place, summary) in COMMANDS.items():
+        if name != wanted:
+            app.command(name, help=summary)(_not_imported)
+            continue
+        module, _, member = place.partition(":")
         found = getattr(importlib.import_module(module), member)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
@@ -57,8 +73,22 @@ def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def _nothing_in_common() -> None:
-    """Private federated analytics: signed recipes, anonymous contributions, noisy aggregates."""
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"tacit {__version__}")
+        raise typer.Exit
+
+
+def _in_common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def _not_imported() -> None:
+    raise Fatal("this command was not asked for")
 
 
 def main() -> None:
@@ -67,35 +97,55 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit code."""
-    first = next(iter(arguments), "")
+    """Run one command; returns its exit code. With ``--json`` a failure is a document on stdout too:
+    ``{"error": {"kind", "rule"?, "detail"}}``."""
+    tell = partial(_complain, as_json="--json" in arguments)
     try:
-        app = build([first] if first in COMMANDS else COMMANDS)
-        code = app(list(arguments), prog_name="tacit", standalone_mode=False)
+        wanted_level()
+        code = build(_wanted(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "tacit")
-        _complain(error.format_message(), f"try: {place} --help")
+        tell("usage", error.format_message(), hint=f"try: {place} --help")
         return USAGE
     except typer.Exit as stop:
         return int(stop.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted")
+        tell("interrupted", "interrupted")
         return INTERRUPTED
     except Refusal as error:
-        _complain(f"refused by rule {error.rule}: {error.detail}")
+        tell("refused", error.detail, rule=error.rule)
         return FAILED
     except Abort as error:
-        _complain(f"{error.title or 'refused'} {error.detail}".strip())
+        tell("failed", f"{error.title or 'refused'} {error.detail}".strip())
         return FAILED
     except (TacitError, TransportError) as error:
-        _complain(str(error))
+        tell("failed", str(error))
         return FAILED
     return int(code) if isinstance(code, int) else OK
 
 
-def _complain(*lines: str) -> None:
-    for line in lines:
-        print(f"tacit: {' '.join(line.split())}", file=sys.stderr)
+def _asking(arguments: Sequence[str]) -> list[str]:
+    """``arguments``; where they name no command, or a group of commands and none of it, they ask for help."""
+    given = list(arguments)
+    is_group = len(given) == 1 and COMMANDS.get(given[0], ("", ""))[0].endswith(":app")
+    return [*given, "--help"] if not given or is_group else given
+
+
+def _wanted(arguments: Sequence[str]) -> str:
+    """The command that is asked for, or that a shell wants completed."""
+    words = (
+        os.environ["COMP_WORDS"].split()[1:] if COMPLETION in os.environ and "COMP_WORDS" in os.environ else arguments
+    )
+    return next((word for word in words if not word.startswith("-")), "")
+
+
+def _complain(kind: str, detail: str, *, rule: str = "", hint: str = "", as_json: bool = False) -> None:
+    detail = " ".join(detail.split())
+    print(f"tacit: {f'refused by rule {rule}: ' if rule else ''}{detail}", file=sys.stderr)
+    if hint:
+        print(f"tacit: {hint}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": {"kind": kind, **({"rule": rule} if rule else {}), "detail": detail}}))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ from infra.api import call
 from infra.layout import Layout
 from tacit.errors import DecodeError
 from tacit.ports import Transport
-from tacit.service.config import read_secret
 from tacit.service.log import get_logger
 
 Place = tuple[int, int]
@@ -79,7 +78,7 @@ class Accepted:
 
 async def read_counts(layout: Layout, transport: Transport, service: str) -> Counts:
     """The counts of the attester or the issuer. Raises ``TacitError`` and ``TransportError``."""
-    bearer = read_secret(layout.credentials["operator"]).decode().strip()
+    bearer = layout.operator_token(service)
     page: Any = await call(transport, "GET", layout.urls[service] + _PATH, bearer=bearer)
     try:
         return {

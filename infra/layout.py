@@ -17,19 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
-from infra.deployables import SERVICES
+from infra.deployables import SERVICES, witness_name
 from services.gateway.keys import KeyRing
 from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.recipe.model import Parties
-from tacit.service.config import write_secret
+from tacit.service.config import read_secret, write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import SigningKey, generate_signing_key
-from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
 
+MAX_WITNESSES = 9
 OPERATORS = {
     "recipe_server": "analyst.example",
     "issuer": "issuer.example",
@@ -39,13 +40,25 @@ OPERATORS = {
     "leader": "leader.example",
     "helper": "helper.example",
     "collector": "analyst.example",
+    **{witness_name(number): f"witness-{number}.example" for number in range(1, MAX_WITNESSES + 1)},
 }
 ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
-KEY_LIFETIME = 30 * 86400
+KEY_ROTATION = 30 * 86400
 INDEX = "stack.json"
+OPERATED = ("collector", "leader", "helper", "attester", "issuer")
+"""The services that an operator asks for what nobody else may see."""
+CREDENTIALS = {
+    "issuer_client": ("attester", "issuer"),
+    "gateway_client": ("relay", "gateway"),
+    "collector": ("collector", "leader"),
+    "results": ("collector", "recipe_server"),
+    **{f"operator_{name}": ("analyst", name) for name in OPERATED},
+}
+"""Bearer tokens by name: who presents one, and the one service that it opens. (The Leader's for the Helper is in their
+peer file.)"""
 BEARER_PREFIX = b"tacit-"
 """Of every bearer token, so that a person or a scanner can tell one from a key."""
 PORTS = range(16_384, 32_768)
@@ -58,7 +71,8 @@ class StackOptions:
     """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; ``unbounded_local``:
     whether they accept noise shares; ``min_audience``: how many devices a census must attest for a recipe with
     criteria; the three of ``account`` are what the one privacy account allows in any period of so many seconds, and
-    what the stack's own devices charge against."""
+    what the stack's own devices charge against; ``witnesses``: how many cosign its log, all of which its policies
+    demand, for by one of two a log can split its readers."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -71,6 +85,7 @@ class StackOptions:
     account_epsilon: str = "10"
     account_delta: str = "0.00001"
     account_seconds: int = 365 * 86400
+    witnesses: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,12 +100,22 @@ class Layout:
     parties: Parties
     log_key: str
     gateway_key_config: str
+    gateway_key_period: int
     policy_path: Path = field(default=Path())
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Every service of the stack, witnesses included, in the order in which they are started."""
+        return tuple(self.configs)
 
     @property
     def analyst_key(self) -> Path:
         """The analyst's signing key."""
         return self.state_dir / "analyst" / "signing.key"
+
+    def operator_token(self, service: str) -> str:
+        """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
+        return read_secret(self.credentials[f"operator_{service}"]).decode("ascii", "replace").strip()
 
     @property
     def device_authority(self) -> Path:
@@ -119,6 +144,8 @@ class Layout:
                 "gateway": {
                     "name": gateway.operator,
                     "signing_key": gateway.signing_key,
+                    "rotation_seconds": KEY_ROTATION,
+                    "period": self.gateway_key_period,
                     "key_config": self.gateway_key_config,
                 },
                 "relay_url": self.urls["relay"],
@@ -151,6 +178,7 @@ def load_layout(state_dir: Path) -> Layout:
             parties=Parties.model_validate(index["parties"]),
             log_key=index["log_key"],
             gateway_key_config=index["gateway_key_config"],
+            gateway_key_period=index["gateway_key_period"],
             policy_path=state_dir / "policy.json",
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -169,11 +197,14 @@ class _Builder:
         self._options = options
         self._entropy = entropy
         self._now = now
-        self._ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+        self._witnesses = tuple(witness_name(number) for number in range(1, options.witnesses + 1))
+        services = (*SERVICES, *self._witnesses)
+        self._ports = dict(zip(services, free_ports(len(services)), strict=True))
         self._urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
         self._keys = {
             name: generate_signing_key(entropy) for name in ("analyst", "log", "issuer", "gateway", "leader", "helper")
         }
+        self._witness_keys = {name: generate_signing_key(entropy) for name in self._witnesses}
         self._credentials: dict[str, Path] = {}
 
     def build(self) -> Layout:
@@ -182,13 +213,13 @@ class _Builder:
         policy_path = self._dir / "policy.json"
         policy_path.write_text(json.dumps(policy, indent=1))
         self._credentials_for_all()
-        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_LIFETIME, self._entropy, self._now)
+        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_ROTATION, self._entropy, self._now)
         authority = SoftwareRoot.create(self._entropy, self._now)
         write_secret(self._dir / "vendor" / "authority.pem", authority.to_pem())
         (self._dir / "attester").mkdir(mode=0o700, exist_ok=True)
         (self._dir / "attester" / "device-root.pem").write_bytes(authority.root_pem)
         log_key = NoteKey("tacit.example/log", self._keys["log"].public).encode()
-        configs = {name: self._write_config(name, log_key, policy) for name in SERVICES}
+        configs = {name: self._write_config(name, log_key, policy) for name in self._ports}
         layout = Layout(
             state_dir=self._dir,
             options=self._options,
@@ -198,6 +229,7 @@ class _Builder:
             parties=parties,
             log_key=log_key,
             gateway_key_config=b64url(ring.active.config.encode()),
+            gateway_key_period=ring.period,
             policy_path=policy_path,
         )
         self._write_index(layout)
@@ -207,6 +239,8 @@ class _Builder:
         for name, key in self._keys.items():
             folder = "recipe_server" if name == "log" else name
             write_signing_key(self._dir / folder / "signing.key", key)
+        for name, key in self._witness_keys.items():
+            write_signing_key(self._dir / name / "signing.key", key)
         hpke: dict[str, str] = {}
         for number, name in enumerate(("leader", "helper", "collector"), start=1):
             made = generate_hpke_key(number, self._entropy)
@@ -247,6 +281,7 @@ class _Builder:
         return {
             "min_batch_size": self._options.batch_floor,
             **({"allow_unbounded_local": True} if self._options.unbounded_local else {}),
+            **self._witness_limit(),
             "attributes": ATTRIBUTES,
             "min_audience": self._options.min_audience,
             "analysts": {OPERATORS["recipe_server"]: b64url(self._keys["analyst"].public)},
@@ -265,15 +300,13 @@ class _Builder:
             },
         }
 
+    def _witness_limit(self) -> dict[str, Any]:
+        keys = [self._witness_key(name).encode() for name in self._witnesses]
+        return {"witnesses": {"keys": keys, "k": len(keys), "max_age_seconds": 86_400}} if keys else {}
+
     def _credentials_for_all(self) -> None:
-        """Bearer tokens of the loopback legs, one copy in each of the two folders that need it."""
-        for name, holders in {
-            "issuer_client": ("attester", "issuer"),
-            "gateway_client": ("relay", "gateway"),
-            "collector": ("collector", "leader", "helper"),
-            "results": ("collector", "recipe_server"),
-            "operator": ("analyst", "collector", "leader", "helper", "attester", "issuer"),
-        }.items():
+        """One bearer token for each caller at each service, a copy in either folder."""
+        for name, holders in CREDENTIALS.items():
             token = bearer_token(self._entropy)
             for holder in holders:
                 write_secret(self._dir / holder / f"{name}.token", token)
@@ -283,12 +316,29 @@ class _Builder:
         body: dict[str, Any] = {
             "state_dir": ".",
             "listen": {"host": "127.0.0.1", "port": self._ports[name]},
-            **getattr(self, f"_{name}_config")(log_key, policy),
+            **self._own_config(name, log_key, policy),
         }
         path = self._dir / name / "config.json"
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.write_text(json.dumps(body, indent=1))
         return path
+
+    def _own_config(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
+        """What a service's configuration has that those of others do not."""
+        if name in self._witnesses:
+            return self._witness_config(name, log_key)
+        own: dict[str, Any] = getattr(self, f"_{name}_config")(log_key, policy)
+        return own
+
+    def _witness_config(self, name: str, log_key: str) -> dict[str, Any]:
+        return {
+            "name": self._witness_key(name).name,
+            "signing_key": "signing.key",
+            "logs": [{"key": log_key, "url": self._urls["recipe_server"]}],
+        }
+
+    def _witness_key(self, name: str) -> NoteKey:
+        return NoteKey(f"{OPERATORS[name]}/tacit", self._witness_keys[name].public, COSIGNATURE)
 
     def _recipe_server_config(self, _log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -297,6 +347,9 @@ class _Builder:
             "policy": policy,
             "accept_late_directories": True,
             "collector_token": "results.token",
+            "witnesses": [
+                {"url": self._urls[name], "key": self._witness_key(name).encode()} for name in self._witnesses
+            ],
         }
 
     def _issuer_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
@@ -304,7 +357,7 @@ class _Builder:
             "name": OPERATORS["issuer"],
             "signing_key": "signing.key",
             "attester_credential": "issuer_client.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_issuer.token",
             "recipe_server_url": self._urls["recipe_server"],
             "request_uri": f"{self._urls['issuer']}/token-request",
             "epoch_seconds": self._options.epoch_seconds,
@@ -317,7 +370,7 @@ class _Builder:
         return {
             "issuer_url": self._urls["issuer"],
             "issuer_credential": "issuer_client.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_attester.token",
             "software_roots": ["device-root.pem"],
         }
 
@@ -326,7 +379,7 @@ class _Builder:
             "operator": OPERATORS["gateway"],
             "signing_key": "signing.key",
             "relay_bearer": "gateway_client.token",
-            "key_lifetime": KEY_LIFETIME,
+            "rotation_seconds": KEY_ROTATION,
             "recipe_server_url": self._urls["recipe_server"],
             "targets": [
                 {"origin": self._urls["leader"], "path_prefix": "/tasks/", "methods": ["POST"]},
@@ -343,8 +396,7 @@ class _Builder:
             "signing_key": "signing.key",
             "hpke_keys": ["hpke.key"],
             "peer_file": "peer.json",
-            "collector_token": "collector.token",
-            "operator_token": "operator.token",
+            "operator_token": f"operator_{name}.token",
             "log": {
                 "url": self._urls["recipe_server"],
                 "key": log_key,
@@ -355,7 +407,8 @@ class _Builder:
 
     def _leader_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         limits = {"job_size": self._options.job_size, "idle_seconds": self._options.idle_seconds}
-        return {**self._aggregator("leader", log_key, policy), "limits": limits}
+        own = {"collector_token": "collector.token", "limits": limits}
+        return {**self._aggregator("leader", log_key, policy), **own}
 
     def _helper_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return self._aggregator("helper", log_key, policy)
@@ -364,7 +417,7 @@ class _Builder:
         return {
             "hpke_keys": ["hpke.key"],
             "leader_token": "collector.token",
-            "operator_token": "operator.token",
+            "operator_token": "operator_collector.token",
             "publish": {"url": self._urls["recipe_server"], "token": "results.token"},
             "idle_seconds": self._options.idle_seconds,
             "log": {
@@ -387,6 +440,7 @@ class _Builder:
             "parties": layout.parties.model_dump(mode="json"),
             "log_key": layout.log_key,
             "gateway_key_config": layout.gateway_key_config,
+            "gateway_key_period": layout.gateway_key_period,
         }
         (self._dir / INDEX).write_text(json.dumps(index, indent=1))
 

@@ -70,6 +70,7 @@ class Form:
     other_label: str | None = None
     missing_label: str | None = None
     """Categories for values outside, and for devices without one."""
+    attested_devices: int | None = None
 
     @property
     def numeric(self) -> bool:
@@ -159,6 +160,8 @@ def _check_sampling(form: Form) -> None:
         raise typer.BadParameter(f"importance sampling needs {', '.join(missing)} too")
     if form.dummy_epsilon is not None and form.dummies != AUTO:
         raise typer.BadParameter(f"--dummy-epsilon belongs to --dummies {AUTO}")
+    if form.attested_devices is not None and form.importance_default is None:
+        raise typer.BadParameter("--attested-devices belongs to --importance-default")
     for flag, said in (("--importance-rate", form.importance_rate), ("--non-default-share", form.non_default_share)):
         if said is not None and _decimal(said, flag) > 1:
             raise typer.BadParameter(f"{flag} is above 0 and at most 1")
@@ -273,6 +276,7 @@ def _sampling(form: Form, question: Question) -> dict[str, Any]:
         said["default"] = default_answer(question, form.importance_default)
         said["default_rate"] = _decimal(form.importance_rate or "", "--importance-rate")
         said["non_default_share"] = _decimal(form.non_default_share or "", "--non-default-share")
+        said["attested_devices"] = form.attested_devices
     if form.dummies == AUTO:
         said["dummy_epsilon"] = _decimal(form.dummy_epsilon or DUMMY_EPSILON, "--dummy-epsilon")
     elif form.dummies is not None:

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.terminal import (
-    ADVERSARIES,
+    adversary_text,
     delta_text,
     epsilon_text,
     estimate_bar,
@@ -19,6 +19,7 @@ from infra.terminal import (
     span,
     when,
 )
+from tacit.dp.claim import CONDITIONS
 
 NORMAL_95 = 1.96
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
@@ -110,14 +111,15 @@ def missing_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """By adversary: who, epsilon as the recipe states it, delta, and epsilon with the contributions that came."""
+    """By adversary: who, epsilon as the recipe states it, delta, and epsilon with the contributions that came, where
+    that is known: how many of these were honest is not."""
     privacy, ran = document["privacy"], document.get("privacy_of_batch", {}).get("by_adversary", {})
     return [
         (
-            ADVERSARIES.get(name, name),
+            adversary_text(name, privacy["n"]),
             epsilon_text(value),
             delta_text(name, value, privacy["delta"]),
-            epsilon_text(ran[name]) if name in ran else "",
+            epsilon_text(ran[name]) if name in ran and name not in CONDITIONS else "",
         )
         for name, value in privacy["by_adversary"].items()
     ]

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from infra.api import call, recipes_of
-from infra.deployables import SERVICES
 from infra.issuance import Accepted, SlotIssuance, compare, read_counts, warn
 from infra.layout import Layout
 from infra.processes import read_pids
@@ -21,7 +20,6 @@ from infra.servers import ServerStatus, server_status
 from infra.workers import known_parts, service_part
 from tacit.errors import Abort, DecodeError, TacitError
 from tacit.ports import Transport, TransportError
-from tacit.service.config import read_secret
 
 AGGREGATORS = ("leader", "helper")
 T = TypeVar("T")
@@ -99,7 +97,7 @@ class StackStatus:
 
 async def stack_status(layout: Layout, transport: Transport) -> StackStatus:
     """Ask everybody. What does not answer is part of the answer; a mismatch of issuance counts is logged too."""
-    parts = [service_part(layout, name) for name in SERVICES] + known_parts(layout)
+    parts = [service_part(layout, name) for name in layout.services] + known_parts(layout)
     pids = read_pids(layout.state_dir)
     asked = [_process(transport, part.label, part.url, pids.get(part.label)) for part in parts]
     processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(layout))
@@ -142,14 +140,14 @@ async def _process(transport: Transport, label: str, url: str, pid: int | None) 
 
 async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:
     """The recipes that name the leader, in the log's order, with the counts of those that are active."""
-    bearer = read_secret(layout.credentials["operator"]).decode().strip()
     known = {one["hash"]: one for one in await recipes_of(transport, layout.urls["recipe_server"])}
-    rows = await call(transport, "GET", f"{layout.urls['leader']}/v1/recipes", bearer=bearer)
+    bearer = {name: layout.operator_token(name) for name in AGGREGATORS}
+    rows = await call(transport, "GET", f"{layout.urls['leader']}/v1/recipes", bearer=bearer["leader"])
 
     async def counts(aggregator: str, task_id: str) -> dict[str, Any]:
         url = f"{layout.urls[aggregator]}/v1/tasks/{task_id}/status"
         with contextlib.suppress(Abort):  # not active there, or not any more
-            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer)
+            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer[aggregator])
             return found
         return {}
 

@@ -7,8 +7,10 @@ through ``tacit.recipe.series_rules``; a series comes before its rounds. The rul
 ``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
 ``void-exists``; ``recipe-exists``, ``series-exists``; ``census-room``; ``census-share-recipe``,
 ``census-share-signer``, ``census-share-mismatch``, ``census-share-opt-in``, ``census-share-early``,
-``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``, ``ohttp-config-over``; for
-all of them ``leaf-malformed`` and ``leaf-signature``.
+``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
+``ohttp-config-rotation``, ``ohttp-config-exists``, ``ohttp-config-order``, ``ohttp-config-over``,
+``ohttp-config-early``, ``ohttp-config-late``, ``ohttp-config-previous``; for all of them ``log-room``,
+``leaf-malformed`` and ``leaf-signature``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from recipe_server.room import census_room, recipe_room
 from recipe_server.store import Transaction
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
@@ -34,6 +37,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
+from tacit.tlog.pages import entry_room
 from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)
@@ -42,8 +46,12 @@ Register = Callable[[Transaction, int], Awaitable[None]]
 """Notes what an admitted leaf says, once its index is known, in the transaction that stores it."""
 
 MAX_CENSUS_CELLS = 2048
-"""Conjunctions of all censuses that count, together: their shares have a place in every answer to a device, and the
-largest message that the relay takes has 256 KiB."""
+"""Conjunctions of all censuses that count, together: every device fetches their shares."""
+KEY_SET_MARGIN = 8
+"""A key set is in the log this part of a period, or more, before its own period begins: devices that look at the log as
+often as that all change keys at one moment."""
+_RESERVED = frozenset({LeafType.OPT_IN, LeafType.CENSUS_SHARE})
+"""What a recipe takes room for when it enters the log."""
 _CHEAP_FIRST = ("analyst-unknown", "recipe-signature")
 
 
@@ -53,10 +61,21 @@ class Admission:
 
     policy: Policy
     accept_late_directories: bool
+    ended_seconds: int
     accountant: Accountant = conservative
 
     async def admit(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         """How to register ``leaf`` if it may enter the log at ``now``. Raises Refusal."""
+        register = await self._admitted(leaf, tx, now)
+        if leaf.type not in _RESERVED:
+            left = await tx.room.left(now, self.ended_seconds, self.policy.census_max_age_seconds)
+            wanted = _room_of(leaf)
+            if wanted > left:
+                detail = f"what every device fetches has room for {max(0, left)} bytes more; this takes {wanted}"
+                raise Refusal("log-room", detail)
+        return register
+
+    async def _admitted(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         if leaf.type is LeafType.RECIPE:
             return await self._recipe(leaf, tx, now)
         if leaf.type is LeafType.SERIES:
@@ -69,7 +88,7 @@ class Admission:
             return await self._census_share(leaf, tx, now)
         if leaf.type is LeafType.ISSUER_DIRECTORY:
             return await self._directory(leaf, tx, now)
-        return await self._ohttp_config(leaf, now)
+        return await self._ohttp_config(leaf, tx, now)
 
     async def _recipe(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         recipe = _decoded(lambda: Recipe.from_body(leaf.body))
@@ -229,23 +248,61 @@ class Admission:
         if now >= deadline and not self.accept_late_directories:
             raise Refusal("directory-late", f"the directory of epoch {directory.epoch} was due before {deadline}")
 
-    async def _ohttp_config(self, leaf: SignedLeaf, now: float) -> Register:
+    async def _ohttp_config(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         config = _body(leaf, OhttpConfig)
         key = self.policy.gateway_key(config.gateway)
         if key is None or leaf.signer != config.gateway:
-            raise Refusal("gateway-unknown", f"{leaf.signer} may not publish a configuration of {config.gateway}")
+            raise Refusal("gateway-unknown", f"{leaf.signer} may not publish a key set of {config.gateway}")
         _check_signature(leaf, key)
-        try:
-            KeyConfig.decode(unb64url(config.key_config))
-        except DecodeError as error:
-            raise Refusal("ohttp-key-invalid", str(error)) from error
-        if now >= config.not_after:
-            raise Refusal("ohttp-config-over", f"the configuration was valid until {config.not_after}")
+        for encoded in filter(None, (config.active, config.previous)):
+            try:
+                KeyConfig.decode(unb64url(encoded))
+            except DecodeError as error:
+                raise Refusal("ohttp-key-invalid", str(error)) from error
+        await _check_period(config, tx, now)
 
         async def register(tx: Transaction, index: int) -> None:
-            await tx.add_ohttp_config(index, config.not_after)
+            await tx.add_key_set(config, index)
 
         return register
+
+
+async def _check_period(config: OhttpConfig, tx: Transaction, now: float) -> None:
+    """One key set per period, each known well before it is used, so that all devices change keys at one moment. A
+    gateway without a key set of the period before may publish one that has begun: nobody has anything to change from.
+    Raises Refusal."""
+    known = {one.period: one for one in await tx.key_sets(config.gateway)}
+    if any(one.rotation_seconds != config.rotation_seconds for one in known.values()):
+        rotation = next(iter(known.values())).rotation_seconds
+        raise Refusal("ohttp-config-rotation", f"periods of this gateway have {rotation} seconds")
+    if config.period in known:
+        raise Refusal("ohttp-config-exists", f"the log holds another key set of period {config.period}")
+    newest = max(known, default=-1)
+    if config.period < newest:
+        raise Refusal("ohttp-config-order", f"the log holds the key set of the later period {newest}")
+    current = int(now) // config.rotation_seconds
+    if config.period < current:
+        raise Refusal("ohttp-config-over", f"period {config.period} ended at {config.start + config.rotation_seconds}")
+    if config.period > current + 1:
+        raise Refusal("ohttp-config-early", f"it is period {current}; the key set of the next one may be published")
+    before = known.get(config.period - 1)
+    if before is None:
+        return
+    deadline = config.start - config.rotation_seconds // KEY_SET_MARGIN
+    if now >= deadline:
+        raise Refusal("ohttp-config-late", f"the key set of period {config.period} was due before {deadline}")
+    logged = SignedLeaf.decode((await tx.leaves([before.index]))[before.index]).body_as(OhttpConfig)
+    if config.previous not in {None, logged.active}:
+        raise Refusal("ohttp-config-previous", f"the previous key is not the active one of period {before.period}")
+
+
+def _room_of(leaf: SignedLeaf) -> int:
+    """What a leaf takes of the room of all live entries."""
+    size = len(leaf.encode())
+    if leaf.type is not LeafType.RECIPE:
+        return entry_room(size)
+    recipe = Recipe.from_body(leaf.body)
+    return recipe_room(size) + (census_room(recipe.randomizer.categories) if recipe.is_census else 0)
 
 
 async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: Transaction) -> Recipe:

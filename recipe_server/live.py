@@ -2,8 +2,8 @@
 
 Live are recipes that have not ended (or ended less than a grace ago) with their opt-ins, series for as long as a round
 may be live, the directories of the current and the next epoch and of the live recipes' epochs, void leaves for the same
-grace after their publication, OHTTP configurations that are not over, and censuses with their published shares for as
-long as they count.
+grace after their publication, gateways' key sets that may be used now or later, and censuses with their published
+shares for as long as they count.
 """
 
 from __future__ import annotations
@@ -27,14 +27,10 @@ class LiveEntries:
     until: float
     entries: tuple[BundleEntry, ...]
 
-    def holds(self, size: int, now: float) -> bool:
-        """Whether this is still the answer."""
-        return self.size == size and self.since <= now < self.until
-
 
 async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
     """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
-    for ``census_seconds`` after its end."""
+    for ``census_seconds`` after its end. What the log holds beyond ``size`` is left out."""
     moment = int(now)
     indices: set[int] = set()
     changes: set[float] = set()
@@ -60,9 +56,11 @@ async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: in
     for census in await tx.census_shares(ending_after=moment - census_seconds):
         indices.update((census.index, *census.shares.values()))
         changes.add(census.ends_at + census_seconds)
-    for index, not_after in await tx.ohttp_configs(ending_after=moment):
-        indices.add(index)
-        changes.add(not_after)
+    for key_set in await tx.key_sets():
+        if moment < key_set.end:
+            indices.add(key_set.index)
+            changes.add(key_set.end)
+    indices = {index for index in indices if index < size}
     leaves = {**recipe_leaves, **await tx.leaves(indices - recipe_leaves.keys())}
 
     def prove(read: NodeReader) -> dict[int, tuple[bytes, ...]]:

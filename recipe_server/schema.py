@@ -35,6 +35,14 @@ CHECKPOINT = sa.Table(
     _number("size"),
     sa.Column("note", sa.LargeBinary, nullable=False),
 )
+SHOWN = sa.Table(
+    "shown",
+    METADATA,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
+    _number("size"),
+    sa.Column("note", sa.LargeBinary, nullable=False),
+)
+"""The checkpoint that readers see, once witnesses have cosigned one."""
 RECIPES = sa.Table(
     "recipes",
     METADATA,
@@ -63,6 +71,7 @@ CHARGES = sa.Table(
     sa.Column("delta", sa.String(32), nullable=False),
     _number("starts_at"),
     _number("ends_at"),
+    sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("charges_by_account", "account", "ends_at"),
 )
 SERIES = sa.Table(
@@ -114,11 +123,13 @@ DIRECTORIES = sa.Table(
     _number("epoch_seconds"),
     _number("position", unique=True),
 )
-OHTTP_CONFIGS = sa.Table(
-    "ohttp_configs",
+KEY_SETS = sa.Table(
+    "key_sets",
     METADATA,
-    _number("position", key=True),
-    _number("not_after"),
+    sa.Column("gateway", sa.String(253), primary_key=True),
+    _number("period", key=True),
+    _number("rotation_seconds"),
+    _number("position", unique=True),
 )
 RESULTS = sa.Table(
     "results",

@@ -12,6 +12,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from recipe_server.room import Room
 from recipe_server.schema import (
     CENSUS_SHARES,
     CENSUSES,
@@ -19,13 +20,14 @@ from recipe_server.schema import (
     CHECKPOINT,
     DIRECTORIES,
     ENTRIES,
+    KEY_SETS,
     METADATA,
     MIGRATIONS,
     NODES,
-    OHTTP_CONFIGS,
     OPT_INS,
     RECIPES,
     RESULTS,
+    SHOWN,
     VOIDS,
 )
 from recipe_server.series import SeriesRows
@@ -34,7 +36,7 @@ from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf, Void
+from tacit.tlog.leaves import IssuerDirectory, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tlog.log import Node, nodes_for_append, reads_of
 from tacit.tlog.merkle import NodeReader
 
@@ -72,6 +74,21 @@ class LoggedDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedKeySet:
+    """Where the key set of (gateway, period) is."""
+
+    gateway: str
+    period: int
+    rotation_seconds: int
+    index: int
+
+    @property
+    def end(self) -> int:
+        """POSIX second in which nobody uses it any more (``OhttpConfig.end``)."""
+        return (self.period + 2) * self.rotation_seconds
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedResult:
     """One released result: the bytes that the collector sent and when (POSIX seconds)."""
 
@@ -87,6 +104,7 @@ class Transaction:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self.series = SeriesRows(connection)
+        self.room = Room(connection)
 
     async def checkpoint(self) -> tuple[int, bytes] | None:
         """(size, note) of the newest checkpoint; None before the first."""
@@ -97,6 +115,16 @@ class Transaction:
         """Replace the checkpoint."""
         await self._connection.execute(sa.delete(CHECKPOINT))
         await self._connection.execute(sa.insert(CHECKPOINT).values(only=1, size=size, note=note))
+
+    async def shown(self) -> tuple[int, bytes] | None:
+        """(size, note) of the newest checkpoint that witnesses have cosigned; None before the first."""
+        row = (await self._connection.execute(sa.select(SHOWN.c.size, SHOWN.c.note))).first()
+        return None if row is None else (row.size, row.note)
+
+    async def put_shown(self, size: int, note: bytes) -> None:
+        """Replace the checkpoint that readers see."""
+        await self._connection.execute(sa.delete(SHOWN))
+        await self._connection.execute(sa.insert(SHOWN).values(only=1, size=size, note=note))
 
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
         """``compute`` over the stored hashes, fetched in as few statements as they need."""
@@ -168,6 +196,7 @@ class Transaction:
                 delta=recipe.privacy.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
+                refundable=recipe.sampling.importance is None,
             )
         )
 
@@ -270,7 +299,7 @@ class Transaction:
 
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
             opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            state = charge_state(opted_in, void, row.ends_at, now)
+            state = charge_state(opted_in, void, row.ends_at, now, refundable=row.refundable)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state)
 
@@ -294,15 +323,23 @@ class Transaction:
             statement = statement.where(DIRECTORIES.c.issuer == issuer)
         return [LoggedDirectory(*row) for row in await self._connection.execute(statement)]
 
-    async def add_ohttp_config(self, index: int, not_after: int) -> None:
-        """A gateway's key configuration is in the log."""
-        await self._connection.execute(sa.insert(OHTTP_CONFIGS).values(position=index, not_after=not_after))
+    async def add_key_set(self, config: OhttpConfig, index: int) -> None:
+        """The gateway's key set of a period is in the log."""
+        values = {
+            "gateway": config.gateway,
+            "period": config.period,
+            "rotation_seconds": config.rotation_seconds,
+            "position": index,
+        }
+        await self._connection.execute(sa.insert(KEY_SETS).values(**values))
 
-    async def ohttp_configs(self, ending_after: int) -> list[tuple[int, int]]:
-        """(index, not_after) of the configurations that end later than ``ending_after``."""
-        statement = sa.select(OHTTP_CONFIGS.c.position, OHTTP_CONFIGS.c.not_after)
-        statement = statement.where(OHTTP_CONFIGS.c.not_after > ending_after).order_by(OHTTP_CONFIGS.c.position)
-        return [(row.position, row.not_after) for row in await self._connection.execute(statement)]
+    async def key_sets(self, gateway: str | None = None) -> list[LoggedKeySet]:
+        """All key sets, or those of one gateway, in the order of their periods."""
+        columns = (KEY_SETS.c.gateway, KEY_SETS.c.period, KEY_SETS.c.rotation_seconds, KEY_SETS.c.position)
+        statement = sa.select(*columns).order_by(KEY_SETS.c.gateway, KEY_SETS.c.period)
+        if gateway is not None:
+            statement = statement.where(KEY_SETS.c.gateway == gateway)
+        return [LoggedKeySet(*row) for row in await self._connection.execute(statement)]
 
     async def add_result(self, result: PublishedResult) -> None:
         """Store a released result."""

@@ -62,6 +62,32 @@ class Suite:
 DEFAULT_SUITE = Suite(KEM_X25519, KDF_HKDF_SHA256, AEAD_AES128GCM)
 
 
+_FIELD_PRIME = 2**255 - 19
+_PROBE = X25519PrivateKey.from_private_bytes(bytes(PRIVATE_KEY_SIZE))
+"""Clamped, the scalar 2^254: it takes every point of low order to zero, on the curve and on its twist, and no other."""
+
+
+def checked_public_key(public: bytes) -> bytes:
+    """``public``, an X25519 key that messages may be sealed to: 32 bytes in their one spelling (RFC 7748 section 5
+    accepts others), and no point of low order (section 7), with which every secret is zero. Raises ``DecodeError``."""
+    if len(public) != PUBLIC_KEY_SIZE:
+        raise DecodeError(f"{len(public)} bytes are no X25519 key; {PUBLIC_KEY_SIZE} are")
+    if int.from_bytes(public, "little") >= _FIELD_PRIME:
+        raise DecodeError("the X25519 key is not in its canonical form")
+    if _low_order(public):
+        raise DecodeError("the X25519 key is of low order")
+    return public
+
+
+@lru_cache(maxsize=1024)
+def _low_order(public: bytes) -> bool:
+    try:
+        _exchange(_PROBE, public)
+    except CryptoError:
+        return True
+    return False
+
+
 @dataclass(frozen=True)
 class KeyPair:
     """An X25519 key pair, 32 bytes each."""

@@ -47,12 +47,13 @@ class KeyConfig:
 
     @classmethod
     def decode(cls, data: bytes) -> KeyConfig:
-        """Strict inverse of ``encode``. Raises ``DecodeError``, also for another KEM than X25519's."""
+        """Strict inverse of ``encode``. Raises ``DecodeError``, also for another KEM than X25519's and for a key of
+        low order."""
         reader = Reader(data, _WHAT_KEYS)
         key_id, kem_id = reader.uint(1), reader.uint(2)
         if kem_id != hpke.KEM_X25519:
             raise DecodeError("the key configuration is for a KEM that is not supported")
-        public_key = reader.raw(hpke.PUBLIC_KEY_SIZE)
+        public_key = hpke.checked_public_key(reader.raw(hpke.PUBLIC_KEY_SIZE))
         algorithms = reader.vector(2, lambda item: (item.uint(2), item.uint(2)), minimum=4)
         reader.end()
         return cls(key_id, kem_id, public_key, tuple(algorithms))

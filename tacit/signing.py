@@ -7,15 +7,20 @@ purpose never verifies for another. Keys are raw 32-byte strings.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit import hpke
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import Entropy
 
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
+_P = 2**255 - 19
+_D = -121665 * pow(121666, -1, _P) % _P
+"""Prime and coefficient of the curve (RFC 8032 section 5.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,41 @@ def sign(private: bytes, label: bytes, data: bytes) -> bytes:
     return _private_key(private).sign(label + data)
 
 
+def checked_public_key(public: bytes) -> bytes:
+    """``public``, a key that signatures may be verified with: 32 bytes, the canonical form of a point of the curve
+    (RFC 8032 section 5.1.3), and none of small order, under which one signature fits many messages. Raises
+    ``DecodeError``."""
+    if len(public) != KEY_SIZE:
+        raise DecodeError("an Ed25519 key has 32 bytes")
+    if not _is_strong(public):
+        raise DecodeError("the Ed25519 key is not a point of large order in its canonical form")
+    return public
+
+
+@lru_cache(maxsize=1024)
+def _is_strong(public: bytes) -> bool:
+    """The map to Curve25519, u = (1 + y) / (1 - y), keeps a point's order, and ``tacit.hpke`` knows the small ones."""
+    y = int.from_bytes(public, "little") & ((1 << 255) - 1)
+    if y >= _P or y == 1:
+        return False
+    x_squared = (y * y - 1) * pow(_D * y * y + 1, -1, _P) % _P
+    if pow(x_squared, (_P - 1) // 2, _P) == _P - 1:
+        return False
+    u = (1 + y) * pow(1 - y, -1, _P) % _P
+    try:
+        hpke.checked_public_key(u.to_bytes(KEY_SIZE, "little"))
+    except DecodeError:
+        return False
+    return True
+
+
 def verify(public: bytes, signature: bytes, data: bytes, *, label: bytes = b"") -> None:
-    """Return if ``signature`` is ``public``'s over ``label + data``; raise ``CryptoError`` if not."""
+    """Return if ``signature`` is ``public``'s over ``label + data``; raise ``CryptoError`` if not, also for a key that
+    ``checked_public_key`` refuses."""
     if len(public) != KEY_SIZE or len(signature) != SIGNATURE_SIZE:
         raise CryptoError("the signature or its key has the wrong size")
+    if not _is_strong(public):
+        raise CryptoError("nothing verifies under a key that is not a point of large order")
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, label + data)
     except (InvalidSignature, ValueError) as error:

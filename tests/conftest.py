@@ -38,6 +38,25 @@ def skip_or_fail(need: str, reason: str) -> None:
     pytest.skip(reason)
 
 
+@pytest.fixture(autouse=True)
+def nothing_in_the_working_folder(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """A test works in an empty folder of its own kind, whatever the checkout holds, and leaves it empty."""
+    monkeypatch.chdir(working_folder)
+    yield
+    left = [found.name for found in working_folder.iterdir() if found.name != ".hypothesis"]
+    for name in left:
+        (working_folder / name).rename(request.getfixturevalue("tmp_path") / name)
+    assert not left, "a test left something in the working folder"
+
+
+@pytest.fixture(scope="session")
+def working_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder."""
+    return tmp_path_factory.mktemp("working")
+
+
 @pytest.fixture(scope="session")
 def vectors() -> Path:
     """The folder of the official test vectors."""

@@ -37,7 +37,6 @@ from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
-from tacit.service.config import read_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 
 SLOTS = 4
@@ -200,7 +199,7 @@ class LiveStack:
     async def counts(self, recipe: Recipe, party: str = "leader") -> dict[str, Any]:
         """What an aggregator says of the recipe's task."""
         url = f"{self.layout.urls[party]}/v1/tasks/{self.task_text(recipe)}/status"
-        return dict(await call(self.transport, "GET", url, bearer=self.operator))
+        return dict(await call(self.transport, "GET", url, bearer=self.layout.operator_token(party)))
 
     async def until_aggregated(self, recipe: Recipe, count: int, seconds: float) -> None:
         """Wait until the Leader has counted ``count`` reports. Raises ``Fatal`` where one was lost or rejected."""
@@ -223,16 +222,15 @@ class LiveStack:
     async def ask_for_batch(self, recipe: Recipe) -> None:
         """Let the collector ask for the recipe's batch."""
         body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
-        await call(
-            self.transport, "POST", f"{self.layout.urls['collector']}/v1/collections", body=body, bearer=self.operator
-        )
+        url, bearer = f"{self.layout.urls['collector']}/v1/collections", self.layout.operator_token("collector")
+        await call(self.transport, "POST", url, body=body, bearer=bearer)
 
     async def until_released(self, recipe: Recipe, seconds: float) -> None:
         """Wait until the collector shows a result of the recipe."""
 
         async def done() -> bool:
-            url = f"{self.layout.urls['collector']}/v1/results"
-            found = (await call(self.transport, "GET", url, bearer=self.operator))["results"]
+            url, bearer = f"{self.layout.urls['collector']}/v1/results", self.layout.operator_token("collector")
+            found = (await call(self.transport, "GET", url, bearer=bearer))["results"]
             return any(one["recipe_hash"] == recipe.hash_text for one in found)
 
         await self._until(done, "the result is released", seconds)
@@ -247,17 +245,12 @@ class LiveStack:
 
         await self._until(done, "the log shows the issuer's keys")
 
-    @property
-    def operator(self) -> str:
-        """The operator's bearer token."""
-        return read_secret(self.layout.credentials["operator"]).decode("ascii").strip()
-
     def _epoch(self) -> int:
         return int(time.time() // self.layout.options.epoch_seconds)
 
     async def _serves(self, party: str, recipe: Recipe) -> bool:
         url = f"{self.layout.urls[party]}/v1/recipes"
-        answer = await call(self.transport, "GET", url, bearer=self.operator)
+        answer = await call(self.transport, "GET", url, bearer=self.layout.operator_token(party))
         rows = answer["recipes"] if party == "collector" else answer
         state = {one["recipe_hash"]: one["state"] for one in rows}.get(recipe.hash_text)
         if state == "refused" and party != "collector":

@@ -18,6 +18,7 @@ from client_agent.device_rules import spent
 from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
+from infra.places import AlwaysJson
 from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled, when
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
@@ -39,12 +40,14 @@ def run(
     until: Annotated[
         float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
     ] = None,
+    as_json: AlwaysJson = True,
 ) -> None:
     """Run one agent (or several) until Ctrl-C: follow the log, fetch tokens, decide about recipes, send.
 
     Writes one JSON line to stderr for everything that changes. Example:
     tacit agent run --config .tacit/agents/0/agent.json
     """
+    del as_json
     failed = asyncio.run(_run([load_config(path, AgentConfig) for path in config], once=once, until=until))
     if failed:
         raise typer.Exit(1)

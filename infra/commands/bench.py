@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +14,9 @@ from infra.bench import history
 from infra.bench.kernels import STAGES, kernel_rows
 from infra.bench.rows import Row, document, machine
 from infra.bench.targets import ACCOUNTING, MOST_GROWTH, target_of
+from infra.extras import require_extra
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
-from tacit.errors import UsageError
 from tacit.vdaf.native import level
 
 WIDTH = 120
@@ -108,16 +107,20 @@ def everything(as_json: AsJson = False, save: Save = False, million: Million = F
 def plot(
     folder: Annotated[Path, typer.Option("--folder", help="Where the documents are.")] = history.FOLDER,
     out: Annotated[Path | None, typer.Option("--out", help="The picture (default: history.png in the folder).")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Draw the kept results over commits. Example: tacit bench plot"""
     target = out or folder / history.PLOT
     results = history.load(folder)
     history.plot(results, target)
+    if as_json:
+        print_json({"picture": str(target), "results": len(results)})
+        return
     answers().print(f"{target}: {len(results)} result{'s' if len(results) > 1 else ''}", soft_wrap=True)
 
 
 def _stages(repetitions: int) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.stages import stage_rows
 
     return stage_rows(repetitions)
@@ -130,14 +133,14 @@ def _accounting(repetitions: int) -> Iterator[Row]:
 
 
 def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.ingest import ingest_rows
 
     return ingest_rows(repetitions, _names(servers))
 
 
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.pipeline import QUEUED, pipeline_rows
 
     return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)
@@ -147,11 +150,6 @@ def _names(servers: list[str] | None) -> frozenset[str] | None:
     if servers is None:
         return None
     return frozenset(name.strip() for text in servers for name in text.split(",") if name.strip())
-
-
-def _require_psutil() -> None:
-    if importlib.util.find_spec("psutil") is None:
-        raise UsageError("psutil is not installed; pip install 'tacit[bench]'")
 
 
 def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from client_agent.fleet.profile import Profile
+from infra.extras import require_extra
 from infra.places import AsJson, StateDir, checked_name, layout_of
 from infra.terminal import answers, notes, print_json
 from tacit.errors import UsageError
@@ -96,7 +96,7 @@ def run(
     """
     if prepared is None and devices is None:
         raise typer.BadParameter("--devices is needed, or --prepared")
-    _require_extra()
+    require_extra("a fleet", "fleet", *EXTRA)
     from infra.fleet.origin import origin_of
     from infra.fleet.progress import showing
     from infra.fleet.run import Data as Knowledge
@@ -164,7 +164,7 @@ def prepare(
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another --out")
-    _require_extra()
+    require_extra("a fleet", "fleet", *EXTRA)
     from infra.fleet.origin import origin_of
     from infra.fleet.progress import showing
     from infra.fleet.report import show_prepared
@@ -181,13 +181,6 @@ def prepare(
         print_json({**result.document(), "prepared": result.prepared, "bytes": out.stat().st_size})
     else:
         show_prepared(result, load, out, answers())
-
-
-def _require_extra() -> None:
-    """Raises ``UsageError`` where the packages of the extra are not installed."""
-    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(f"a fleet needs {', '.join(missing)}: pip install 'tacit[fleet]'")
 
 
 def _direct(tokens: str) -> bool:

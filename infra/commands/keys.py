@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from infra.layout import BEARER_PREFIX, bearer_token
+from infra.places import AlwaysJson
 from tacit.adapters.system import OsEntropy
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, write_hpke_key
 from tacit.codec import b64url
@@ -38,8 +39,13 @@ def generate(
     config_id: Annotated[
         int | None, typer.Option("--id", min=0, max=255, help="hpke: the configuration's id (default: drawn).")
     ] = None,
+    as_json: AlwaysJson = True,
 ) -> None:
-    """Make a fresh key and print its public part as JSON."""
+    """Make a fresh key and print its public part as JSON.
+
+    Example: tacit keys generate signing --out leader/signing.key
+    """
+    del as_json
     if config_id is not None and kind is not Kind.HPKE:
         raise typer.BadParameter("--id goes with hpke only")
     if out.exists() or out.is_symlink():
@@ -53,8 +59,15 @@ def generate(
 
 
 @app.command("show")
-def show(file: Annotated[Path, typer.Argument(help="A file that tacit keys generate made.")]) -> None:
-    """Print the public part of a key file as JSON; of a token, its SHA-256."""
+def show(
+    file: Annotated[Path, typer.Argument(help="A file that tacit keys generate made.")],
+    as_json: AlwaysJson = True,
+) -> None:
+    """Print the public part of a key file as JSON; of a token, its SHA-256.
+
+    Example: tacit keys show leader/signing.key
+    """
+    del as_json
     print(json.dumps(public_part(file), indent=1))
 
 

@@ -65,7 +65,10 @@ def examples(as_json: AsJson = False) -> None:
 
 @app.command("mechanisms")
 def mechanisms(as_json: AsJson = False) -> None:
-    """Every mechanism that explain knows, with its parameters (optional ones in brackets) and its relations."""
+    """Every mechanism that explain knows, with its parameters (optional ones in brackets) and its relations.
+
+    Example: tacit privacy mechanisms
+    """
     if as_json:
         print_json(
             [

@@ -19,7 +19,6 @@ from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, Refusal
 from tacit.ports import Clock, Transport
-from tacit.service.config import read_secret
 
 POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
@@ -60,7 +59,7 @@ def collect(
 
 async def _collect(layout: Layout, name: str, wait: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The collection, and the results if it was released. Raises ``Refusal`` where it was refused."""
-    url, bearer, clock = layout.urls["collector"], _operator_token(layout), SystemClock()
+    url, bearer, clock = layout.urls["collector"], layout.operator_token("collector"), SystemClock()
     async with AiohttpTransport() as transport:
         recipe_hash = await hash_of(transport, layout.urls["recipe_server"], name)
         until = clock.now() + wait
@@ -132,14 +131,9 @@ def results(
 async def _released(layout: Layout, name: str | None) -> list[dict[str, Any]]:
     async with AiohttpTransport() as transport:
         recipe_hash = None if name is None else await hash_of(transport, layout.urls["recipe_server"], name)
-        return await _results(transport, layout.urls["collector"], _operator_token(layout), recipe_hash)
+        return await _results(transport, layout.urls["collector"], layout.operator_token("collector"), recipe_hash)
 
 
 async def _results(transport: Transport, url: str, bearer: str, recipe_hash: str | None) -> list[dict[str, Any]]:
     document = await call(transport, "GET", f"{url}/v1/results", bearer=bearer)
     return [one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]}]
-
-
-def _operator_token(layout: Layout) -> str:
-    path: Path = layout.credentials["operator"]
-    return read_secret(path).decode("ascii", "replace").strip()

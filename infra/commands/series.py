@@ -121,6 +121,7 @@ def round_command(
     start: Annotated[int | None, typer.Option("--start", help="POSIX second in which reports begin.")] = None,
     duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the recipe here (default: stdout).")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the recipe of one round, to be published with: tacit recipe publish.
 
@@ -143,10 +144,13 @@ def round_command(
     except DecodeError as error:
         raise UsageError(str(error)) from error
     body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
-    if out is None:
-        print(body, end="")
-    else:
+    if out is not None:
         write_file(out, body.encode())
+    if as_json:
+        print_json({"hash": recipe.hash_text, "name": recipe.name, "recipe": recipe.body()})
+    elif out is None:
+        print(body, end="")
+    if out is not None:
         notes().print(f"next: tacit recipe publish {out}, with --state-dir as for the series", style="dim")
     notes().print(
         f"recipe {recipe.name}, hash {recipe.hash_text}, reports {span(interval.start, interval.end)}", style="dim"

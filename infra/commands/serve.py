@@ -12,15 +12,16 @@ from typing import Annotated
 
 import typer
 
-from infra.deployables import SERVICES, run_service
+from infra.deployables import KINDS, run_service
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
+from infra.places import AlwaysJson
 
 INGEST = "ingest"
 
 
 def serve(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*SERVICES, INGEST))}.", show_default=False)],
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*KINDS, INGEST))}.", show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The service's configuration, JSON or TOML.")],
     leader_config: Annotated[
         Path | None,
@@ -34,14 +35,17 @@ def serve(
         bool,
         typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up."),
     ] = False,
+    as_json: AlwaysJson = True,
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
 
     Writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr. "ingest" is a gateway
     (--config) and a leader (--leader-config) in one process: uploads reach the leader without a further exchange.
+    Example: tacit serve relay --config .tacit/relay/config.json
     """
-    if name not in (*SERVICES, INGEST):
-        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*SERVICES, INGEST))}")
+    del as_json
+    if name not in (*KINDS, INGEST):
+        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST))}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
         raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
     service = run_service(name, config) if leader_config is None else run_ingest(config, leader_config, leader_url)

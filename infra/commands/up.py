@@ -23,6 +23,7 @@ from infra.companions import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
 from infra.processes import ServiceProcess, running, watch
+from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.policy import AccountLimit
@@ -32,7 +33,10 @@ DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_AGENTS = 60
 DEFAULT_BATCH_FLOOR = 20
 DEFAULT_MIN_AUDIENCE = 20
+WITNESSES = 2
+"""Of a new stack; its policies demand both."""
 DEFAULT_STATE_DIR = Path(".tacit")
+LOCK = "up.lock"
 STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
 """Of the account of a stack on one machine, whose devices hold made-up data: room for a hundred recipes a year with
 epsilon 1 at delta 1e-6. Real devices keep to a budget of their own (``client_agent.config.Budget``)."""
@@ -126,10 +130,12 @@ def up(
     url_files = {POSTGRES: postgres_url_file, REDIS: redis_url_file, BROKER: mqtt_url_file}
     wanted = parse_backends(backends_named or [], url_files)
     with contextlib.ExitStack() as stack:
+        folder = state_dir.absolute()
+        stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
         try:
             account = (account_epsilon, account_delta)
             unbounded = allow_unbounded_local or None
-            layout = open_stack(state_dir.absolute(), epoch_seconds, batch_floor, account, min_audience, unbounded)
+            layout = open_stack(folder, epoch_seconds, batch_floor, account, min_audience, unbounded)
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
             parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
@@ -159,6 +165,7 @@ def open_stack(
             account_epsilon=epsilon or STAGING_EPSILON,
             account_delta=delta or STAGING_DELTA,
             min_audience=min_audience or DEFAULT_MIN_AUDIENCE,
+            witnesses=WITNESSES,
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
@@ -256,7 +263,7 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
         table.add_column(heading, no_wrap=True)
     for service in services:
         for part in service.part.services:
-            table.add_row(part.label, OPERATORS[part.name], part.url, str(service.pid))
+            table.add_row(part.label, OPERATORS.get(part.label) or OPERATORS[part.name], part.url, str(service.pid))
     console.print(table)
     folder = escape(str(layout.state_dir))
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)

@@ -34,6 +34,7 @@ from infra.demo.fleet import Device, Fleet
 from infra.demo.observer import FollowingObserver
 from infra.demo.outside import told_by_a_value_outside
 from infra.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
+from infra.demo.split_view import refused_split_view
 from infra.demo.view import Stages
 from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
@@ -51,7 +52,6 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.members import plain
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
-from tacit.service.config import read_secret
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
@@ -63,6 +63,7 @@ BATCH_FLOOR = 50
 DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_METRIC = "drill"
 PREFETCH_SLICES, UPLOAD_SLICES = 12, 12
+WITNESSES = 2
 MAIN_SLOT, DRILL_SLOT = 0, 1
 CANDIDATES = 20
 """Devices that are followed one by one; with a rate of 1/2 one of them takes part but for one run in a million."""
@@ -85,7 +86,7 @@ class DemoRun:
         self._epoch = int(self._clock.now()) // DAY + 2
         self._entropy = OsEntropy()
         self._observer = FollowingObserver(MAIN_SLOT)
-        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR)
+        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR, witnesses=WITNESSES)
         self._layout = create_layout(state_dir, options, self._entropy, self._clock.now())
         self._policy = parse_policy(self._layout.policy_path.read_bytes(), self._layout.policy_path.name)
         self._stack = LocalStack(self._layout, self._clock, self._entropy, self._observer)
@@ -98,6 +99,8 @@ class DemoRun:
             world = AgentDeps(self._clock, self._entropy, transport)
             with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
                 await self._stack.settle("issuer", "gateway", "recipe_server", "attester")
+            with self._timed("attacks"), self._stages.stage("a second history of the log, for one device", 1):
+                second = await refused_split_view(self._layout, self._policy, world)
             with self._timed("recipe"):
                 recipes, understated = await self._publish(transport)
             fleet = await self._devices(world)
@@ -114,7 +117,7 @@ class DemoRun:
                 raise Refusal("collection", f"the collection ended as {result.get('state')}: {result.get('detail')}")
             sightings = self._observer.sightings(followed)
             self._seconds["all"] = time.monotonic() - began
-            return await self._result(fleet, recipes.main, sightings, [understated, *refusals], transport)
+            return await self._result(fleet, recipes.main, sightings, [understated, second, *refusals], transport)
 
     # Stages
 
@@ -148,6 +151,7 @@ class DemoRun:
         with self._timed("devices"), self._stages.stage("devices: attestation identities", len(data)) as tick:
             fleet = Fleet.make(self._layout, policies, data, world, tick)
         self._jump_to((self._epoch - 1) * DAY)
+        await self._stack.settle("recipe_server")
         with self._timed("log"), self._stages.stage("devices: log fetched by relay, verified", len(data)) as tick:
             await fleet.sync(tick)
         return fleet
@@ -231,12 +235,12 @@ class DemoRun:
 
     async def _collect(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
         with self._timed("collection"), self._stages.stage(f"collection of {recipe.name}", 1):
-            url = f"{self._layout.urls['collector']}/v1/collections"
+            path = "/v1/collections"
             body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
-            collection = await self._operator_call("POST", url, transport, body)
+            collection = await self._operator_call("POST", "collector", path, transport, body)
             for _ in range(100):
                 await self._stack.settle("leader", "collector")
-                collection = await self._operator_call("GET", f"{url}/{collection['id']}", transport)
+                collection = await self._operator_call("GET", "collector", f"{path}/{collection['id']}", transport)
                 if collection["state"] in ("released", "refused"):
                     break
                 self._clock.jump(5)
@@ -250,9 +254,7 @@ class DemoRun:
         refusals: list[StagedRefusal],
         transport: Transport,
     ) -> DemoResult:
-        released = await self._operator_call(
-            "GET", f"{self._layout.urls['collector']}/v1/results/{recipe.hash_text}", transport
-        )
+        released = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
         document = released["results"][0]
         task = task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe))
         leader = await self._status("leader", task.task_id_text, transport)
@@ -332,10 +334,13 @@ class DemoRun:
             raise Refusal("recipe-publication", answer.body.decode("utf-8", "replace")[:300])
 
     async def _status(self, name: str, task_id: str, transport: Transport) -> dict[str, Any]:
-        return await self._operator_call("GET", f"{self._layout.urls[name]}/v1/tasks/{task_id}/status", transport)
+        return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
 
-    async def _operator_call(self, method: str, url: str, transport: Transport, body: bytes = b"") -> dict[str, Any]:
-        token = read_secret(self._layout.credentials["operator"]).decode()
+    async def _operator_call(
+        self, method: str, service: str, path: str, transport: Transport, body: bytes = b""
+    ) -> dict[str, Any]:
+        url = self._layout.urls[service] + path
+        token = self._layout.operator_token(service)
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         answer = await transport.request(method, url, headers=headers, body=body)
         if answer.status >= 400:

@@ -22,7 +22,6 @@ from infra.layout import Layout
 from tacit.errors import Abort
 from tacit.ports import Clock, Transport
 from tacit.recipe.derive import labels
-from tacit.service.config import read_secret
 
 POLL_SECONDS = 0.5
 NORMAL_95 = 1.96
@@ -93,7 +92,6 @@ class Oracle:
         self._layout = layout
         self._target = target
         self._clock = clock
-        self._bearer = read_secret(layout.credentials["operator"]).decode().strip()
         self._before: dict[str, dict[str, Any]] = {}
 
     async def before(self, transport: Transport) -> None:
@@ -117,7 +115,7 @@ class Oracle:
     async def _status(self, name: str, transport: Transport) -> dict[str, Any]:
         url = f"{self._layout.urls[name]}/v1/tasks/{self._target.task.task_id_text}/status"
         try:
-            return dict(await call(transport, "GET", url, bearer=self._bearer))
+            return dict(await call(transport, "GET", url, bearer=self._layout.operator_token(name)))
         except Abort as problem:
             if problem.status >= 500:
                 raise
@@ -140,19 +138,19 @@ class Oracle:
         """The release against the sums that were sent."""
         recipe = self._target.recipe
         await self._clock.sleep(max(0.0, recipe.interval.end + 1 - self._clock.now()))
-        base = self._layout.urls["collector"]
+        base, bearer = self._layout.urls["collector"], self._layout.operator_token("collector")
         body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
         until = self._clock.now() + patience
-        collection = await call(transport, "POST", f"{base}/v1/collections", body=body, bearer=self._bearer)
+        collection = await call(transport, "POST", f"{base}/v1/collections", body=body, bearer=bearer)
         while collection["state"] not in _FINAL and self._clock.now() < until:
             await self._clock.sleep(POLL_SECONDS)
             shown = f"{base}/v1/collections/{collection['id']}"
-            collection = await call(transport, "GET", shown, bearer=self._bearer)
+            collection = await call(transport, "GET", shown, bearer=bearer)
         if collection["state"] != "released":
             why = str(collection.get("rule", "")).rsplit(":", 1)[-1]
             verdict.remarks.append(f"the batch is {collection['state']}{f' ({why})' if why else ''}, not released")
             return
-        found = await call(transport, "GET", f"{base}/v1/results/{recipe.hash_text}", bearer=self._bearer)
+        found = await call(transport, "GET", f"{base}/v1/results/{recipe.hash_text}", bearer=bearer)
         document = found["results"][0]
         verdict.findings.append(Finding("released: contributions", _accepted(result), document["report_count"]))
         counts = {row["label"]: row["count"] for row in document["buckets"]}

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
@@ -18,6 +17,7 @@ from infra.layout import Layout
 from infra.places import policy_of
 from services.issuer.schema import SLOT_KEYS
 from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.encoder import encoder_of
@@ -69,7 +69,7 @@ async def slot_private_key(layout: Layout, target: Target) -> bytes:
     config = deployable("issuer").load(layout.configs["issuer"])
     token = target.recipe.token
     query = sa.select(SLOT_KEYS.c.private_key).where(SLOT_KEYS.c.epoch == token.epoch, SLOT_KEYS.c.slot == token.slot)
-    engine = create_async_engine(config.database_url("issuer"))
+    engine = engine_of(config.database_url("issuer"))
     try:
         async with engine.connect() as connection:
             found: bytes | None = (await connection.execute(query)).scalar()

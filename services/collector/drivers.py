@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.collector.config import PublishConfig
-from services.collector.store import CollectorStore
+from services.collector.store import CollectorStore, Result
 from tacit import media_types
 from tacit.ports import TransportError
 from tacit.service.app import Deps
@@ -19,16 +19,33 @@ class PublishDriver:
         self._url = f"{publish.url}/v1/results"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": media_types.JSON}
         self._transport = deps.transport
+        self._refused: set[str] = set()
+        """Collections whose result was offered and not taken since all were offered last."""
+        self._status = 0
 
     async def step(self) -> int:
-        """Number of results that were acknowledged. Raises ``TransportError`` when the server does not take one."""
+        """Number of results that were acknowledged. Raises ``TransportError`` when the server does not take one, after
+        it was offered all: one that it refuses does not keep the others back."""
         async with self._store.read() as tx:
-            waiting = await tx.unpublished(BATCH)
+            found = await tx.unpublished(BATCH + len(self._refused))
+        waiting = [result for result in found if result.collection not in self._refused][:BATCH]
+        if not waiting:
+            self._refused.clear()
+            waiting = list(found[:BATCH])
         for result in waiting:
-            body = result.document.encode()
-            answer = await self._transport.request("POST", self._url, headers=self._headers, body=body)
-            if not 200 <= answer.status < 300:
-                raise TransportError(f"the recipe server answered with status {answer.status}")
-            async with self._store.transaction() as tx:
-                await tx.set_published(result.collection)
+            await self._publish(result)
+        if self._refused:
+            raise TransportError(
+                f"the recipe server does not take {len(self._refused)} results, {self._status} the last"
+            )
         return len(waiting)
+
+    async def _publish(self, result: Result) -> None:
+        body = result.document.encode()
+        answer = await self._transport.request("POST", self._url, headers=self._headers, body=body)
+        if not 200 <= answer.status < 300:
+            self._refused.add(result.collection)
+            self._status = answer.status
+            return
+        async with self._store.transaction() as tx:
+            await tx.set_published(result.collection)

@@ -48,7 +48,7 @@ class Recipes:
         self._store = store
         self._keys = keys
         self._config = config
-        self._reader = LogReader(config.log, deps.transport)
+        self._reader = LogReader(config.log, config.policy, deps.transport, deps.clock)
         self._known: dict[bytes, Known] = {}
         self._judged = False
 
@@ -100,7 +100,7 @@ class Recipes:
         async with self._store.read() as tx:
             saved = await tx.log_state()
             known = [SignedLeaf.decode(leaf) for _, leaf in await tx.leaves()]
-        state, entries = await self._reader.fetch(saved, LeafSigners(self._config.policy, known), self._keep)
+        state, entries = await self._reader.fetch(saved, LeafSigners(self._config.policy, known), self._keep, known)
         async with self._store.transaction() as tx:
             await tx.put_log_state(state)
             return await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)

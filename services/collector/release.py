@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit.dp.claim import CONDITIONS
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
@@ -21,8 +22,9 @@ def release_document(
     Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
     as it was summed, ``interval`` POSIX seconds. ``sampling``: who sent, as the recipe states it; ``missing``: where
     devices without a value are in these numbers; ``series``: of which series it is which round.
-    ``privacy`` is the recipe's claim at n = B, ``privacy_of_batch`` the same recomputed for the reports that were
-    really there. Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
+    ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` the
+    same recomputed for the reports that were really there.
+    Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
     counts cannot come from the recipe's randomizer and sampling.
     """
     names = labels(recipe)
@@ -122,6 +124,7 @@ def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
             "mechanism": recipe.privacy.mechanism,
             "n": recipe.privacy.n,
             "by_adversary": by_adversary,
+            "conditions": CONDITIONS,
         },
         "privacy_of_batch": {"n": report_count, "mechanism": ran.mechanism, "by_adversary": ran.stated()},
     }

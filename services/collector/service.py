@@ -24,6 +24,7 @@ from tacit.codec import b64url
 from tacit.errors import DAP_ERROR_PREFIX, Abort, CryptoError, DapProblem, DecodeError, Refusal
 from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp
 from tacit.ports import HttpResponse, TransportError
+from tacit.problem import problem_members, problem_type
 from tacit.roles.collector import collection_request, open_collection
 from tacit.service.app import REFUSAL_PREFIX, Deps
 from tacit.service.log import get_logger
@@ -120,7 +121,8 @@ class Collector:
 
     async def step(self) -> int:
         """Move every due collection on by one exchange; returns how many changed their state. In the background those
-        that wait at the Leader wait beside each other, and the step does not wait for them."""
+        that wait at the Leader wait beside each other, and the step does not wait for them. One that breaks says so in
+        its row, and is tried again later."""
         async with self._lock:
             async with self._store.read() as tx:
                 rows = await tx.due(self._deps.clock.now(), STEP_LIMIT)
@@ -163,6 +165,9 @@ class Collector:
             return await self._forget(known.task, row)
         except TransportError as error:
             return await self._later(row, "leader-unreachable", str(error))
+        except Exception as error:  # nothing of one collection holds up the others, or is lost without a word
+            self._log.error("collection_broken", collection=row.id, error=error)
+            return await self._later(row, "collection-broken", f"it ended with {type(error).__name__}; see the log")
 
     async def _ask(self, task: Task, row: Collection) -> int:
         headers = {**self._authorization, "Content-Type": media_types.dap("collection-job-req")}
@@ -183,7 +188,7 @@ class Collector:
             headers = {**headers, "Prefer": f"wait={WAIT_SECONDS}"}
         asked = self._deps.clock.now()
         answer = await self._deps.transport.request("GET", url, headers=headers)
-        if answer.status == 404 and _problem_type(answer) == "about:blank":
+        if answer.status == 404 and problem_type(answer.body) == "about:blank":
             return await self._move(row, CollectionState.REQUESTED, job="")
         if not 200 <= answer.status < 300:
             return await self._said_no(row, answer)
@@ -229,7 +234,7 @@ class Collector:
 
     async def _said_no(self, row: Collection, answer: HttpResponse) -> int:
         """A final problem refuses the collection; anything else is tried again."""
-        problem = _problem(answer)
+        problem = problem_members(answer.body)
         kind = str(problem.get("type", ""))
         detail = str(problem.get("detail") or problem.get("title") or f"status {answer.status}")
         final = kind.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)) and kind != _UNRECOGNIZED_TASK
@@ -276,19 +281,6 @@ def _new_collection(recipe_hash: bytes, number: int, request: CollectionJobReq) 
 def _jobs_url(task: Task) -> str:
     leader = task.configuration.leader_aggregator_endpoint
     return f"{leader}/tasks/{task.task_id_text}/collection_jobs"
-
-
-def _problem(answer: HttpResponse) -> dict[str, Any]:
-    """The RFC 9457 members of an error answer; empty when it has none."""
-    try:
-        found = json.loads(answer.body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _problem_type(answer: HttpResponse) -> str:
-    return str(_problem(answer).get("type", ""))
 
 
 def _not_found(detail: str) -> Abort:

@@ -8,6 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from tacit.service.backends import RedisConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 
 class TargetRule(Frozen):
@@ -23,12 +24,12 @@ class GatewayConfig(ServiceConfig):
 
     * ``operator``: the name under which the gateway signs its leaves.
     * ``targets``: the allow list; empty means that nothing passes.
-    * ``relay_bearer``: 0600 file with the relay's bearer token; without it ``listen.client_ca`` must demand a
-      client certificate.
-    * ``target_ca``: further CA file to trust for targets and the recipe server.
+    * ``relay_bearer``: 0600 file with the relay's bearer token; without it ``listen.client_ca`` must demand the relay's
+      certificate.
     * ``date_window``: seconds that a request's Date may differ from our clock; requests are remembered for it.
     * ``replay_window``: a Redis server that remembers them instead of the gateway's database.
-    * ``key_lifetime``: seconds for which a key is active; for as long again it is accepted as the previous one.
+    * ``rotation_seconds``: length of a key's period (P3), the same for as long as the gateway exists: devices pin it. A
+      key is active for one period and accepted as the previous one for another.
     * ``max_request``: bytes of an encapsulated request, by default the largest size class.
     * ``max_in_flight``: bytes that all requests together may hold; above it relays get 503.
     * ``max_frame``, ``max_frame_messages``: bytes and messages of one frame (``tacit.frames``) of a relay that sends
@@ -46,10 +47,9 @@ class GatewayConfig(ServiceConfig):
     operator: str = Field(default="gateway", pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")
     targets: tuple[TargetRule, ...] = ()
     relay_bearer: ConfigPath | None = None
-    target_ca: ConfigPath | None = None
     date_window: int = Field(default=600, ge=60)
     replay_window: RedisConfig | None = None
-    key_lifetime: int = Field(default=30 * 86400, ge=60)
+    rotation_seconds: int = Field(default=30 * 86400, ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)
     max_request: PositiveInt = 262_144
     max_in_flight: PositiveInt = 256 << 20
     max_frame: PositiveInt = 4 << 20

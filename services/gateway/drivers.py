@@ -1,21 +1,23 @@
-"""Background work of the gateway: key rotation, forgetting old requests, publishing key configurations."""
+"""Background work of the gateway: key rotation, forgetting old requests, publishing key sets."""
 
 from __future__ import annotations
 
-from services.gateway.keys import GatewayKey
+import re
+
 from services.gateway.service import Gateway
 from services.gateway.store import ReplayWindow
-from tacit.codec import b64url
 from tacit.media_types import JSON
-from tacit.ports import TransportError
+from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.signing import SigningKey
-from tacit.tlog.leaves import LeafType, OhttpConfig, sign_leaf
+from tacit.tlog.leaves import LeafType, sign_leaf
+
+_REFUSAL = re.compile(rb"urn:tacit:refusal:([a-z-]{1,64})")
 
 
 class KeyRotation:
-    """Rotates the active key at the end of its lifetime and retires the previous one at its end."""
+    """Makes the keys of a period that begins and of the one after it, and retires those that are over."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -39,43 +41,44 @@ class Forgetting:
 
 
 class Publishing:
-    """Puts every key configuration into the log as a signed leaf, again after a restart (the log keeps one)."""
+    """Puts the key set of this period and of the next into the log, each as one signed leaf, again after a restart (the
+    log keeps one)."""
 
     def __init__(self, gateway: Gateway, signing_key: SigningKey, deps: Deps, url: str) -> None:
         self._gateway = gateway
         self._signing_key = signing_key
         self._deps = deps
         self._url = f"{url}/v1/leaves"
-        self._published: set[bytes] = set()
-        self._refused_status: int | None = None
+        self._published: set[int] = set()
+        self._refused: dict[int, str] = {}
 
     async def step(self) -> int:
         """How many leaves the log took now; one that it does not take is offered again at the next step."""
-        taken = 0
-        for key in self._gateway.ring.keys:
-            if key.config.public_key not in self._published and await self._offer(key):
-                self._published.add(key.config.public_key)
+        taken, present = 0, self._gateway.ring.period
+        for period in (present, present + 1):
+            if period not in self._published and await self._offer(period):
+                self._published.add(period)
                 taken += 1
         return taken
 
-    async def _offer(self, key: GatewayKey) -> bool:
+    async def _offer(self, period: int) -> bool:
         operator = self._gateway.config.operator
-        body = OhttpConfig(
-            gateway=operator,
-            key_config=b64url(key.config.encode()),
-            not_before=key.not_before,
-            not_after=key.not_after,
-        )
+        body = self._gateway.ring.key_set(operator, period)
         leaf = sign_leaf(LeafType.OHTTP_CONFIG, body, operator, self._signing_key)
         try:
             response = await self._deps.transport.request(
                 "POST", self._url, headers={"Content-Type": JSON}, body=leaf.encode()
             )
-            status = response.status
+            accepted, reason = response.status in (200, 201), _reason(response)
         except TransportError:
-            status = 0
-        accepted = status in (200, 201)
-        if not accepted and status != self._refused_status:
-            get_logger("gateway").warning("key_config_not_published", status=status)
-        self._refused_status = None if accepted else status
+            accepted, reason = False, "unreachable"
+        if not accepted and reason != self._refused.get(period):
+            get_logger("gateway").warning("key_set_not_published", period=period, reason=reason)
+        self._refused[period] = "" if accepted else reason
         return accepted
+
+
+def _reason(response: HttpResponse) -> str:
+    """The rule by which the log refused a leaf, else the status."""
+    rule = _REFUSAL.search(response.body)
+    return str(response.status) if rule is None else rule[1].decode()

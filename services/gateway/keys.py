@@ -1,13 +1,14 @@
-"""The gateway's keys: OHTTP keys (one active, one previous) and the Ed25519 key that signs its leaves.
+"""The gateway's keys: one OHTTP key per period, and the Ed25519 key that signs its leaves.
 
-A key is active for one lifetime and accepted as the previous one for another, so that a client that holds the
-last published configuration is never locked out by a rotation. Both files are made on the first start, mode 0600.
+Time is cut into numbered periods of ``rotation_seconds``. The key of a period is made a period ahead, so that the log
+can show it before anybody uses it; it is active in its period, accepted as the previous one in the next, and then gone
+for good. Both files are made on the first start, mode 0600.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,12 +17,13 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from tacit import ohttp
 from tacit.codec import b64url, unb64url
-from tacit.errors import UsageError
-from tacit.hpke import KeyPair, key_pair_from_private
+from tacit.errors import DecodeError, UsageError
+from tacit.hpke import KeyPair, generate_key_pair, key_pair_from_private
 from tacit.ohttp import KeyConfig
 from tacit.ports import Entropy
 from tacit.service.config import Frozen, read_secret, write_secret
 from tacit.signing import KEY_SIZE
+from tacit.tlog.leaves import OhttpConfig
 
 
 def _check_private(text: str) -> str:
@@ -30,98 +32,103 @@ def _check_private(text: str) -> str:
 
 
 class _StoredKey(Frozen):
-    key_id: int = Field(ge=0, le=255)
+    period: int = Field(ge=0)
     private: Annotated[str, AfterValidator(_check_private)] = Field(repr=False)
-    not_before: int = Field(ge=0)
-    not_after: int = Field(ge=0)
 
 
 class _StoredRing(Frozen):
-    version: int = Field(default=1, ge=1, le=1)
-    keys: tuple[_StoredKey, ...] = Field(min_length=1, max_length=2)
+    version: int = Field(ge=2, le=2)
+    rotation_seconds: int
+    keys: tuple[_StoredKey, ...] = Field(min_length=1, max_length=4)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayKey:
-    """One OHTTP key and when it is accepted (POSIX seconds)."""
+    """The OHTTP key of one period."""
 
+    period: int
     config: KeyConfig
     pair: KeyPair
-    not_before: int
-    not_after: int
+
+    @classmethod
+    def of(cls, period: int, pair: KeyPair) -> GatewayKey:
+        """``pair`` as the key of ``period``, whose number gives the key identifier."""
+        return cls(period, ohttp.key_config_for(period % 256, pair)[0], pair)
 
 
 class KeyRing:
-    """The OHTTP keys in one file, the active one first."""
+    """The OHTTP keys in one file: those of the previous, the present and the next period."""
 
-    def __init__(self, path: Path, lifetime: int, keys: Sequence[GatewayKey]) -> None:
+    def __init__(self, path: Path, rotation: int, keys: Mapping[int, GatewayKey]) -> None:
         self._path = path
-        self._lifetime = lifetime
-        self.keys = tuple(keys)
+        self.rotation = rotation
+        self.period = -1
+        self._keys = dict(keys)
 
     @classmethod
-    def open(cls, path: Path, lifetime: int, entropy: Entropy, now: float) -> KeyRing:
-        """Load the file, or make it with a first key. Raises ``UsageError`` for a file that is not ours."""
-        ring = cls(path, lifetime, _load(path) if path.exists() else ())
+    def open(cls, path: Path, rotation: int, entropy: Entropy, now: float) -> KeyRing:
+        """Load the file, or make it with its first keys. Raises ``UsageError`` for a file that is not ours, or of
+        periods of another length."""
+        ring = cls(path, rotation, _load(path, rotation) if path.exists() else {})
         ring.rotate_if_due(entropy, now)
         return ring
 
     @property
+    def keys(self) -> tuple[GatewayKey, ...]:
+        """Every key that opens requests: the active one first, then the previous one, then the next."""
+        order = (self.period, self.period - 1, self.period + 1)
+        return tuple(self._keys[period] for period in order if period in self._keys)
+
+    @property
     def active(self) -> GatewayKey:
         """The key that clients should use."""
-        return self.keys[0]
+        return self._keys[self.period]
 
     def configs(self) -> list[KeyConfig]:
-        """Configurations to offer, the active one first."""
-        return [key.config for key in self.keys]
+        """Configurations to offer: the active one and the previous one."""
+        return [key.config for key in self.keys if key.period <= self.period]
 
     def gateway(self) -> ohttp.Gateway:
         """The opener for these keys."""
         return ohttp.Gateway([(key.config, key.pair) for key in self.keys])
 
-    def rotate(self, entropy: Entropy, now: float) -> None:
-        """Make a new active key; the active one becomes the previous one, and that one is gone for good."""
-        key_id = (self.active.config.key_id + 1) % 256 if self.keys else entropy(1)[0]
-        config, pair = ohttp.generate_key_config(key_id, entropy)
-        start = int(now)
-        fresh = GatewayKey(config, pair, start, start + 2 * self._lifetime)
-        self._save((fresh, *(key for key in self.keys[:1] if key.not_after > now)))
+    def key_set(self, gateway: str, period: int) -> OhttpConfig:
+        """The body of the leaf for a period whose key is here (P3)."""
+        previous = self._keys.get(period - 1)
+        return OhttpConfig(
+            gateway=gateway,
+            period=period,
+            rotation_seconds=self.rotation,
+            active=b64url(self._keys[period].config.encode()),
+            previous=None if previous is None else b64url(previous.config.encode()),
+        )
 
     def rotate_if_due(self, entropy: Entropy, now: float) -> bool:
-        """Rotate an active key past its lifetime, drop a previous key past its end; whether anything changed."""
-        if not self.keys or now >= self.active.not_before + self._lifetime:
-            self.rotate(entropy, now)
-            return True
-        live = (self.active, *(key for key in self.keys[1:] if key.not_after > now))
-        if live == self.keys:
+        """Make the keys of the present and the next period, drop those that are over; whether anything changed."""
+        self.period = int(now) // self.rotation
+        wanted = (self.period, self.period + 1)
+        keys = {period: key for period, key in self._keys.items() if self.period - 1 <= period <= self.period + 1}
+        keys |= {period: GatewayKey.of(period, generate_key_pair(entropy)) for period in wanted if period not in keys}
+        if keys == self._keys:
             return False
-        self._save(live)
+        self._save(keys)
         return True
 
-    def _save(self, keys: tuple[GatewayKey, ...]) -> None:
-        stored = [
-            {
-                "key_id": key.config.key_id,
-                "private": b64url(key.pair.private),
-                "not_before": key.not_before,
-                "not_after": key.not_after,
-            }
-            for key in keys
-        ]
-        write_secret(self._path, json.dumps({"version": 1, "keys": stored}, indent=1).encode())
-        self.keys = keys
+    def _save(self, keys: Mapping[int, GatewayKey]) -> None:
+        stored = [{"period": period, "private": b64url(key.pair.private)} for period, key in sorted(keys.items())]
+        content = {"version": 2, "rotation_seconds": self.rotation, "keys": stored}
+        write_secret(self._path, json.dumps(content, indent=1).encode())
+        self._keys = dict(keys)
 
 
-def _load(path: Path) -> list[GatewayKey]:
+def _load(path: Path, rotation: int) -> dict[int, GatewayKey]:
     try:
         ring = _StoredRing.model_validate_json(read_secret(path))
-    except ValidationError as error:
-        raise UsageError(f"{path}: not a file of gateway keys") from error
-    found: list[GatewayKey] = []
-    if len({stored.key_id for stored in ring.keys}) != len(ring.keys):
-        raise UsageError(f"{path}: two keys have the same identifier")
-    for stored in ring.keys:
-        pair = key_pair_from_private(unb64url(stored.private))
-        config, _ = ohttp.key_config_for(stored.key_id, pair)
-        found.append(GatewayKey(config, pair, stored.not_before, stored.not_after))
-    return found
+    except (ValidationError, DecodeError) as error:
+        raise UsageError(f"{path}: not a file of gateway keys by period; remove it and new keys are made") from error
+    if len({stored.period for stored in ring.keys}) != len(ring.keys):
+        raise UsageError(f"{path}: two keys are of the same period")
+    if ring.rotation_seconds != rotation:
+        raise UsageError(f"{path}: its periods have {ring.rotation_seconds} seconds; a gateway keeps its rotation")
+    pairs = {stored.period: key_pair_from_private(unb64url(stored.private)) for stored in ring.keys}
+    return {period: GatewayKey.of(period, pair) for period, pair in pairs.items()}

@@ -24,10 +24,11 @@ from tacit.frames import Answer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
-from tacit.service.app import Deps, own_fault, problem_response
+from tacit.service.app import Deps, own_fault
 from tacit.service.counters import TrafficCounters
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.limits import ByteBudget
+from tacit.service.problems import problem_response
 
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"
@@ -74,13 +75,8 @@ class Gateway:
         keys = self.ring.gateway()
         return partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
 
-    def rotate(self) -> None:
-        """Make a new active key now."""
-        self.ring.rotate(self._deps.entropy, self._deps.clock.now())
-        self._opening.open_all = self._opener()
-
     def rotate_if_due(self) -> bool:
-        """Rotate or retire keys whose time is over; whether anything changed."""
+        """Make and retire keys as periods begin; whether anything changed."""
         changed = self.ring.rotate_if_due(self._deps.entropy, self._deps.clock.now())
         if changed:
             self._opening.open_all = self._opener()

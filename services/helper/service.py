@@ -13,7 +13,7 @@ from services.helper.commit import PreparedJob, commit
 from services.helper.store import HelperStore, HelperTx
 from tacit.aggregator.status import recipe_status
 from tacit.aggregator.work import resource_id
-from tacit.errors import DapAbort, DapProblem, DecodeError, Fatal
+from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
 from tacit.messages import AggregateShare, AggregateShareReq, BatchMode, Role
 from tacit.messages.slices import JobSlices, ReportSlices, slice_job
 from tacit.roles import batches
@@ -93,6 +93,7 @@ class Helper:
         """Commit the job and its answer together, unless another process was first: then its answer."""
         task_id = party.task.task_id
         async with self._store.transaction(shared=True) as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             if not await tx.begin_job(task_id, job_id):
                 known = await tx.job_response(task_id, job_id)
                 if known is None:
@@ -117,6 +118,7 @@ class Helper:
         task = party.task
         share_id = resource_id(b"aggregate share", task.task_id, body)
         async with self._store.transaction() as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             known = await tx.share_response(task.task_id, share_id)
             if known is None:
                 known = await self._release(tx, party, body)
@@ -148,7 +150,10 @@ class Helper:
             raise DapAbort(DapProblem.BATCH_MISMATCH, "count or checksum of the batch differ")
         share = noisy_share(task, tally.agg_share, self._deps.entropy)
         collection = request.collection_job_req.encode()
-        sealed = seal_aggregate_share(task, Role.HELPER, collection, share, self._deps.entropy)
+        try:
+            sealed = seal_aggregate_share(task, Role.HELPER, collection, share, self._deps.entropy)
+        except CryptoError as error:  # for good: a Leader that took it for passing would ask for ever
+            raise Refusal("hpke-key-invalid", "the aggregate share cannot be sealed to the collector's key") from error
         if task.publishes_share:
             await tx.keep_census_share(task.task_id, tally.count, share)
         await tx.release(task.task_id, request.batch_selector.config)

@@ -26,6 +26,7 @@ from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import Abort, DecodeError, Fatal
 from tacit.ports import HttpResponse
+from tacit.problem import problem_type
 from tacit.service.app import REFUSAL_PREFIX, Deps
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.keys import read_signing_key
@@ -249,11 +250,7 @@ def _too_late(response: HttpResponse) -> bool:
     """Whether the log refused for a reason that no later try can change."""
     if response.status != 422:
         return False
-    try:
-        problem = json.loads(response.body)
-    except ValueError:
-        return False
-    return isinstance(problem, dict) and problem.get("type") in _FINAL_REFUSALS
+    return problem_type(response.body) in _FINAL_REFUSALS
 
 
 def _log_index(body: bytes) -> int:

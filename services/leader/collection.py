@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any
 
 from services.leader.config import LeaderLimits
 from services.leader.records import BatchState, CollectionRow, CollectionState
@@ -22,11 +21,11 @@ from tacit.aggregator.work import resource_id
 from tacit.errors import (
     DAP_ERROR_PREFIX,
     Abort,
+    CryptoError,
     DapAbort,
     DapProblem,
     DecodeError,
-    Fatal,
-    UsageError,
+    Refusal,
 )
 from tacit.messages import (
     AggregateShare,
@@ -40,10 +39,11 @@ from tacit.messages import (
     Role,
 )
 from tacit.ports import HttpResponse, TransportError
+from tacit.problem import problem_members
 from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
 from tacit.roles.release_noise import noisy_share
-from tacit.service.app import Deps
+from tacit.service.app import REFUSAL_PREFIX, Deps, refused
 from tacit.service.log import get_logger
 from tacit.task import seal_aggregate_share
 
@@ -82,6 +82,7 @@ class Collections:
         except DecodeError as error:
             raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
         async with self._store.transaction() as tx:
+            await tx.demand_open(party, self._deps.clock.now())
             same = await tx.same_requests(task.task_id, body)
             for row in same:
                 if row.state is not CollectionState.DELETED:
@@ -169,9 +170,9 @@ class Collections:
                     continue
                 try:
                     moved += await self._move(party, row)
-                except (Fatal, UsageError) as error:  # one broken job must not hold up the others
+                except Exception as error:  # one broken job must not hold up the others
                     self._log.error("collection_broken", error=error)
-                    await self._retry(row)
+                    moved += await self._broken(row, error)
             if moved:
                 self._tell()
                 await self._store.checkpoint()
@@ -219,6 +220,7 @@ class Collections:
         """The row of a batch that may be released, which is closed hereby. Raises ``Abort``."""
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL
+        await tx.demand_open(party, self._deps.clock.now())
         if await tx.is_released(task, row.batch_id):
             raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch is closed for good")
         count = 0
@@ -255,6 +257,13 @@ class Collections:
             return await self._retry(row)
         return await self._finish(party, row, share)
 
+    async def _broken(self, row: CollectionRow, error: Exception) -> int:
+        """A key that nothing can be sealed to stays that way, and ends the job; all else may pass."""
+        if not isinstance(error, CryptoError):
+            return await self._retry(row)
+        detail = "the aggregate share cannot be sealed to the collector's key"
+        return await self._fail(row, _problem(refused(Refusal("hpke-key-invalid", detail))))
+
     async def _retry(self, row: CollectionRow) -> int:
         delay = min(self._limits.retry_delay * 2.0 ** min(row.attempts, 16), MAX_BACKOFF)
         due = self._deps.clock.now() + delay
@@ -278,6 +287,7 @@ class Collections:
             current = await tx.collection(row.job_id)
             if current is None or current.state is not CollectionState.ASKING:
                 return 0
+            await tx.demand_open(party, self._deps.clock.now())
             tally = await tx.tally(task, row.batch_id)
             if tally is None:
                 return 0
@@ -307,14 +317,9 @@ def _final_problem(answer: HttpResponse) -> str | None:
     """The Helper's problem document if asking again would change nothing."""
     if answer.status not in _FINAL_STATUS:
         return None
-    try:
-        found: Any = json.loads(answer.body)
-    except ValueError:
-        return None
-    if not isinstance(found, dict) or found.get("type") == _UNRECOGNIZED_TASK:
-        return None
+    found = problem_members(answer.body)
     kind = str(found.get("type", ""))
-    if not kind.startswith((DAP_ERROR_PREFIX, "urn:tacit:refusal:")):
+    if kind == _UNRECOGNIZED_TASK or not kind.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)):
         return None
     return json.dumps(
         {

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.service.backends import RedisConfig
-from tacit.service.config import Frozen
+from tacit.service.config import ConfigPath, Frozen
 
 
 class LeaderLimits(Frozen):
@@ -44,6 +44,7 @@ class LeaderConfig(AggregatorConfig):
     share a PostgreSQL database; one of its workers at a time coordinates (forms jobs, follows the log, closes
     batches)."""
 
+    collector_token: ConfigPath
     roles: tuple[Literal["upload", "worker"], ...] = Field(default=("upload", "worker"), min_length=1)
     queue: RedisConfig | None = None
     """Wakes the workers of every process at once; without it each process wakes its own, and looks now and then."""

@@ -83,7 +83,7 @@ class Coordinator:
         """Form the jobs that one task is ready for."""
         async with self._store.transaction() as tx:
             sizes = await self._ready_sizes(tx, party)
-            if not sizes:
+            if not sizes or not await tx.is_open(party, self._deps.clock.now()):
                 return []
             pool = shuffled(await tx.pending(party.task.task_id, self._deps.clock.now(), POOL), self._deps.entropy)
             batch_id = await self._batch(tx, party)

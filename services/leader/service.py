@@ -95,7 +95,7 @@ class Leader:
         closable = []
         for task_id in task_ids:
             party = self._parties.find(task_id)
-            if party is None:
+            if party is None or now >= party.closes:
                 return None
             if party.task.batch_mode is BatchMode.TIME_INTERVAL:
                 if now >= party.task.end_seconds:
@@ -110,28 +110,29 @@ class Leader:
                 by_task.setdefault(upload.task_id, []).append(upload.report_id)
         async with self._store.transaction(shared=True) as tx:
             known: dict[tuple[bytes, bytes], bytes | None] = {}
-            closed: set[bytes] = set()
+            closed: dict[bytes, ReportError] = {}
             for task_id, report_ids in by_task.items():
                 found, released = await tx.digests(task_id, report_ids)
                 known.update(((task_id, report_id), digest) for report_id, digest in found.items())
-                if await self._is_closed(tx, task_id, released=released):
-                    closed.add(task_id)
+                why = await self._why_closed(tx, task_id, released=released)
+                if why is not None:
+                    closed[task_id] = why
             fresh: list[Upload] = []
             verdicts = [[_place(upload, known, closed, fresh) for upload in group] for group in groups]
             await tx.add_reports(fresh, self._deps.clock.now())
         return verdicts
 
-    async def _is_closed(self, tx: LeaderTx, task_id: bytes, *, released: bool) -> bool:
-        """Whether the only batch that new reports could join is closed, or closes as soon as the reports that were
-        acknowledged before are dealt with: whoever keeps sending must not hold the collection up for ever."""
-        party = self._parties.find(task_id)
-        if party is None:
-            return True
+    async def _why_closed(self, tx: LeaderTx, task_id: bytes, *, released: bool) -> ReportError | None:
+        """Why no new report is stored: the task has ended, or the only batch that new reports could join is closed, or
+        closes as soon as the reports that were acknowledged before are dealt with: whoever keeps sending must not hold
+        the collection up for ever."""
+        party, now = self._parties.find(task_id), self._deps.clock.now()
+        if party is None or not await tx.is_open(party, now):
+            return ReportError.TASK_EXPIRED
         if party.task.batch_mode is not BatchMode.TIME_INTERVAL:
-            return False
-        if released:
-            return True
-        return self._deps.clock.now() >= party.task.end_seconds and await tx.live_collection(task_id)
+            return None
+        closing = released or (now >= party.task.end_seconds and await tx.live_collection(task_id))
+        return ReportError.BATCH_COLLECTED if closing else None
 
     async def status(self, party: Party) -> dict[str, object]:
         """Counts of one task, and what does not go on: nothing about any single report. ``coordinator``: whether this
@@ -201,14 +202,17 @@ def _merged(verdicts: Verdicts, stored: Verdicts) -> Verdicts:
 
 
 def _place(
-    upload: Upload, known: dict[tuple[bytes, bytes], bytes | None], closed: set[bytes], fresh: list[Upload]
+    upload: Upload,
+    known: dict[tuple[bytes, bytes], bytes | None],
+    closed: dict[bytes, ReportError],
+    fresh: list[Upload],
 ) -> ReportError | None:
     """A report id is taken once: again with the same bytes is success, with others a replay."""
     key = (upload.task_id, upload.report_id)
     if key in known:
         return None if known[key] == upload.digest else ReportError.REPORT_REPLAYED
     if upload.task_id in closed:
-        return ReportError.BATCH_COLLECTED
+        return closed[upload.task_id]
     known[key] = upload.digest
     fresh.append(upload)
     return None

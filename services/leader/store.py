@@ -130,9 +130,9 @@ class LeaderStore(SqlStore[LeaderTx]):
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx)
 
     async def add_new_reports(self, uploads: Sequence[Upload], closable: Collection[bytes], now: float) -> bool:
-        """Store reports in one statement if nobody has seen any of them, no two have one id, and no batch of a task in
-        ``closable`` was released; False if that does not hold or cannot be done here: then nothing happened. Raises
-        ``IntegrityError`` where a partition is missing."""
+        """Store reports in one statement if nobody has seen any of them, no two have one id, the rows of their tasks
+        say that they are served, and no batch of a task in ``closable`` was released; False if that does not hold or
+        cannot be done here: then nothing happened. Raises ``IntegrityError`` where a partition is missing."""
         if len({upload.report_id for upload in uploads}) < len(uploads):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)

@@ -15,8 +15,9 @@ from tacit.errors import Abort
 from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
-from tacit.service.app import Deps, own_fault, problem_response
+from tacit.service.app import Deps, own_fault
 from tacit.service.limits import ByteBudget
+from tacit.service.problems import problem_response
 
 UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
 """Task id as in the URL, Content-Type, body -> the answer, problem documents included."""

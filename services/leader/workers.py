@@ -16,7 +16,7 @@ from services.leader.store import LeaderStore
 from services.leader.work import JobWork, LeaseLostError, PreparationError
 from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
-from tacit.errors import Fatal, UsageError
+from tacit.errors import Abort, Fatal, UsageError
 from tacit.ports import JobQueue
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
@@ -148,7 +148,7 @@ class Workers:
         except PreparationError as error:
             async with self._store.transaction(shared=True) as tx:
                 await tx.expire_lease(job, self._deps.clock.now(), str(error))
-        except (Fatal, UsageError) as error:
+        except (Abort, Fatal, UsageError) as error:
             self._log.error("job_broken", error=error)
             await self._work.postpone(job, job.location, "broken")
         return 0

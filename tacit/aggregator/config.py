@@ -10,7 +10,7 @@ from tacit.recipe.policy import Policy
 from tacit.roles.crypto import JobCrypto
 from tacit.service.backends import AnnouncerConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
-from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.checkpoint import NoteKey
 
 
 class LogConfig(Frozen):
@@ -20,17 +20,17 @@ class LogConfig(Frozen):
     key: str
     poll_seconds: float = Field(default=10.0, gt=0)
 
-    def policy(self) -> LogPolicy:
-        """Whose checkpoints are believed; raises ``UsageError``."""
+    def note_key(self) -> NoteKey:
+        """The pinned key; raises ``UsageError``."""
         try:
-            return LogPolicy(NoteKey.decode(self.key))
+            return NoteKey.decode(self.key)
         except DecodeError as error:
             raise UsageError(f"log.key: {error}") from error
 
 
 class AggregatorConfig(ServiceConfig):
     """Either aggregator. ``hpke_keys``: the preferred one first. ``collector_token`` and ``operator_token`` are bearer
-    tokens that may read status; a collector's also creates collection jobs."""
+    tokens that may read status; a collector's also creates collection jobs, which is for Leaders alone."""
 
     operator: str
     prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
@@ -39,9 +39,7 @@ class AggregatorConfig(ServiceConfig):
     hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
     peer_file: ConfigPath
     old_peer_files: tuple[ConfigPath, ...] = ()
-    peer_ca: ConfigPath | None = None
-    """CA file for the TLS certificates of the log and of the other aggregator."""
-    collector_token: ConfigPath
+    collector_token: ConfigPath | None = None
     operator_token: ConfigPath | None = None
     log: LogConfig
     announcer: AnnouncerConfig | None = None

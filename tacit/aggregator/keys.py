@@ -14,7 +14,14 @@ from typing import Any
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, UsageError
-from tacit.hpke import DEFAULT_SUITE, KeyPair, generate_key_pair
+from tacit.hpke import (
+    DEFAULT_SUITE,
+    PRIVATE_KEY_SIZE,
+    KeyPair,
+    checked_public_key,
+    generate_key_pair,
+    key_pair_from_private,
+)
 from tacit.messages import HpkeConfig
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
@@ -55,9 +62,13 @@ def read_hpke_key(path: Path) -> HpkeKey:
     found = _read(path, ("config", "private_key"))
     try:
         config = HpkeConfig.decode(unb64url(found["config"]))
-        return HpkeKey(config, KeyPair(unb64url(found["private_key"], length=32), config.public_key))
+        checked_public_key(config.public_key)
+        pair = key_pair_from_private(unb64url(found["private_key"], length=PRIVATE_KEY_SIZE))
     except DecodeError as error:
         raise UsageError(f"{path}: {error}") from error
+    if pair.public != config.public_key:
+        raise UsageError(f"{path}: the private key does not belong to the configuration")
+    return HpkeKey(config, pair)
 
 
 def read_hpke_keys(paths: Iterable[Path]) -> tuple[HpkeKey, ...]:

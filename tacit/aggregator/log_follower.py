@@ -67,11 +67,11 @@ class LogFollower:
     ) -> None:
         """``void_after``: seconds behind a recipe's end in which a release may still come (default and most:
         ``retention``)."""
-        self._store = store
+        self.store = store
         self._parties = parties
         self._identity = identity
         self._log_config = log
-        self._reader = LogReader(log, deps.transport)
+        self._reader = LogReader(log, policy, deps.transport, deps.clock)
         self._policy = policy
         self._deps = deps
         self._retention = retention
@@ -80,6 +80,7 @@ class LogFollower:
         self._voids = Voids(store, identity, log, deps, grace)
         self._census_shares = CensusShares(store, identity, log, deps)
         self._reviewed = False
+        self._left: set[bytes] = set()
         self._refreshed = -REFRESH_SECONDS
         self._leaves: dict[int, SignedLeaf] = {}
         parties.refresh = self._refresh
@@ -87,17 +88,28 @@ class LogFollower:
 
     async def load(self) -> None:
         """Take up the active tasks of an earlier run, or of another process."""
-        async with self._store.read() as tx:
+        async with self.store.read() as tx:
             rows = await tx.tasks()
         self._take_up(rows)
 
     def _take_up(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
             known = row.task_id is not None and self._parties.find(row.task_id) is not None
-            if row.state is TaskState.ACTIVE and not known:
+            if row.state is TaskState.ACTIVE and not known and self._trusted(row):
                 self._parties.add(self._party(row))
             elif row.state is TaskState.ENDED and known:
                 self._parties.remove(row.task_id or b"")
+
+    def _trusted(self, row: TaskRow) -> bool:
+        """Whether the policy still names both aggregators of a task that was taken up before: the Leader's credential
+        goes to the Helper's address."""
+        recipe = Recipe.decode(row.recipe)
+        if self._policy.trusts_aggregators(recipe.parties):
+            return True
+        if row.recipe_hash not in self._left:
+            self._left.add(row.recipe_hash)
+            self._log.warning("task_left", recipe=recipe.hash_text, rule="aggregator-unknown")
+        return False
 
     async def _refresh(self) -> None:
         now = self._deps.clock.now()
@@ -107,7 +119,7 @@ class LogFollower:
 
     async def step(self) -> int:
         """Fetch, review, opt in. Returns how many recipes changed their state."""
-        if not (self._coordinates and await self._store.leads()):
+        if not (self._coordinates and await self.store.leads()):
             await self.load()
             return 0
         changed = 0
@@ -118,24 +130,24 @@ class LogFollower:
         await self._send_opt_ins()
         await self._close_unreleased()
         await self._publish_census_shares()
-        return changed + await self._end_tasks()
+        return changed + await self.end_tasks()
 
     async def _fetch(self) -> None:
-        async with self._store.read() as tx:
+        async with self.store.read() as tx:
             saved = await tx.log_state()
             for index, leaf in await tx.leaves(max(self._leaves, default=-1) + 1):
                 self._leaves[index] = SignedLeaf.decode(leaf)
-        signers = LeafSigners(self._policy, list(self._leaves.values()))
-        state, entries = await self._reader.fetch(saved, signers, self._keep)
+        known = list(self._leaves.values())
+        state, entries = await self._reader.fetch(saved, LeafSigners(self._policy, known), self._keep, known)
         if state == saved:
             return
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
-        async with self._store.transaction() as tx:
+        async with self.store.transaction() as tx:
             await tx.put_log_state(state)
             await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
 
     async def _keep(self, state: bytes) -> None:
-        async with self._store.transaction() as tx:
+        async with self.store.transaction() as tx:
             await tx.put_log_state(state)
 
     async def _live(self, tx: CommonTx) -> LiveLog:
@@ -144,7 +156,7 @@ class LogFollower:
 
     async def _review(self) -> int:
         """Look at every recipe again. Nobody else writes tasks, and the accountant takes its time in a thread."""
-        async with self._store.read() as tx:
+        async with self.store.read() as tx:
             live = await self._live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
         self._take_up(rows.values())
@@ -152,9 +164,8 @@ class LogFollower:
         changed = [row for row in reviewed if rows.get(row.recipe_hash) != row]
         if not changed:
             return 0
-        async with self._store.transaction() as tx:
-            for row in changed:
-                await tx.put_task(row)
+        async with self.store.transaction() as tx:
+            changed = [row for row in changed if await tx.put_task(row)]
         for row in changed:
             self._log.info(
                 "recipe", recipe=b64url(row.recipe_hash), state=row.state.value, rule=row.rule, why=row.detail
@@ -261,19 +272,17 @@ class LogFollower:
             raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
         verifier = TokenVerifier(task.token_key_spki, task.slot)
         verify_key = verify_key_of(seed, task.task_id, task.vdaf.VERIFY_KEY_SIZE)
-        return Party(task, self._identity.role, verify_key, key.key_pair, verifier)
+        closes = task.end_seconds + self._retention
+        return Party(task, self._identity.role, verify_key, key.key_pair, verifier, closes)
 
-    async def _end_tasks(self) -> int:
-        """Forget tasks whose time, retention included, is over: nobody can spend their tokens any more."""
+    async def end_tasks(self) -> int:
+        """Forget tasks whose time, retention included, is over: nobody can spend their tokens any more. What is said
+        of each here is said for good, see ``CommonTx.is_open``."""
         now = self._deps.clock.now()
-        over = {
-            party.task.recipe_hash: party.task.task_id
-            for party in self._parties.active()
-            if now >= party.task.end_seconds + self._retention
-        }
+        over = {party.task.recipe_hash: party.task.task_id for party in self._parties.active() if now >= party.closes}
         for recipe_hash, task_id in over.items():
             self._parties.remove(task_id)
-            async with self._store.transaction() as tx:
+            async with self.store.transaction() as tx:
                 rows = [row for row in await tx.tasks() if row.recipe_hash == recipe_hash]
                 for row in rows:
                     await tx.put_task(replace(row, state=TaskState.ENDED))
@@ -282,7 +291,7 @@ class LogFollower:
 
     async def _close_unreleased(self) -> None:
         """Say of what was never released that it never will be."""
-        async with self._store.read() as tx:
+        async with self.store.read() as tx:
             due = self._voids.due(await tx.tasks())
             live = await self._live(tx) if due else LiveLog()
         await self._voids.step(live, due)
@@ -291,13 +300,13 @@ class LogFollower:
         """Put what was released of censuses into the log."""
         due = await self._census_shares.due()
         if due:
-            async with self._store.read() as tx:
+            async with self.store.read() as tx:
                 live = await self._live(tx)
             await self._census_shares.step(live, due)
 
     async def _send_opt_ins(self) -> None:
         """Send each opt-in until the log shows it."""
-        async with self._store.read() as tx:
+        async with self.store.read() as tx:
             rows = [row for row in await tx.tasks() if row.state is TaskState.OPTED_IN]
             live = await self._live(tx) if rows else LiveLog()
         for row in rows:

@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tacit.aggregator.config import LogConfig
 from tacit.errors import Refusal
-from tacit.ports import Transport, TransportError
-from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
-from tacit.tlog.leaves import LeafKeys
+from tacit.ports import Clock, Transport, TransportError
+from tacit.recipe.policy import Policy
+from tacit.tlog.client import LogState, LogView, VerifiedEntry
+from tacit.tlog.leaves import LeafKeys, SignedLeaf
+from tacit.tlog.pages import PagedReader
 
 
 class LogReader:
-    """Fetches from one log under its pinned key. ``UsageError`` where that key is none."""
+    """Fetches from one log under its pinned key, and under the cosignatures that ``policy`` demands by ``clock``.
+    ``UsageError`` where that key is none."""
 
-    def __init__(self, config: LogConfig, transport: Transport) -> None:
+    def __init__(self, config: LogConfig, policy: Policy, transport: Transport, clock: Clock) -> None:
         self._url = config.url
-        self._policy = config.policy()
+        self._policy = policy.log_policy(config.note_key(), clock.now)
         self._transport = transport
+        self._pages = PagedReader(self._get)
 
     async def fetch(
-        self, saved: bytes | None, keys: LeafKeys, keep: Callable[[bytes], Awaitable[None]]
+        self,
+        saved: bytes | None,
+        keys: LeafKeys,
+        keep: Callable[[bytes], Awaitable[None]],
+        known: Sequence[SignedLeaf] = (),
     ) -> tuple[bytes, list[VerifiedEntry]]:
         """What the log has beyond ``saved`` (the state that the last fetch returned; None: from the beginning),
-        verified, and the state to store with it.
+        verified, and the state to store with it; ``known`` are the leaves that earlier fetches returned.
 
         Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves; a log that showed two
-        histories is refused for good, by the state that ``keep`` stores before this raises.
+        histories, or two leaves in one place, is refused for good, by the state that ``keep`` stores before this
+        raises.
         """
         view = LogView(self._policy, None if saved is None else LogState.decode(saved))
-        answer = await self._transport.request("GET", f"{self._url}/v1/bundle?since={view.state.size}")
-        if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
         try:
-            entries = view.accept(Bundle.decode(answer.body), keys)
+            entries = await self._pages.read(view, keys, known)
         except Refusal:
             if view.state.failure:
                 await keep(view.state.encode())
             raise
-        return view.state.encode(), entries
+        return view.state.encode(), entries or []
+
+    async def _get(self, path: str) -> bytes | None:
+        answer = await self._transport.request("GET", f"{self._url}{path}")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise TransportError(f"the log answered with status {answer.status}")
+        return answer.body

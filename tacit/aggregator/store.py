@@ -17,8 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.sql import Database
 from tacit.aggregator.outcomes import OutcomesTx
-from tacit.errors import Fatal, Unavailable
+from tacit.errors import DapAbort, DapProblem, Fatal, Unavailable
 from tacit.messages import BatchMode
+from tacit.roles.aggregator import Party
 from tacit.task import Task
 
 UNRELEASED = b"unreleased"
@@ -100,8 +101,33 @@ class CommonTx(OutcomesTx):
         )
         return [TaskRow(row.recipe_hash, TaskState(row.state), *row[2:]) for row in rows]
 
-    async def put_task(self, task: TaskRow) -> None:
-        """Insert or replace one recipe's row."""
+    async def task_state(self, recipe_hash: bytes) -> TaskState | None:
+        """What one recipe's row says now; ``None`` without one."""
+        table = self.common.tasks
+        query = select(table.c.state).where(table.c.recipe_hash == recipe_hash)
+        found = (await self.connection.execute(query)).scalar_one_or_none()
+        return None if found is None else TaskState(found)
+
+    async def is_open(self, party: Party, now: float) -> bool:
+        """Whether a task may do anything at all: its row says that it is served, and its time is not over on our clock
+        (``now``, read in this transaction). **Every transaction that counts, releases, stores or closes asks this
+        first**, whatever the process knew before: once a task has ended it never again does anything (P9).
+
+        The row is for good, see ``put_task``; reading it here suffices also in a shared transaction, because a task
+        ends in one that runs alone. ``store_reports`` of the Leader asks for the row in SQL.
+        """
+        return now < party.closes and await self.task_state(party.task.recipe_hash) is TaskState.ACTIVE
+
+    async def demand_open(self, party: Party, now: float) -> None:
+        """Raise ``DapAbort(unrecognizedTask)`` unless ``is_open``."""
+        if not await self.is_open(party, now):
+            raise DapAbort(DapProblem.UNRECOGNIZED_TASK, "the task has ended", task_id=party.task.task_id_text)
+
+    async def put_task(self, task: TaskRow) -> bool:
+        """Insert or replace one recipe's row, in a transaction that runs alone; False, and nothing changes, where the
+        row says that the task has ended and the new one does not: whoever decided on an older one is too late."""
+        if task.state is not TaskState.ENDED and await self.task_state(task.recipe_hash) is TaskState.ENDED:
+            return False
         table = self.common.tasks
         await self.connection.execute(delete(table).where(table.c.recipe_hash == task.recipe_hash))
         await self.connection.execute(
@@ -117,11 +143,13 @@ class CommonTx(OutcomesTx):
                 void=task.void,
             )
         )
+        return True
 
     async def forget(self, task_id: bytes) -> None:
-        """Delete everything about a task but the row that says that it existed."""
+        """Delete everything about a task but the row that says that it existed, and which batches were released."""
+        kept = (self.common.tasks, self.common.releases)
         for table in self.common.tasks.metadata.sorted_tables:
-            if table is not self.common.tasks and "task_id" in table.c:
+            if table not in kept and "task_id" in table.c:
                 await self.connection.execute(delete(table).where(table.c.task_id == task_id))
 
     async def is_released(self, task: Task, batch_id: bytes | None) -> bool:

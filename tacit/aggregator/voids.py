@@ -66,16 +66,18 @@ class Voids:
                 self._settled.add(row.recipe_hash)
                 continue
             closed = row if row.void else await self._close(row)
-            if not closed.void or await self._send(closed):
+            if closed is not None and (not closed.void or await self._send(closed)):
                 self._settled.add(row.recipe_hash)
 
-    async def _close(self, row: TaskRow) -> TaskRow:
-        """The row with its void leaf, unless a batch was released."""
+    async def _close(self, row: TaskRow) -> TaskRow | None:
+        """The row with its void leaf, unless a batch was released; ``None`` where the row is another by now."""
         task_id = row.task_id or b""
         body = Void(recipe_hash=b64url(row.recipe_hash), task_id=b64url(task_id), role=self._identity.role_name)
         leaf = sign_leaf(LeafType.VOID, body, self._identity.operator, self._identity.signing_key)
         closed = replace(row, void=leaf.encode())
         async with self._store.transaction() as tx:
+            if await tx.task_state(row.recipe_hash) is not row.state:
+                return None
             if not await tx.close_unreleased(task_id):
                 return row
             await tx.put_task(closed)
@@ -103,7 +105,8 @@ def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tup
         recipe = Recipe.decode(row.recipe) if item is None else item.recipe
         opted_in = ROLES if row.state in _SERVED or item is None else item.opted_in_roles
         void: frozenset[str] = frozenset() if item is None else item.void_roles
-        state = charge_state(opted_in, void, recipe.interval.end, now)
+        refundable = recipe.sampling.importance is None
+        state = charge_state(opted_in, void, recipe.interval.end, now, refundable=refundable)
         whole = live.round_of(recipe)
         if whole is None:
             found.append(charge_of(recipe, state))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit import hpke
 from tacit.codec import unb64url
 from tacit.dp.vector_noise import VectorStep
 from tacit.errors import DecodeError, Refusal
@@ -98,11 +99,14 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
 
 
 def hpke_config(text: str) -> HpkeConfig:
-    """An embedded HPKE configuration. Refusal ``hpke-key-invalid``."""
+    """An embedded HPKE configuration, whose key can be sealed to if it is X25519's. Refusal ``hpke-key-invalid``."""
     try:
-        return HpkeConfig.decode(unb64url(text))
+        config = HpkeConfig.decode(unb64url(text))
+        if config.kem_id == hpke.KEM_X25519:
+            hpke.checked_public_key(config.public_key)
     except DecodeError as error:
         raise Refusal("hpke-key-invalid", str(error)) from error
+    return config
 
 
 def randomizer_of(recipe: Recipe) -> Randomizer:

@@ -198,7 +198,7 @@ class LiveLog:
         return cls(
             recipes=tuple(joined.live_recipes()),
             directories=tuple(joined.directories.values()),
-            ohttp_configs=tuple(joined.configs),
+            ohttp_configs=tuple(joined.configs.values()),
             censuses=tuple(joined.censuses()),
             unreadable=tuple(joined.unreadable),
             series=tuple(joined.series.values()),
@@ -267,7 +267,7 @@ class _Joined:
         self.voids: dict[tuple[str, str], Void] = {}
         self.shares: dict[tuple[str, str], tuple[int, CensusShare]] = {}
         self.directories: dict[tuple[str, int], IssuerDirectory] = {}
-        self.configs: list[OhttpConfig] = []
+        self.configs: dict[tuple[str, int], OhttpConfig] = {}
         self.unreadable: list[tuple[int, str]] = []
         self.slots: dict[tuple[str, int, int], bytes] = {}
 
@@ -292,7 +292,8 @@ class _Joined:
                 directory = leaf.body_as(IssuerDirectory)
                 self.directories.setdefault((directory.issuer, directory.epoch), directory)
             else:
-                self.configs.append(leaf.body_as(OhttpConfig))
+                config = leaf.body_as(OhttpConfig)
+                self.configs.setdefault((config.gateway, config.period), config)
         except DecodeError as error:
             self.unreadable.append((entry.index, str(error)))
 

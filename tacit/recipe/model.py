@@ -239,10 +239,12 @@ class Dummies(Part):
 
 class Importance(Part):
     """The rate of devices whose encoded answer is ``default`` (category, bit or number); all others have the
-    sampling's own rate, which is the larger one."""
+    sampling's own rate, which is the larger one. ``devices``: of how many, at least, the number of messages is the sum
+    (absent: of one); a census has attested so many."""
 
     default: Natural
     default_rate: DecimalText
+    devices: Positive | None = None
 
 
 class Sampling(Part):

@@ -31,13 +31,15 @@ from tacit.vdaf.native.batch import BatchVerifier
 
 @dataclass(frozen=True)
 class Party:
-    """One aggregator's view of one task: its role and the secrets that it holds for the task."""
+    """One aggregator's view of one task: its role and the secrets that it holds for the task. ``closes``: the POSIX
+    time from which on it counts and releases nothing any more."""
 
     task: Task
     role: Role
     verify_key: bytes = field(repr=False)
     key_pair: KeyPair = field(repr=False)
     verifier: TokenVerifier = field(repr=False)
+    closes: float
 
     @cached_property
     def batch(self) -> BatchVerifier:

@@ -6,6 +6,7 @@ call the drivers' ``step()``.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +22,9 @@ from tacit.aggregator.keys import (
     write_hpke_key,
     write_peer_file,
 )
+from tacit.aggregator.log_follower import FOLLOWER
 from tacit.aggregator.parties import PARTIES
+from tacit.aggregator.store import TaskRow, TaskState
 from tacit.messages import CollectionJobReq, CollectionJobResp, Report, Role, UploadErrors, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
@@ -32,7 +35,7 @@ from tacit.service.keys import write_signing_key
 from tacit.signing import generate_signing_key
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import FaultyTransport, InProcessTransport
+from tacit.testing.network import FaultyTransport, HalfSent, InProcessTransport
 from tacit.testing.reports import TaskKit
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.slots import TokenVerifier
@@ -41,6 +44,9 @@ PEER_TOKEN = "leader-at-helper"  # noqa: S105 - a test's credential
 COLLECTOR_TOKEN = "collector-at-aggregators"  # noqa: S105
 OPERATOR_TOKEN = "operator-at-aggregators"  # noqa: S105
 
+RETENTION = 30 * 86400.0
+"""Seconds after its end for which an aggregator keeps a task, as configured by default."""
+
 MakeApp = Callable[[Mapping[str, Any], Deps], web.Application]
 
 
@@ -48,7 +54,7 @@ def party_of(kit: TaskKit, role: Role) -> Party:
     """What the aggregator ``role`` holds for the kit's task."""
     task = kit.task
     verifier = TokenVerifier(task.token_key_spki, task.slot)
-    return Party(task, role, kit.verify_key, kit.key_pairs[role], verifier)
+    return Party(task, role, kit.verify_key, kit.key_pairs[role], verifier, task.end_seconds + RETENTION)
 
 
 def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory") -> dict[str, Any]:
@@ -68,11 +74,28 @@ def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory")
         "peer_file": str(folder / "peer.json"),
         "collector_token": str(folder / "collector"),
         "operator_token": str(folder / "operator"),
+        "policy": {"aggregators": {}},
         "log": {
             "url": "http://127.0.0.1:8090",
             "key": NoteKey("log.example", generate_signing_key(entropy).public).encode(),
         },
     }
+
+
+async def mount_serving(network: InProcessTransport, url: str, app: web.Application, party: Party) -> None:
+    """Mount an aggregator that serves the task of ``party`` from the beginning, as if it had found it in a log."""
+    app[PARTIES].add(party)
+    await network.mount(url, app)
+    await serve(app, party)
+
+
+async def serve(app: web.Application, party: Party) -> None:
+    """Have an aggregator that runs serve the task of ``party``."""
+    app[PARTIES].add(party)
+    row = TaskRow(party.task.recipe_hash, TaskState.ACTIVE, b"", task_id=party.task.task_id)
+    async with app[FOLLOWER].store.transaction() as tx:
+        if await tx.task_state(row.recipe_hash) is None:
+            await tx.put_task(row)
 
 
 class AggregatorPair:
@@ -127,8 +150,7 @@ class AggregatorPair:
         deps = Deps(self.clock, entropy, self.network, self.observer, background=False)
         await self.inner.unmount(self._url[role])
         app = self._make[role](self.settings[role], deps)
-        await self.inner.mount(self._url[role], app)
-        app[PARTIES].add(party_of(self.kit, role))
+        await mount_serving(self.inner, self._url[role], app, party_of(self.kit, role))
         self.apps[role] = app
         return app
 
@@ -150,6 +172,23 @@ class AggregatorPair:
             headers["Content-Type"] = media_types.dap(message)
         url = f"{self._url[role]}/tasks/{self.task.task_id_text}{path}"
         return await self.inner.request(method, url, headers=headers, body=body)
+
+    async def half_send(self, role: Role, path: str, *, token: str | None, message: str, body: bytes) -> HalfSent:
+        """A POST like ``send``, of which the last byte is still to come; the handler waits for it."""
+        headers = {"Content-Type": media_types.dap(message)}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        url = f"{self._url[role]}/tasks/{self.task.task_id_text}{path}"
+        begun = self.inner.half_sent("POST", url, headers=headers, body=body)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return begun
+
+    async def end_retention(self, *roles: Role) -> None:
+        """Let everything pass for which the task is kept; the aggregators ``roles`` take note of it."""
+        await self.clock.advance(max(0.0, self.task.end_seconds + RETENTION - self.clock.now()) + 1)
+        for role in roles:
+            await self.apps[role][FOLLOWER].end_tasks()
 
     async def get(self, role: Role, path: str, token: str | None = None) -> HttpResponse:
         """One GET of ``path`` at ``role``, below its own URL."""

@@ -93,21 +93,41 @@ class InProcessTransport:
         body: bytes = b"",
     ) -> HttpResponse:
         """One exchange with the mounted application of the URL's origin."""
+        return await self.half_sent(method, url, headers=headers, body=body, held=0).finish()
+
+    def half_sent(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes, held: int = 1
+    ) -> HalfSent:
+        """Begin an exchange, and keep the last ``held`` bytes of the body back until ``HalfSent.finish``."""
         runner = self._runners.get(origin_of(url))
         server = runner.server if runner is not None else None
         if server is None:
             raise TransportError(f"{method} failed: no application under this origin")
-        pipe = _Pipe(self._client_address)
-        protocol = server()
+        return HalfSent(
+            server(), _Pipe(self._client_address), method, _serialise(method, url, headers or {}, body), held
+        )
+
+
+class HalfSent:
+    """A request that a server has begun to read."""
+
+    def __init__(self, protocol: Any, pipe: _Pipe, method: str, message: bytes, held: int) -> None:
+        self._protocol, self._pipe, self._method = protocol, pipe, method
+        self._rest = message[len(message) - held :]
         protocol.connection_made(pipe)
+        protocol.data_received(message[: len(message) - held])
+
+    async def finish(self) -> HttpResponse:
+        """Send the rest; the answer."""
         try:
-            protocol.data_received(_serialise(method, url, headers or {}, body))
-            await asyncio.wait_for(pipe.closed, RESPONSE_SECONDS)
+            if self._rest:
+                self._protocol.data_received(self._rest)
+            await asyncio.wait_for(self._pipe.closed, RESPONSE_SECONDS)
         except TimeoutError as error:
-            raise TransportError(f"{method} failed: no response") from error
+            raise TransportError(f"{self._method} failed: no response") from error
         finally:
-            protocol.connection_lost(None)
-        return _parse(method, pipe.written)
+            self._protocol.connection_lost(None)
+        return _parse(self._method, self._pipe.written)
 
 
 class _Pipe(asyncio.Transport):

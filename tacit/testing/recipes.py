@@ -14,7 +14,7 @@ from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import task_id, vdaf_of
 from tacit.recipe.model import Attributes, Buckets, Parties, Question, Recipe, TokenSlot
-from tacit.recipe.policy import Policy
+from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
 from tacit.signing import SigningKey, generate_signing_key
@@ -37,6 +37,8 @@ from tacit.tlog.leaves import (
 EPOCH = 20_000
 EPOCH_SECONDS = 86_400
 NOW = EPOCH * EPOCH_SECONDS + 3_600
+KEY_ROTATION = 30 * EPOCH_SECONDS
+KEY_PERIOD = NOW // KEY_ROTATION
 """A moment one hour into the epoch, in POSIX seconds."""
 
 SIGNERS = ("analyst", "leader", "helper", "gateway", "issuer", "log")
@@ -89,11 +91,15 @@ class RecipeKit:
 
     @property
     def policy(self) -> Policy:
-        """The default policy, with this cast's analyst, issuer and gateway as the trusted ones."""
+        """The default policy, with this cast's analyst, issuer, gateway and aggregators as the trusted ones."""
         return Policy(
             analysts={"analyst.example": self._public("analyst")},
             issuers={"issuer.example": self._public("issuer")},
             gateways={"gateway.example": self._public("gateway")},
+            aggregators={
+                f"{name}.example": AggregatorPin(url=self._urls[name], signing_key=self._public(name))
+                for name in ("leader", "helper")
+            },
         )
 
     def _public(self, name: str) -> str:
@@ -230,14 +236,15 @@ class RecipeKit:
         body = self.directory(epoch, slots)
         return sign_leaf(LeafType.ISSUER_DIRECTORY, body, "issuer.example", self.keys["issuer"])
 
-    def ohttp_leaf(self, key_id: int = 1, *, not_before: int = NOW - 60, seconds: int = 86_400) -> SignedLeaf:
-        """A fresh OHTTP key configuration, signed by the gateway."""
-        config, _ = generate_key_config(key_id, self._entropy)
+    def ohttp_leaf(self, period: int = KEY_PERIOD, previous: str | None = None) -> SignedLeaf:
+        """A key set with a fresh key, by default of the period of NOW, signed by the gateway."""
+        config, _ = generate_key_config(period % 256, self._entropy)
         body = OhttpConfig(
             gateway="gateway.example",
-            key_config=b64url(config.encode()),
-            not_before=not_before,
-            not_after=not_before + seconds,
+            period=period,
+            rotation_seconds=KEY_ROTATION,
+            active=b64url(config.encode()),
+            previous=previous,
         )
         return sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", self.keys["gateway"])
 
@@ -292,6 +299,7 @@ def _bad_parties(good: Recipe) -> list[Change]:
         ("url-invalid", "parties.relay.url", "https://relay.example?x"),
         ("url-invalid", "parties.relay.url", "https://relay.example:port"),
         *_bad_hpke_keys(good),
+        ("signing-key-invalid", "parties.leader.signing_key", b64url(bytes(32))),
         ("signing-key-shared", "parties.helper.signing_key", good.parties.leader.signing_key),
     ]
 
@@ -313,6 +321,11 @@ def _bad_questions() -> list[Change]:
         ("randomizer-not-allowed", "randomizer.name", "identity"),
         ("randomizer-parameters", "randomizer.epsilon0", "0"),
         ("randomizer-parameters", "randomizer.max_weight", 3),
+        (
+            "rejection-too-likely",
+            "randomizer",
+            {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+        ),
         ("randomizer-vdaf-mismatch", "vdaf.name", "Prio3Count"),
         ("randomizer-vdaf-mismatch", "vdaf.length", 17),
         ("encoder-mismatch", "question.encoder", {"kind": "categories", "categories": ["a", "b"]}),
@@ -347,9 +360,14 @@ def _bad_batches() -> list[Change]:
 
 def _bad_samples() -> list[Change]:
     def sample(
-        rate: str = "0.5", *, lower: tuple[int, str] | None = None, dummies: tuple[str, int] | None = None
+        rate: str = "0.5",
+        *,
+        lower: tuple[int, str] | None = None,
+        devices: int | None = None,
+        dummies: tuple[str, int] | None = None,
     ) -> Any:
-        importance = {} if lower is None else {"importance": {"default": lower[0], "default_rate": lower[1]}}
+        counted = {} if devices is None else {"devices": devices}
+        importance = {} if lower is None else {"importance": {"default": lower[0], "default_rate": lower[1], **counted}}
         added = {} if dummies is None else {"dummies": {"intensity": dummies[0], "population": dummies[1]}}
         return {"rate": rate, **importance, **added}
 
@@ -365,7 +383,9 @@ def _bad_samples() -> list[Change]:
             for dummies in (("0", 500), ("3", 500), ("150", 500), ("300", 500), ("50", 199), ("50", 1_000_000))
         ),
         ("dummies-invalid", "sampling", sample("1", dummies=("50", 500))),
-        ("population-cap", "sampling", sample(lower=(0, "0.1"), dummies=("50", 1_000_001))),
+        ("population-cap", "sampling", sample(lower=(0, "0.1"), devices=1_000_001)),
+        ("importance-devices", "sampling", sample(lower=(0, "0.1"), devices=100)),
+        ("importance-count-leak", "sampling", sample(lower=(0, "0.1"))),
     ]
 
 

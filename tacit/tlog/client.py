@@ -1,27 +1,26 @@
 """The reader's side of the log: what a device, an aggregator or a monitor believes, and why.
 
 ``LogView`` holds one pinned key and the last checkpoint it accepted; its owner persists ``state`` before
-acting on what it returned. It refuses rollback, and a log that shows two histories is never trusted again:
-that failure is sticky and keeps the offending checkpoint as evidence.
+acting on what it returned. It refuses rollback, and a log that shows two histories, or two leaves where it may hold
+one (``tacit.tlog.once``), is never trusted again: that failure is sticky and keeps the evidence.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, NoReturn, Self
-
-from pydantic import Field
+from typing import NoReturn, Self
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, parse_json, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
-from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
+from tacit.tlog.leaves import Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
+from tacit.tlog.once import signers_claims_of
 
 MAX_PROOF = 64
+"""Hashes of an audit path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,64 +34,12 @@ class BundleEntry:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A checkpoint, the proof that it extends the one asked from, and entries with their proofs."""
+    """A checkpoint, the proof that it extends the one that its reader knows, and entries with their proofs. How these
+    come to the reader: ``tacit.tlog.pages``."""
 
     checkpoint: bytes
     consistency: tuple[bytes, ...]
     entries: tuple[BundleEntry, ...]
-
-    def encode(self) -> bytes:
-        """JSON bytes: the note as text, hashes and leaves in base64url."""
-        return canonical_bytes(
-            {
-                "checkpoint": self.checkpoint.decode(),
-                "consistency": [b64url(item) for item in self.consistency],
-                "entries": [
-                    {
-                        "index": entry.index,
-                        "leaf": b64url(entry.leaf),
-                        "inclusion": [b64url(item) for item in entry.inclusion],
-                    }
-                    for entry in self.entries
-                ],
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Inverse of ``encode``; indices strictly increasing. Raises DecodeError."""
-        wire = validated(_BundleBody, parse_json(data, "bundle"), "bundle")
-        indices = [entry.index for entry in wire.entries]
-        if any(later <= earlier for earlier, later in itertools.pairwise(indices)):
-            raise DecodeError("bundle: entries are not in the order of the log")
-        return cls(
-            _utf8(wire.checkpoint),
-            _hashes(wire.consistency),
-            tuple(BundleEntry(entry.index, unb64url(entry.leaf), _hashes(entry.inclusion)) for entry in wire.entries),
-        )
-
-
-class _EntryBody(Body):
-    index: Count
-    leaf: Blob
-    inclusion: Annotated[list[Hash], Field(max_length=MAX_PROOF)]
-
-
-class _BundleBody(Body):
-    checkpoint: str
-    consistency: Annotated[list[Hash], Field(max_length=2 * MAX_PROOF)]
-    entries: list[_EntryBody]
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise DecodeError("bundle: checkpoint is not Unicode text") from error
-
-
-def _hashes(texts: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(unb64url(text, length=32) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +85,7 @@ class VerifiedEntry:
 
 
 class LogView:
-    """One reader's view of one log. Refusals: ``log-split-view`` (sticky), ``log-consistency``,
+    """One reader's view of one log. Refusals: ``log-split-view`` and ``log-second-leaf`` (sticky), ``log-consistency``,
     ``log-rollback``, ``log-checkpoint``, ``log-inclusion``, ``leaf-malformed``, ``leaf-signature``."""
 
     def __init__(self, policy: LogPolicy, state: LogState | None = None) -> None:
@@ -150,13 +97,18 @@ class LogView:
         """What to persist; changes with every accepted checkpoint and with a sticky failure."""
         return self._state
 
-    def advance(self, note: bytes, consistency: Sequence[bytes]) -> Checkpoint:
-        """Accept a checkpoint that extends the last one. Raises Refusal."""
+    def opened(self, note: bytes) -> Checkpoint:
+        """The checkpoint in ``note``, which the policy accepts and which has yet to be proved to extend the last one.
+        Raises Refusal, also where the log is not trusted any more."""
         self._check_not_failed()
         try:
-            checkpoint = self._policy.open(note)
+            return self._policy.open(note)
         except (DecodeError, CryptoError) as error:
             raise Refusal("log-checkpoint", str(error)) from error
+
+    def advance(self, note: bytes, consistency: Sequence[bytes]) -> Checkpoint:
+        """Accept a checkpoint that extends the last one. Raises Refusal."""
+        checkpoint = self.opened(note)
         known = self._state
         if checkpoint.size < known.size:
             raise Refusal("log-rollback", f"the log shows {checkpoint.size} entries, it had {known.size}")
@@ -170,23 +122,37 @@ class LogView:
         self._state = replace(known, size=checkpoint.size, root=checkpoint.root)
         return checkpoint
 
-    def accept(self, bundle: Bundle, keys: LeafKeys) -> list[VerifiedEntry]:
+    def accept(self, bundle: Bundle, keys: LeafKeys, known: Sequence[SignedLeaf] = ()) -> list[VerifiedEntry]:
         """Advance to the bundle's checkpoint and return its entries, each included and signed by the key that
         ``keys`` gives; entries of signers that ``keys`` does not know, and of kinds that this reader does not know, are
-        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. Raises
+        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. ``known``
+        are leaves that this reader accepted before: a second one in the place of any is a sticky failure. Raises
         Refusal."""
         checkpoint = self.advance(bundle.checkpoint, bundle.consistency)
         included = [(entry.index, _included(entry, checkpoint)) for entry in bundle.entries]
-        known = [(index, leaf) for index, leaf in included if leaf is not None]
-        return signed_entries([index for index, _ in known], [leaf for _, leaf in known], keys)
+        read = [(index, leaf) for index, leaf in included if leaf is not None]
+        entries = signed_entries([index for index, _ in read], [leaf for _, leaf in read], keys)
+        self._check_places([*known, *(entry.leaf for entry in entries)], bundle.checkpoint)
+        return entries
+
+    def _check_places(self, leaves: Sequence[SignedLeaf], note: bytes) -> None:
+        """Refuse for good a log that holds two leaves, both signed, where it may hold one."""
+        held: dict[str, SignedLeaf] = {}
+        for leaf in leaves:
+            for claim in signers_claims_of(leaf):
+                first = held.setdefault(claim, leaf)
+                if first.body_bytes() != leaf.body_bytes():
+                    evidence = {"checkpoint": note.decode(), "leaves": [b64url(one.encode()) for one in (first, leaf)]}
+                    detail = f"the log holds two leaves for one {claim}"
+                    self._fail("log-second-leaf", detail, canonical_bytes(evidence))
 
     def _check_not_failed(self) -> None:
         if self._state.failure:
             rule, _, detail = self._state.failure.partition(": ")
             raise Refusal(rule, detail)
 
-    def _fail(self, rule: str, detail: str, note: bytes) -> NoReturn:
-        self._state = replace(self._state, failure=f"{rule}: {detail}", evidence=note)
+    def _fail(self, rule: str, detail: str, evidence: bytes) -> NoReturn:
+        self._state = replace(self._state, failure=f"{rule}: {detail}", evidence=evidence)
         raise Refusal(rule, detail)
 
 

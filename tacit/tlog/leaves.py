@@ -27,6 +27,8 @@ from tacit.tlog.tiles import MAX_ENTRY_SIZE
 LEAF_VERSION = 1
 LEAVES_KEPT = 256
 LABEL = b"tacit leaf v1\0"
+MIN_ROTATION_SECONDS = 60
+MAX_ROTATION_SECONDS = 366 * 86400
 
 
 class UnknownLeafError(DecodeError):
@@ -150,21 +152,34 @@ class IssuerDirectory(Body):
 
 
 class OhttpConfig(Body):
-    """A gateway's OHTTP key configuration (RFC 9458 section 3) and when it is valid (P3)."""
+    """A gateway's key set of one period (P3): the OHTTP key configurations (RFC 9458 section 3) that are active in it
+    and that were active in the period before. Period p begins with POSIX second p * rotation_seconds. A log holds one
+    key set per (gateway, period), so that nobody can be given a key of his own."""
 
     gateway: Name
-    key_config: Blob
-    not_before: Count
-    not_after: Count
+    period: Count
+    rotation_seconds: Annotated[int, Field(ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)]
+    active: Blob
+    previous: Blob | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse an empty validity."""
-        if self.not_after <= self.not_before:
-            raise ValueError("not_after must be later than not_before")
+        """Refuse a key that is both."""
+        if self.active == self.previous:
+            raise ValueError("the active key and the previous one are the same")
 
-    def live(self, now: float) -> bool:
-        """Whether it may be used at ``now`` (POSIX seconds)."""
-        return self.not_before <= now < self.not_after
+    @property
+    def start(self) -> int:
+        """POSIX second in which the period begins."""
+        return self.period * self.rotation_seconds
+
+    @property
+    def end(self) -> int:
+        """POSIX second in which nobody uses the set any more: the end of the period after."""
+        return (self.period + 2) * self.rotation_seconds
+
+    def usable(self, now: float) -> bool:
+        """Whether ``now`` (POSIX seconds) lies in the set's period or the one after it."""
+        return self.start <= now < self.end
 
 
 B = TypeVar("B", bound=Body)

@@ -90,7 +90,8 @@ class TokenKey:
 
     @classmethod
     def from_spki(cls, spki: bytes) -> TokenKey:
-        """A token key of type 0x0002: 2048 bits, id-RSASSA-PSS with the parameters of RFC 9578, nothing else.
+        """A token key of type 0x0002: 2048 bits, id-RSASSA-PSS with the parameters of RFC 9578, nothing else. The
+        exponent is the usual one: with 1 everybody signs, and a large one makes each check as slow as signing.
 
         Raises ``DecodeError``.
         """
@@ -101,7 +102,7 @@ class TokenKey:
         if not isinstance(loaded, rsa.RSAPublicKey) or loaded.key_size != TOKEN_KEY_BITS:
             raise DecodeError("token key is not a 2048-bit RSA key")
         key = cls.from_public_key(loaded)
-        if key.spki != spki or not gmpy2.is_odd(key.n):
+        if key.spki != spki or not gmpy2.is_odd(key.n) or key.e != PUBLIC_EXPONENT:
             raise DecodeError("token key is not in the form of RFC 9578")
         return key
 

@@ -18,9 +18,11 @@ from services.leader.store import LeaderStore
 from tacit.adapters import bulk
 from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
-from tacit.errors import Fatal
+from tacit.errors import DapAbort, Fatal
+from tacit.messages import Role
 from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold
 from tacit.task import BatchClose
+from tacit.testing.aggregators import party_of
 from tacit.testing.reports import make_task_kit
 from tests.contract.sessions import until_waiting
 
@@ -293,6 +295,34 @@ async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
         assert await tx.known(TASK.task_id, [report(1)]) == {}
         assert await tx.known(AT_B.task_id, [report(2)]) == {report(2): Known(ACCEPTED)}
         assert await tx.tally(TASK) is None
+
+
+async def test_what_was_released_is_not_forgotten_with_its_task(store: Store) -> None:
+    async with store.transaction() as tx:
+        await tx.release(TASK.task_id, b"selector")
+        await tx.forget(TASK.task_id)
+        assert await tx.is_released(TASK, None)
+    with pytest.raises(IntegrityError):
+        async with store.transaction() as tx:
+            await tx.release(TASK.task_id, b"selector")
+
+
+async def test_no_row_says_of_an_ended_task_that_it_goes_on(store: Store) -> None:
+    active = TaskRow(TASK.recipe_hash, TaskState.ACTIVE, b"recipe", task_id=TASK.task_id)
+    party = party_of(make_task_kit(), Role.HELPER)
+    async with store.transaction() as tx:
+        assert not await tx.is_open(party, party.closes - 1), "nobody serves it yet"
+        assert await tx.put_task(active)
+        assert await tx.is_open(party, party.closes - 1)
+        assert not await tx.is_open(party, party.closes)
+        assert await tx.put_task(replace(active, state=TaskState.ENDED))
+    for late in (active, replace(active, state=TaskState.OPTED_IN), replace(active, void=b"leaf")):
+        async with store.transaction() as tx:
+            assert not await tx.put_task(late)
+            assert await tx.task_state(TASK.recipe_hash) is TaskState.ENDED
+            assert not await tx.is_open(party, party.closes - 1)
+            with pytest.raises(DapAbort, match="ended"):
+                await tx.demand_open(party, party.closes - 1)
 
 
 async def test_the_share_of_a_census_is_kept_once_and_forgotten_with_its_task(store: Store) -> None:

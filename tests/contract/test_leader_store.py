@@ -26,6 +26,7 @@ from services.leader.reports import SLICE
 from services.leader.store import LeaderStore
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
+from tacit.aggregator.store import TaskRow, TaskState
 from tacit.task import BatchClose
 from tacit.testing.reports import make_task_kit
 from tests.contract.sessions import until_waiting
@@ -336,10 +337,18 @@ async def test_uploads_of_several_processes_get_numbers_of_their_own(pair: tuple
         assert len(await tx.stored(seqs)) == 20
 
 
+async def serve_tasks(store: LeaderStore) -> None:
+    async with store.transaction() as tx:
+        for task_id in (TASK, AT_B):
+            await tx.put_task(TaskRow(task_id, TaskState.ACTIVE, b"", task_id=task_id))
+
+
 async def test_new_reports_are_stored_in_one_statement_and_others_go_the_long_way(
     pair: tuple[LeaderStore, LeaderStore],
 ) -> None:
     one, other = pair
+    assert not await one.add_new_reports([upload(1)], [TASK], NOW), "nobody serves the task"
+    await serve_tasks(one)
     assert await one.add_new_reports([upload(1), upload(2, AT_B), upload(3)], [TASK], NOW)
     assert await other.add_new_reports([upload(4)], [TASK, AT_B], NOW + 1)
     assert not await one.add_new_reports([upload(5), upload(5)], [TASK], NOW)
@@ -350,6 +359,9 @@ async def test_new_reports_are_stored_in_one_statement_and_others_go_the_long_wa
     assert not await one.add_new_reports([upload(7)], [TASK], NOW)
     assert not await one.add_new_reports([upload(8, AT_B)], [AT_B], NOW)
     assert await one.add_new_reports([upload(8, AT_B)], [], NOW)
+    async with one.transaction() as tx:
+        await tx.put_task(TaskRow(AT_B, TaskState.ENDED, b"", task_id=AT_B))
+    assert not await other.add_new_reports([upload(9), upload(10, AT_B)], [], NOW), "one of the tasks has ended"
     async with other.read() as tx:
         assert [row.report_id for row in await tx.stored(await tx.pending(TASK, NOW + 1, 9))] == [
             report(number) for number in (1, 3, 4)
@@ -361,6 +373,7 @@ async def test_new_reports_are_stored_in_one_statement_and_others_go_the_long_wa
 async def test_the_short_way_waits_for_whoever_writes_alone_and_sees_what_it_wrote(
     pair: tuple[LeaderStore, LeaderStore], pair_url: str
 ) -> None:
+    await serve_tasks(pair[0])
     assert await pair[1].add_new_reports([upload(1)], [TASK], NOW)
     async with pair[0].transaction() as tx:
         waiting = asyncio.create_task(pair[1].add_new_reports([upload(2)], [TASK], NOW))

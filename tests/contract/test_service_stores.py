@@ -11,11 +11,12 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from attester.store import AttesterStore, Debit, Issued, Outcome
-from recipe_server.store import LoggedDirectory, LoggedRecipe, PublishedResult, RecipeStore
+from recipe_server.store import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult, RecipeStore
 from services.collector.store import Collection, CollectionState, CollectorStore, Result
 from services.gateway.store import ReplayStore, SeenRequest
 from services.issuer.store import IssuerStore, StoredKey
-from tacit.testing.recipes import RecipeKit
+from tacit.testing.recipes import KEY_ROTATION, RecipeKit
+from tacit.tlog.leaves import OhttpConfig
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import leaf_hash
 
@@ -142,7 +143,7 @@ async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) 
             await tx.add_recipe(recipe, 0)
             await tx.add_opt_in(recipe.hash, KIT.opt_in(recipe, "leader"), 1)
             await tx.add_directory(directory, LATE)
-            await tx.add_ohttp_config(LATE + 1, LATE)
+            await tx.add_key_set(KIT.ohttp_leaf(LATE).body_as(OhttpConfig), LATE + 1)
             await tx.put_checkpoint(LATE, b"first")
             await tx.put_checkpoint(LATE + 2, b"second")
             await tx.add_result(PublishedResult(recipe.hash, "0", b"{}", LATE))
@@ -158,5 +159,6 @@ async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) 
             assert await tx.recipes() == [LoggedRecipe(recipe.hash, 0, recipe.interval.end, {"leader": 1})]
             kept = LoggedDirectory(directory.issuer, directory.epoch, directory.epoch_seconds, LATE)
             assert await tx.directories() == [kept]
-            assert await tx.ohttp_configs(LATE - 1) == [(LATE + 1, LATE)]
+            assert await tx.key_sets() == [LoggedKeySet("gateway.example", LATE, KEY_ROTATION, LATE + 1)]
+            assert await tx.key_sets("other.example") == []
             assert [result.published_at for result in await tx.results(recipe.hash)] == [LATE]

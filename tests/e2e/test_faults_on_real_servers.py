@@ -346,7 +346,8 @@ async def carried_through(live: LiveStack, fault: Callable[[], Awaitable[None]])
 async def result_of(live: LiveStack, order: Order) -> dict[str, Any]:
     """The one result of the recipe, or nothing yet."""
     url = f"{live.layout.urls['collector']}/v1/results/{order.recipe.hash_text}"
-    answer = await live.transport.request("GET", url, headers={"Authorization": f"Bearer {live.operator}"})
+    bearer = {"Authorization": f"Bearer {live.layout.operator_token('collector')}"}
+    answer = await live.transport.request("GET", url, headers=bearer)
     found: list[dict[str, Any]] = json.loads(answer.body).get("results", []) if answer.status == 200 else []
     assert len(found) <= 1
     return found[0] if found else {}

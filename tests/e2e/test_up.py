@@ -1,4 +1,4 @@
-"""``tacit up``: eight processes, every credential demanded, and a run that outlives killed aggregators.
+"""``tacit up``: eight services, two witnesses, every credential demanded, and a run that outlives killed aggregators.
 
 The tests share one stack and run in the order of this file; the last one stops it.
 """
@@ -27,6 +27,7 @@ from client_agent.sources import open_source
 from infra.agents import provision_agents
 from infra.commands.up import SERVICE_NAMES
 from infra.layout import Layout, signing_key_of
+from infra.processes import PIDS
 from tacit import __version__, media_types
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -43,19 +44,20 @@ from tacit.tokens.attestation import SoftwareDevice
 
 DEVICES = 60
 DURATION = 16
+WITNESSES = ("witness_1", "witness_2")
 NO_TASK = b64url(bytes(32))
 GUARDED = [
     ("issuer", "POST", "/token-request", media_types.PRIVATE_TOKEN_REQUEST, "issuer_client"),
     ("gateway", "POST", "/gateway", media_types.OHTTP_REQ, "gateway_client"),
     ("leader", "POST", f"/tasks/{NO_TASK}/collection_jobs", media_types.dap("collection-job-req"), "collector"),
-    ("issuer", "GET", "/v1/issuance", "", "operator"),
-    ("attester", "GET", "/v1/issuance", "", "operator"),
-    ("leader", "GET", "/v1/recipes", "", "operator"),
+    ("issuer", "GET", "/v1/issuance", "", "operator_issuer"),
+    ("attester", "GET", "/v1/issuance", "", "operator_attester"),
+    ("leader", "GET", "/v1/recipes", "", "operator_leader"),
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregation_jobs", media_types.dap("aggregation-job-init-req"), "peer"),
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregate_shares", media_types.dap("aggregate-share-req"), "peer"),
-    ("helper", "GET", "/v1/recipes", "", "operator"),
-    ("collector", "POST", "/v1/collections", media_types.JSON, "operator"),
-    ("collector", "GET", "/v1/results", "", "operator"),
+    ("helper", "GET", "/v1/recipes", "", "operator_helper"),
+    ("collector", "POST", "/v1/collections", media_types.JSON, "operator_collector"),
+    ("collector", "GET", "/v1/results", "", "operator_collector"),
     ("recipe_server", "POST", "/v1/results", media_types.JSON, "results"),
 ]
 
@@ -97,16 +99,33 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, http: AiohttpTransport) -> None:
-    assert set(stack.document) == {"state_dir", "credentials", *SERVICE_NAMES}
+    assert set(stack.document) == {"state_dir", "credentials", *SERVICE_NAMES, *WITNESSES}
     assert stack.document["state_dir"] == str(stack.layout.state_dir)
-    for name in SERVICE_NAMES:
+    for name in (*SERVICE_NAMES, *WITNESSES):
+        kind = name.partition("_")[0] if name in WITNESSES else name
         answer = await http.request("GET", f"{stack.url(name)}/healthz")
         assert (answer.status, json.loads(answer.body)) == (
             200,
-            {"status": "ok", "service": name, "version": __version__},
+            {"status": "ok", "service": kind, "version": __version__},
         )
-        assert runs(stack.document[name]["pid"], ["infra.cli", "serve", name, stack.document[name]["config"]])
+        assert runs(stack.document[name]["pid"], ["infra.cli", "serve", kind, stack.document[name]["config"]])
     assert len({stack.document[name]["pid"] for name in SERVICE_NAMES}) == len(SERVICE_NAMES)
+
+
+async def test_a_second_stack_in_the_same_folder_is_refused_and_the_first_goes_on(
+    stack: Stack, http: AiohttpTransport
+) -> None:
+    folder = stack.layout.state_dir
+    before = (folder / PIDS).read_bytes()
+    command = [sys.executable, "-P", "-m", "infra.cli", "up", "--agents", "0", "--state-dir", str(folder)]
+    second = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, words = await second.communicate()
+    holder = (folder / "up.lock").read_text()
+    assert second.returncode == 1
+    assert f"a stack runs here; choose another --state-dir, or stop that one (pid {holder})" in words.decode()
+    assert runs(int(holder), ["infra.cli", "up", str(folder)])
+    assert (folder / PIDS).read_bytes() == before
+    assert (await http.request("GET", f"{stack.url('leader')}/healthz")).status == 200
 
 
 async def test_agents_are_provisioned_with_identity_and_datum(stack: Stack) -> None:
@@ -135,6 +154,18 @@ async def test_a_missing_or_wrong_credential_is_refused(
         assert answer.headers["content-type"] == media_types.PROBLEM_JSON
     accepted = await http.request(method, url, headers={**content, **bearer(good)})
     assert accepted.status not in {401, 403}
+
+
+async def test_no_credential_opens_two_services(stack: Stack, http: AiohttpTransport) -> None:
+    tokens = {name: stack.token(name) for name in (*stack.document["credentials"], "peer")}
+    opened: dict[str, set[str]] = {name: set() for name in tokens}
+    for service, method, path, media_type, _ in GUARDED:
+        content = {"Content-Type": media_type} if media_type else {}
+        for name, token in tokens.items():
+            answer = await http.request(method, stack.url(service) + path, headers={**content, **bearer(token)})
+            if answer.status != 401:
+                opened[name].add(service)
+    assert {name: len(services) for name, services in opened.items()} == dict.fromkeys(tokens, 1)
 
 
 def fresh_recipe(layout: Layout, now: float) -> Recipe:
@@ -193,7 +224,7 @@ class Operator:
         self._http = http
 
     async def ask(self, method: str, service: str, path: str, body: Any = None) -> HttpResponse:
-        headers = {**bearer(self._stack.token("operator")), "Content-Type": media_types.JSON}
+        headers = {**bearer(self._stack.token(f"operator_{service}")), "Content-Type": media_types.JSON}
         sent = b"" if body is None else json.dumps(body).encode()
         return await self._http.request(method, self._stack.url(service) + path, headers=headers, body=sent)
 

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -21,16 +21,15 @@ from services.gateway.service import Gateway
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.recipe.model import Recipe
+from tacit.testing.bundles import paged, signed_bundle
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import FaultyTransport, InProcessTransport
 from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, RecipeKit
 from tacit.testing.reports import issuer_key, token_source
-from tacit.tlog.checkpoint import Checkpoint, NoteKey, sign_checkpoint
-from tacit.tlog.client import Bundle, BundleEntry
-from tacit.tlog.leaves import LeafType, OhttpConfig, SignedLeaf, sign_leaf
+from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
-from tacit.tlog.merkle import prove_consistency, prove_inclusion
 from tacit.tokens.attestation import Evidence
 from tacit.tokens.blind_rsa import IssuerKey
 from tacit.tokens.slots import Slot
@@ -69,25 +68,16 @@ class Log:
     def add(self, *leaves: SignedLeaf) -> None:
         self.leaves += [leaf.encode() for leaf in leaves]
 
-    def bundle(self, since: int) -> Bundle:
-        tree = MemoryTree(self.leaves)
-        size, read = tree.size, tree.read
-        checkpoint = Checkpoint("log.example/tacit", size, tree.root())
-        proof = prove_consistency(read, since, size) if 0 < since < size else ()
-        entries = []
-        for index, leaf in enumerate(self.leaves):
-            if index not in self.hidden:
-                inclusion = tuple(prove_inclusion(read, index, size))
-                if self.spoil_inclusion:
-                    inclusion = (bytes(32), *inclusion[1:])
-                entries.append(BundleEntry(index, leaf, inclusion))
-        return Bundle(sign_checkpoint(checkpoint, KIT.keys[self.signer]), tuple(proof), tuple(entries))
-
     async def answer(self, request: web.Request) -> web.Response:
         if self.status != 200:
             return web.Response(status=self.status)
-        since = int(request.query["since"])
-        return web.Response(body=self.bundle(since).encode(), content_type="application/json")
+        tree = MemoryTree(self.leaves)
+        bundle = signed_bundle(tree, 0, KIT.keys[self.signer], self.hidden)
+        if self.spoil_inclusion:
+            spoilt = tuple(replace(one, inclusion=(bytes(32), *one.inclusion[1:])) for one in bundle.entries)
+            bundle = replace(bundle, entries=spoilt)
+        found = paged(tree, bundle, request.path)
+        return web.Response(status=404) if found is None else web.Response(body=found, content_type="application/json")
 
 
 @dataclass
@@ -115,6 +105,8 @@ class World:
             "gateway": {
                 "name": "gateway.example",
                 "signing_key": b64url(KIT.keys["gateway"].public),
+                "rotation_seconds": self.gateway.ring.rotation,
+                "period": NOW // self.gateway.ring.rotation,
                 "key_config": self.first_key,
             },
             "relay_url": URLS["relay"],
@@ -136,16 +128,19 @@ class World:
         await give_token(store)
         return self.agent(store, value, **options), store
 
-    def publish_key(self) -> None:
-        """The gateway's active key goes into the log."""
-        key = self.gateway.ring.active
-        body = OhttpConfig(
-            gateway="gateway.example",
-            key_config=b64url(key.config.encode()),
-            not_before=key.not_before,
-            not_after=key.not_after,
-        )
-        self.log.add(sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"]))
+    def publish_keys(self, ahead: int = 0) -> None:
+        """The gateway's key set of this period, or of the one that is so many ahead, is in the log."""
+        ring = self.gateway.ring
+        body = ring.key_set("gateway.example", ring.period + ahead)
+        leaf = sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"])
+        if leaf.encode() not in self.log.leaves:
+            self.log.add(leaf)
+
+    def next_period(self) -> None:
+        """The gateway's next key period begins."""
+        ring = self.gateway.ring
+        self.clock.jump((ring.period + 1) * ring.rotation - self.clock.now())
+        self.gateway.rotate_if_due()
 
     def relayed(self) -> list[int]:
         """Sizes of everything that devices sent to the relay."""

@@ -83,10 +83,12 @@ async def test_a_key_under_which_nothing_can_be_blinded_ends_the_slot_and_not_th
     body = IssuerDirectory(
         issuer="issuer.example", epoch=EPOCH, epoch_seconds=EPOCH_SECONDS, request_uri="/token-request", keys=slots
     )
+    world.log.leaves = []  # one directory per epoch: the first would be the only one
     world.log.add(sign_leaf(LeafType.ISSUER_DIRECTORY, body, "issuer.example", KIT.keys["issuer"]))
     store = MemoryAgentStore()
     agent = world.agent(store)
     await agent.sync()
+    assert len(await store.prefetches()) == len(slots)
     world.clock.jump(body.end - 1 - world.clock.now())
     await agent.prefetch()
     given_up = [row for row in await store.prefetches() if row.due_at == body.end and not row.pending]

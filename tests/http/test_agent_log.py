@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,11 +11,13 @@ import pytest
 from client_agent.agent import Agent
 from client_agent.journal import Entry, Fact, MemoryAgentStore, State
 from client_agent.pace import NEVER
-from tacit.codec import b64url
+from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
-from tacit.testing.recipes import EPOCH, NOW, changed
+from tacit.ohttp import KeyConfig
+from tacit.ports import TransportError
+from tacit.testing.recipes import EPOCH, KEY_PERIOD, NOW, changed
 from tacit.tlog.client import LogState
-from tacit.tlog.leaves import LeafType, OhttpConfig, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.agent_world import (
     ALWAYS,
     KIT,
@@ -36,7 +38,7 @@ async def scheduled(world: World) -> tuple[Agent, MemoryAgentStore, Entry]:
 
 def fork(leaves: Sequence[bytes], more: int = 0) -> list[bytes]:
     """Another history: the last entry is another one, and ``more`` follow."""
-    return [*leaves[:-1], *(KIT.ohttp_leaf(9 + number).encode() for number in range(1 + more))]
+    return [*leaves[:-1], *(KIT.directory_leaf(EPOCH + 9 + number).encode() for number in range(1 + more))]
 
 
 async def test_a_log_with_two_histories_silences_the_device_for_good(world: World) -> None:
@@ -117,27 +119,104 @@ async def test_gateway_keys_come_from_the_log_and_survive_a_restart(world: World
     store = MemoryAgentStore()
     agent = world.agent(store)
     for _ in range(3):
-        world.gateway.rotate()
-        world.publish_key()
+        world.publish_keys()
+        world.publish_keys(ahead=1)
         await agent.sync()
-        await world.clock.advance(60)
-    assert (await store.fact(Fact.GATEWAY_KEYS))[:32] == hashlib.sha256(world.first_key.encode()).digest()
-    await world.agent(store).sync()
-    with pytest.raises(Exception, match="knows none of the keys"):
-        await world.agent(MemoryAgentStore()).sync()
-    again = world.agent(
-        store,
-        gateway={
-            "name": "gateway.example",
-            "signing_key": b64url(KIT.keys["gateway"].public),
-            "key_config": b64url(world.gateway.ring.active.config.encode()),
-        },
-    )
+        world.next_period()
+    again = world.agent(store)
     await again.sync()
+    assert list(again.gateway_keys) == world.gateway.ring.configs()
+    with pytest.raises(TransportError, match="no key of the gateway"):
+        await world.agent(MemoryAgentStore()).sync()
+
+
+async def test_all_devices_change_keys_in_the_second_in_which_the_period_begins(world: World) -> None:
+    world.publish_keys()
+    world.publish_keys(ahead=1)
+    ring = world.gateway.ring
+    active, following = ring.keys[0].config, ring.keys[1].config
+    agents = [world.agent(MemoryAgentStore()) for _ in range(3)]
+    for agent in agents:
+        await agent.sync()
+        assert agent.gateway_keys == (active,), "the next period's key waits for its period"
+    world.clock.jump((ring.period + 1) * ring.rotation - 1 - world.clock.now())
+    for agent in agents:
+        await agent.work()
+        assert agent.gateway_keys == (active,)
+    world.clock.jump(1)
+    for agent in (*agents, world.agent(MemoryAgentStore())):
+        await agent.work()
+    assert {agent.gateway_keys for agent in agents} == {(following, active)}
+
+
+async def test_a_key_set_of_an_earlier_or_a_later_period_is_not_used(world: World) -> None:
+    first = KeyConfig.decode(unb64url(world.first_key))
+    for away in (-2, 2):
+        world.log.leaves = []
+        world.log.add(KIT.ohttp_leaf(KEY_PERIOD + away))
+        agent = world.agent(MemoryAgentStore())
+        await agent.sync()
+        assert agent.gateway_keys == (first,)
+    world.log.leaves = []
+    world.log.add(KIT.ohttp_leaf(KEY_PERIOD - 1))
+    agent = world.agent(MemoryAgentStore())
+    await agent.sync()
+    assert len(agent.gateway_keys) == 1
+    assert agent.gateway_keys != (first,)
+
+
+async def test_key_sets_of_periods_of_another_length_do_not_count(world: World) -> None:
+    body = {**KIT.ohttp_leaf().body, "rotation_seconds": 3600, "period": NOW // 3600}
+    world.log.add(sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"]))
+    agent = world.agent(MemoryAgentStore())
+    await agent.sync()
+    assert [b64url(key.encode()) for key in agent.gateway_keys] == [world.first_key]
+
+
+async def test_a_log_with_three_key_sets_of_one_period_gives_no_device_a_key_of_its_own(world: World) -> None:
+    """An analyst who runs log and gateway signs one checkpoint over three key sets, and means one for each device."""
+    world.log.add(*(KIT.ohttp_leaf() for _ in range(3)))
+    for _ in range(3):
+        agent, store = await world.device()
+        await agent.step()
+        assert (await trouble(store)).startswith("log-second-leaf")
+        state = LogState.decode(await store.fact(Fact.LOG_STATE))
+        evidence = json.loads(state.evidence)
+        assert KIT.log_policy.open(evidence["checkpoint"].encode()).size == 4
+        for leaf in map(SignedLeaf.decode, map(unb64url, evidence["leaves"])):
+            leaf.verify(KIT.keys["gateway"].public)
+        assert [b64url(key.encode()) for key in agent.gateway_keys] == [world.first_key]
+        assert await agent.step() == NEVER, "nothing is sent to anybody any more"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_key_set_once_seen_is_not_replaced_by_one_that_is_shown_later(world: World, restarted: bool) -> None:
+    """The answers leave out what would give the log away; the device remembers it."""
+    world.publish_keys()
+    agent, store = await world.device()
+    await agent.step()
+    keys = agent.gateway_keys
+    world.log.hidden.add(len(world.log.leaves) - 1)
+    await world.clock.advance(120)
+    world.log.add(KIT.ohttp_leaf())
+    agent = world.agent(store) if restarted else agent
+    with pytest.raises(Refusal, match="log-second-leaf"):
+        await agent.sync()
+    assert agent.gateway_keys == keys
+    world.log.leaves.pop()
+    with pytest.raises(Refusal, match="log-second-leaf"):
+        await world.agent(store).sync()
+
+
+async def test_two_directories_of_one_epoch_end_the_trust_in_a_log(world: World) -> None:
+    world.log.add(KIT.directory_leaf(slots=2))
+    agent, store = await world.device()
+    await agent.step()
+    assert (await trouble(store)).startswith("log-second-leaf")
 
 
 async def test_a_published_key_that_nobody_can_use_changes_nothing(world: World) -> None:
-    body = OhttpConfig(gateway="gateway.example", key_config="AAAA", not_before=NOW, not_after=NOW + 3600)
+    body = {**KIT.ohttp_leaf(KEY_PERIOD - 1).body, "active": "AAAA"}
     world.log.add(sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"]))
     agent, store = await world.device()
     await agent.step()

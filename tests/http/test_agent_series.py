@@ -61,7 +61,7 @@ async def run_rounds(world: World, series: Series, agents: list[Agent]) -> list[
     rounds = [KIT.round(series, index) for index in range(series.rounds)]
     for recipe in rounds:
         world.clock.jump(recipe.interval.start - world.clock.now())
-        world.publish_key()
+        world.publish_keys()
         world.log.add(*leaves_of(recipe))
         for agent in agents:
             await agent.sync()
@@ -201,7 +201,7 @@ async def test_no_order_of_leaves_restarts_and_missing_tokens_makes_two_of_one(w
     for leaves in batches:
         world.log.add(*leaves)
         world.clock.jump(chance.choice((0, 60, 1_500, 3_600)))
-        world.publish_key()
+        world.publish_keys()
         for store in chance.sample(stores, 7):
             await world.agent(store).step()
     for store in stores:

@@ -217,6 +217,9 @@ async def test_configuration_errors_are_found_at_start(stage: Stage) -> None:
     write_secret(stage.folder / "bad.token", b"\xff\xfe")
     with pytest.raises(UsageError, match="ASCII"):
         create_app(stage.config(leader_token=stage.folder / "bad.token"), deps)
+    unpinned = {**KIT.policy.model_dump(), "aggregators": None}
+    with pytest.raises(UsageError, match=r"policy\.aggregators is missing: add"):
+        create_app(stage.config(policy=unpinned), deps)
     await make_transport(stage.config()).close()
 
 

@@ -85,8 +85,9 @@ class Running:
     settings: GatewayConfig
     deps: Deps
 
-    async def restart(self) -> None:
+    async def restart(self, **changes: Any) -> None:
         """Stop the running application, if any, and start a new one on the same state."""
+        self.settings = self.settings.model_copy(update=changes)
         await self.network.unmount(GATEWAY_URL)
         self.app = create_app(self.settings, self.deps)
         await self.network.mount(GATEWAY_URL, self.app)
@@ -460,59 +461,69 @@ async def test_keys_are_served_private_and_survive_a_restart(start: Start, tmp_p
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path.name
 
 
-async def test_a_rotated_key_is_offered_first_and_the_previous_one_still_opens(start: Start) -> None:
-    gateway = await start()
-    first = gateway.config
-    message, context = ohttp.padded_request(first, gateway.request(), entropy)
-    gateway.app[GATEWAY].rotate()
-    second = gateway.config
-    assert second.key_id != first.key_id
-    answer = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
-    assert ohttp.decode_key_configs(answer.body) == [second, first]
-    assert opened(context, await gateway.post(message)).status == 201
-    assert opened(context, await gateway.post(message)).status == 409
-    gateway.app[GATEWAY].rotate()
-    assert (await gateway.post(message)).status == 422, "two rotations later the key is gone"
-
-
-async def test_keys_rotate_and_retire_by_their_lifetime(start: Start) -> None:
-    gateway = await start(key_lifetime=3600)
+async def test_a_key_is_active_for_a_period_opens_for_another_and_is_then_gone(start: Start) -> None:
+    gateway = await start(rotation_seconds=3600)
     first, service = gateway.config, gateway.app[GATEWAY]
     assert not service.rotate_if_due()
     gateway.clock.jump(3600)
     assert service.rotate_if_due()
-    assert service.ring.configs()[1:] == [first]
-    gateway.clock.jump(3500)
+    message, context = ohttp.padded_request(first, gateway.request(), entropy)
+    second = gateway.config
+    assert second.key_id == (first.key_id + 1) % 256
+    answer = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
+    assert ohttp.decode_key_configs(answer.body) == [second, first]
+    assert opened(context, await gateway.post(message)).status == 201
+    assert opened(context, await gateway.post(message)).status == 409
+    gateway.clock.jump(3600)
+    assert service.rotate_if_due()
+    assert (await gateway.post(message)).status == 422, "two periods later the key is gone"
+
+
+async def test_the_next_periods_key_is_held_across_restarts_before_anybody_uses_it(start: Start) -> None:
+    gateway = await start(rotation_seconds=3600)
+    following = gateway.app[GATEWAY].ring.keys[-1]
+    assert following.period == gateway.app[GATEWAY].ring.period + 1
     await gateway.restart()
-    assert first in gateway.app[GATEWAY].ring.configs()
+    message, context = ohttp.padded_request(following.config, gateway.request(), entropy)
+    assert opened(context, await gateway.post(message)).status == 201
+    gateway.clock.jump(3600)
+    await gateway.restart()
+    assert gateway.app[GATEWAY].ring.active == following
     gateway.clock.jump(100_000)
     await gateway.restart()
-    assert len(gateway.app[GATEWAY].ring.keys) == 1, "a gateway that slept long starts afresh"
+    assert len(gateway.app[GATEWAY].ring.keys) == 2, "a gateway that slept long starts afresh"
+    with pytest.raises(UsageError, match="keeps its rotation"):
+        await gateway.restart(rotation_seconds=7200)
 
 
-async def test_key_configurations_are_published_until_the_log_takes_them(
+async def test_key_sets_are_published_until_the_log_takes_them(
     start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     gateway = await start(operator="gateway.example")
     for refusal in (TransportError("down"), HttpResponse(422, {}, b""), HttpResponse(422, {}, b"")):
         gateway.targets.answer = refusal
         assert await gateway.step(Publishing) == 0
-    assert capfd.readouterr().err.count("key_config_not_published") == 2, "each cause is logged once"
+    assert capfd.readouterr().err.count("key_set_not_published") == 4, "each cause is logged once for each period"
     gateway.targets.answer = HttpResponse(201, {}, b'{"index":0}')
-    assert await gateway.step(Publishing) == 1
+    assert await gateway.step(Publishing) == 2
     assert await gateway.step(Publishing) == 0
-    bodies = {body for _, _, _, body in gateway.targets.sent}
-    assert len(bodies) == 1, "every attempt sends the same bytes"
+    bodies = sorted({body for _, _, _, body in gateway.targets.sent})
+    assert len(bodies) == 2, "every attempt sends the same bytes"
     assert {url for _, url, _, _ in gateway.targets.sent} == {LOG + "/v1/leaves"}
-    leaf = SignedLeaf.decode(bodies.pop())
+    ring = gateway.app[GATEWAY].ring
+    sets = {leaf.body["period"]: leaf for leaf in map(SignedLeaf.decode, bodies)}
+    assert set(sets) == {ring.period, ring.period + 1}
+    leaf = sets[ring.period]
     seed = (tmp_path / "state" / "signing.key").read_text()
     key = signing_key_from_private(unb64url(seed, length=32))
     leaf.verify(key.public)
     body = leaf.body_as(OhttpConfig)
     assert (leaf.signer, body.gateway) == ("gateway.example", "gateway.example")
-    assert body.key_config == b64url(gateway.config.encode())
-    assert body.live(gateway.clock.now())
-    gateway.app[GATEWAY].rotate()
+    assert (body.active, body.previous) == (b64url(gateway.config.encode()), None)
+    assert sets[ring.period + 1].body["previous"] == body.active
+    assert body.usable(gateway.clock.now())
+    gateway.clock.jump(ring.rotation)
+    assert gateway.app[GATEWAY].rotate_if_due()
     assert await gateway.step(Publishing) == 1
 
 
@@ -546,14 +557,15 @@ async def test_a_configuration_that_cannot_be_safe_is_refused(start: Start, chan
     [
         ("ohttp-keys.json", "{}"),
         ("ohttp-keys.json", '{"keys":[{"key_id":1,"private":"AA","not_before":0,"not_after":1}]}'),
+        ("ohttp-keys.json", '{"version":2,"rotation_seconds":2592000,"keys":[{"period":1,"private":"AA"}]}'),
         (
             "ohttp-keys.json",
-            json.dumps({"keys": [{"key_id": 1, "private": "A" * 43, "not_before": 0, "not_after": 1}] * 2}),
+            json.dumps({"version": 2, "rotation_seconds": 2592000, "keys": [{"period": 1, "private": "A" * 43}] * 2}),
         ),
         ("signing.key", "A" * 42),
         ("signing.key", "é"),
     ],
-    ids=["no keys", "short key", "same identifier twice", "short seed", "not text"],
+    ids=["no keys", "earlier form", "short key", "same period twice", "short seed", "not text"],
 )
 async def test_damaged_key_files_stop_the_start(start: Start, tmp_path: Path, name: str, content: str) -> None:
     write_secret(tmp_path / "state" / name, content.encode())
@@ -570,7 +582,9 @@ async def test_key_files_open_to_others_stop_the_start(start: Start, tmp_path: P
 
 async def test_a_client_certificate_takes_the_place_of_the_bearer(start: Start, tmp_path: Path) -> None:
     listen = {name: str(tmp_path / name) for name in ("tls_cert", "tls_key", "client_ca")}
-    gateway = await start(relay_bearer=None, listen=listen)
+    with pytest.raises(UsageError, match=r"relay_bearer or listen\.client_ca is needed"):
+        await start(relay_bearer=None, listen={**listen, "client_names": {"relay": []}})
+    gateway = await start(relay_bearer=None, listen={**listen, "client_names": {"relay": ["relay.example"]}})
     message, _ = ohttp.padded_request(gateway.config, gateway.request(), entropy)
     assert (await gateway.post(message)).status == 401, "this connection carries no certificate"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from services.helper.app import STORE, create_app
 from services.helper.config import HelperConfig
 from tacit import media_types
-from tacit.aggregator.parties import PARTIES
+from tacit.aggregator.log_follower import FOLLOWER
 from tacit.errors import ReportError
 from tacit.messages import (
     AggregateShareReq,
@@ -35,7 +35,7 @@ from tacit.roles.leader import Prepared
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
 from tacit.task import BatchClose
-from tacit.testing.aggregators import PEER_TOKEN, party_of, settings_of
+from tacit.testing.aggregators import PEER_TOKEN, RETENTION, mount_serving, party_of, settings_of
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import InProcessTransport
@@ -66,8 +66,7 @@ class Helpers:
     async def start(self) -> None:
         """Start one after the other, as a rolling restart does."""
         for number, app in enumerate(self.apps):
-            await self.network.mount(self._base(number), app)
-            app[PARTIES].add(party_of(self.kit, Role.HELPER))
+            await mount_serving(self.network, self._base(number), app, party_of(self.kit, Role.HELPER))
 
     def _base(self, process: int) -> str:
         return f"http://helper-{process}.example"
@@ -78,11 +77,19 @@ class Helpers:
         headers = {"Authorization": f"Bearer {PEER_TOKEN}", "Content-Type": media_types.dap(message)}
         return await self.network.request("POST", url, headers=headers, body=body)
 
-    async def jobs_at_once(self, requests: Sequence[AggregationJobInitReq]) -> list[HttpResponse]:
-        """Request n to process n, all at the same time."""
+    async def end_task(self, process: int) -> None:
+        """The retention passes on the clock of one process, which takes note, and no other does: then the clock is
+        where it was."""
+        now = self.clock.now()
+        self.clock.jump(RETENTION + 1)
+        await self.apps[process][FOLLOWER].end_tasks()
+        self.clock.jump(now - self.clock.now())
+
+    async def jobs_at_once(self, requests: Sequence[AggregationJobInitReq], first: int = 0) -> list[HttpResponse]:
+        """Request n to process ``first`` + n, all at the same time."""
         sent = [
             self.send(process, "/aggregation_jobs", "aggregation-job-init-req", request.encode())
-            for process, request in enumerate(requests)
+            for process, request in enumerate(requests, first)
         ]
         return await asyncio.gather(*sent)
 

@@ -18,13 +18,12 @@ from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit import media_types
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.aggregator.parties import PARTIES
 from tacit.errors import Fatal
 from tacit.messages import Interval, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of
+from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
 from tacit.testing.network import FaultyTransport
 from tacit.testing.reports import TaskKit, make_task_kit
 
@@ -77,7 +76,7 @@ async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "non
     pair.network = DeafHelper(pair, deaf)
     async with pair:
         for other in others:
-            pair.apps[Role.LEADER][PARTIES].add(party_of(other, Role.LEADER))
+            await serve(pair.apps[Role.LEADER], party_of(other, Role.LEADER))
         yield pair
 
 

@@ -24,14 +24,13 @@ from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
 from services.leader.records import StoredReport
 from tacit import media_types
-from tacit.aggregator.parties import PARTIES
 from tacit.errors import Fatal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.roles.jobs import prepare_leader
 from tacit.service.app import DRIVERS, Deps
 from tacit.task import BatchClose
-from tacit.testing.aggregators import AggregatorPair, party_of
+from tacit.testing.aggregators import AggregatorPair, mount_serving, party_of
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.reports import TaskKit, make_task_kit
 
@@ -60,8 +59,7 @@ class Leaders:
         entropy = SeededEntropy(b"second %d" % self._starts)
         deps = Deps(self.pair.clock, entropy, self.pair.network, background=False)
         self.second = create_app(LeaderConfig.model_validate(self.pair.settings[Role.LEADER]), deps)
-        await self.pair.inner.mount(SECOND, self.second)
-        self.second[PARTIES].add(party_of(self.pair.kit, Role.LEADER))
+        await mount_serving(self.pair.inner, SECOND, self.second, party_of(self.pair.kit, Role.LEADER))
 
     async def upload(self, second: bool, reports: Sequence[Report]) -> HttpResponse:
         """Upload to one of the two."""
@@ -320,8 +318,7 @@ async def test_process_without_the_worker_role_takes_uploads_and_nothing_else(
         deps = Deps(leaders.pair.clock, SeededEntropy(b"third"), leaders.pair.network, background=False)
         for role, drivers in (("upload", 1), ("worker", 4)):
             app = create_app(LeaderConfig.model_validate({**settings, "roles": [role]}), deps)
-            await leaders.pair.inner.mount("http://127.0.0.1:8092", app)
-            app[PARTIES].add(party_of(KIT, Role.LEADER))
+            await mount_serving(leaders.pair.inner, "http://127.0.0.1:8092", app, party_of(KIT, Role.LEADER))
             assert len(app[DRIVERS]) == drivers
             url = f"http://127.0.0.1:8092/tasks/{KIT.task.task_id_text}/reports"
             body = UploadRequest(tuple(reports_of(KIT))).encode()

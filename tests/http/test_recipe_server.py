@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from recipe_server.admission import KEY_SET_MARGIN
 from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
+from recipe_server.live import LiveEntries, live_entries
 from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.service import RecipeService
 from tacit import __version__, media_types
@@ -28,12 +30,22 @@ from tacit.service.config import write_secret
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import InProcessTransport
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit, bad_recipes, changed
+from tacit.testing.recipes import (
+    EPOCH,
+    EPOCH_SECONDS,
+    KEY_PERIOD,
+    KEY_ROTATION,
+    NOW,
+    RecipeKit,
+    bad_recipes,
+    changed,
+)
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.client import Bundle, LogView
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
+from tacit.tlog.pages import Head, PagedReader, decode_page
 from tacit.tlog.tiles import Tile, decode_bundle, split_tile, tiles_of
 
 URL = "http://127.0.0.1:8084"
@@ -98,12 +110,20 @@ class Server:
         assert kind == "urn:tacit:refusal"
         return str(rule)
 
-    async def bundle(self, since: int = 0) -> Bundle:
-        return Bundle.decode((await self.get(f"/v1/bundle?since={since}")).body)
+    async def bundle(self) -> Bundle:
+        """Every live entry."""
+        head = Head.decode((await self.get("/v1/bundle")).body)
+        pages = [(await self.get(f"/v1/bundle/{b64url(digest)}")).body for digest in head.pages]
+        return Bundle(head.checkpoint, (), tuple(entry for page in pages for entry in decode_page(page)))
 
-    async def read(self, view: LogView) -> LiveLog:
-        entries = view.accept(await self.bundle(view.state.size), LeafSigners(KIT.policy))
-        return LiveLog.from_entries(entries)
+    async def read(self, view: LogView, signers: LeafKeys | None = None) -> LiveLog:
+        """The log as a device or an aggregator reads it."""
+        entries = await PagedReader(self.content).read(view, signers or LeafSigners(KIT.policy))
+        return LiveLog.from_entries(entries or ())
+
+    async def content(self, path: str) -> bytes | None:
+        response = await self.network.request("GET", URL + path)
+        return None if response.status == 404 else response.body
 
     async def result(self, body: bytes, token: str = COLLECTOR) -> HttpResponse:
         headers = {**JSON, "Authorization": f"Bearer {token}"}
@@ -255,17 +275,52 @@ async def test_late_directories_are_refused_where_the_configuration_says_so(serv
     await server.publish(KIT.directory_leaf(EPOCH + 2))
 
 
-async def test_ohttp_configurations_come_from_known_gateways(server: Server) -> None:
-    body = KIT.ohttp_leaf().body
-    for wrong, signer, key, rule in (
-        (body, "issuer.example", "issuer", "gateway-unknown"),
-        ({**body, "gateway": "other.example"}, "other.example", "gateway", "gateway-unknown"),
-        (body, "gateway.example", "issuer", "leaf-signature"),
-        ({**body, "key_config": "AAAA"}, "gateway.example", "gateway", "ohttp-key-invalid"),
-        ({**body, "not_before": 1, "not_after": NOW}, "gateway.example", "gateway", "ohttp-config-over"),
+def key_set_leaf(signer: str = "gateway.example", key: str = "gateway", **changes: Any) -> SignedLeaf:
+    body = {**KIT.ohttp_leaf().body, **changes}
+    return sign_leaf(LeafType.OHTTP_CONFIG, body, signer, KIT.keys[key])
+
+
+async def test_key_sets_come_from_known_gateways_and_hold_keys(server: Server) -> None:
+    for leaf, rule in (
+        (key_set_leaf("issuer.example", "issuer"), "gateway-unknown"),
+        (key_set_leaf("other.example", gateway="other.example"), "gateway-unknown"),
+        (key_set_leaf(key="issuer"), "leaf-signature"),
+        (key_set_leaf(active="AAAA"), "ohttp-key-invalid"),
+        (key_set_leaf(previous="AAAA"), "ohttp-key-invalid"),
+        (key_set_leaf(rotation_seconds=1), "leaf-malformed"),
     ):
-        leaf = sign_leaf(LeafType.OHTTP_CONFIG, wrong, signer, KIT.keys[key])
         assert await server.refused(leaf) == rule
+
+
+async def test_a_gateway_has_one_key_set_per_period_and_publishes_it_well_ahead(server: Server) -> None:
+    first = KIT.ohttp_leaf()
+    active = str(first.body["active"])
+    assert await server.refused(KIT.ohttp_leaf(KEY_PERIOD - 1)) == "ohttp-config-over"
+    assert await server.refused(KIT.ohttp_leaf(KEY_PERIOD + 2)) == "ohttp-config-early"
+    await server.publish(first)
+    assert await server.refused(KIT.ohttp_leaf()) == "ohttp-config-exists"
+    assert await server.refused(KIT.ohttp_leaf(KEY_PERIOD, active)) in {"ohttp-config-exists", "leaf-malformed"}
+    following = KEY_PERIOD + 1
+    assert await server.refused(key_set_leaf(period=following, rotation_seconds=KEY_ROTATION // 2)) == (
+        "ohttp-config-rotation"
+    )
+    other = str(KIT.ohttp_leaf().body["active"])
+    assert await server.refused(KIT.ohttp_leaf(following, other)) == "ohttp-config-previous"
+    deadline = following * KEY_ROTATION - KEY_ROTATION // KEY_SET_MARGIN
+    server.clock.jump(deadline - 1 - server.clock.now())
+    await server.publish(KIT.ohttp_leaf(following, active))
+    server.clock.jump(KEY_ROTATION + 1)
+    assert await server.refused(KIT.ohttp_leaf(following + 1)) == "ohttp-config-late"
+    server.clock.jump(2 * KEY_ROTATION)
+    await server.publish(KIT.ohttp_leaf(following + 2))
+    assert await server.refused(KIT.ohttp_leaf(following + 1)) == "ohttp-config-order"
+
+
+async def test_one_of_many_key_sets_of_a_period_that_race_enters_the_log(server: Server) -> None:
+    answers = await asyncio.gather(*(server.post(KIT.ohttp_leaf()) for _ in range(6)))
+    assert sorted(answer.status for answer in answers) == [201, *[422] * 5]
+    await server.start()
+    assert await server.refused(KIT.ohttp_leaf()) == "ohttp-config-exists"
 
 
 async def test_an_operator_that_names_nobody_admits_nobody(server: Server) -> None:
@@ -319,8 +374,8 @@ async def test_two_recipes_racing_for_a_slot_end_with_one_owner(server: Server) 
 
 
 async def test_every_tile_of_a_log_of_300_entries_verifies_against_the_checkpoint(server: Server) -> None:
-    for key_id in range(5):
-        await server.publish(*(KIT.ohttp_leaf(key_id, seconds=86_400 + number) for number in range(60)))
+    for first in range(0, 300, 60):
+        await server.publish(*(KIT.directory_leaf(EPOCH + first + number, 1) for number in range(60)))
     checkpoint = KIT.log_policy.open((await server.get("/checkpoint")).body)
     assert checkpoint.size == 300
     entries: list[bytes] = []
@@ -376,14 +431,16 @@ async def test_a_log_that_lost_entries_is_seen_as_a_rollback(server: Server, tmp
 async def test_the_bundle_holds_what_is_live_and_nothing_else(server: Server) -> None:
     other = KIT.recipe(name="later", slot=1, start=NOW // 60 * 60 + 36_000)
     leaves = [KIT.directory_leaf(epoch) for epoch in (EPOCH, EPOCH + 1, EPOCH + 2)]
-    leaves += [KIT.ohttp_leaf(1, seconds=7_200), KIT.ohttp_leaf(2)]
+    leaves += [KIT.ohttp_leaf(), KIT.ohttp_leaf(KEY_PERIOD + 1)]
     leaves += [KIT.recipe_leaf(GOOD), KIT.opt_in_leaf(GOOD, "leader"), KIT.recipe_leaf(other)]
     await server.publish(*leaves)
     assert [entry.index for entry in (await server.bundle()).entries] == [0, 1, 3, 4, 5, 6, 7]
     server.clock.jump(3 * 3_600)
-    assert [entry.index for entry in (await server.bundle()).entries] == [0, 1, 4, 7]
+    assert [entry.index for entry in (await server.bundle()).entries] == [0, 1, 3, 4, 7]
     server.clock.jump(EPOCH_SECONDS)
-    assert [entry.index for entry in (await server.bundle()).entries] == [1, 2]
+    assert [entry.index for entry in (await server.bundle()).entries] == [1, 2, 3, 4]
+    server.clock.jump((KEY_PERIOD + 2) * KEY_ROTATION - server.clock.now())
+    assert [entry.index for entry in (await server.bundle()).entries] == [4]
     states = [item["state"] for item in (await server.json("/v1/recipes"))["recipes"]]
     assert states == ["over", "over"]
 
@@ -399,7 +456,11 @@ async def test_a_directory_stays_in_the_bundle_while_a_recipe_of_its_epoch_does(
 async def test_bundles_from_every_earlier_size_are_consistent(server: Server) -> None:
     states = []
     view = new_view()
-    for leaf in (KIT.directory_leaf(), KIT.recipe_leaf(GOOD), *(KIT.ohttp_leaf(number) for number in range(9))):
+    for leaf in (
+        KIT.directory_leaf(),
+        KIT.recipe_leaf(GOOD),
+        *(KIT.directory_leaf(EPOCH + number) for number in range(1, 10)),
+    ):
         await server.publish(leaf)
         await server.read(view)
         states.append(view.state)
@@ -407,9 +468,10 @@ async def test_bundles_from_every_earlier_size_are_consistent(server: Server) ->
         later = LogView(KIT.log_policy, state)
         await server.read(later)
         assert later.state.size == 11
-    assert (await server.bundle(since=99)).consistency == ()
-    for wrong in ("-1", "x", "1" * 20, "\u0661"):
-        await server.get(f"/v1/bundle?since={wrong}" if wrong.isascii() else "/v1/bundle?since=%D9%A1", 400)
+    for wrong in ("0/0", "12/0", "11/1", "-1/0", "x/0", f"{'1' * 20}/0", "%D9%A1/0"):
+        await server.get(f"/v1/hashes/{wrong}", 404)
+    for wrong in ("AAAA", "x", b64url(bytes(32))):
+        await server.get(f"/v1/bundle/{wrong}", 404)
 
 
 async def test_answers_say_how_long_they_may_be_cached(server: Server) -> None:
@@ -483,16 +545,15 @@ async def test_an_answer_overtaken_by_a_publication_is_not_kept(
     await service.open()
     try:
         await service.publish_leaf(KIT.directory_leaf().encode())
-        consistency = service._consistency
 
-        async def overtaken(tx: Any, since: int, size: int) -> tuple[bytes, ...]:
-            monkeypatch.setattr(service, "_consistency", consistency)
+        async def overtaken(*arguments: Any) -> LiveEntries:
+            monkeypatch.setattr("recipe_server.bundles.live_entries", live_entries)
             await service.publish_leaf(KIT.recipe_leaf(GOOD).encode())
-            await service.bundle(1)
-            return await consistency(tx, since, size)
+            return await live_entries(*arguments)
 
-        monkeypatch.setattr(service, "_consistency", overtaken)
-        assert len(Bundle.decode(await service.bundle(0)).entries) == 1
-        assert len(Bundle.decode(await service.bundle(0)).entries) == 2
+        monkeypatch.setattr("recipe_server.bundles.live_entries", overtaken)
+        for count in (1, 2):
+            (digest,) = Head.decode(await service.head()).pages
+            assert len(decode_page(service.page(digest) or b"")) == count
     finally:
         await service.close()

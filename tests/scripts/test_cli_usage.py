@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from infra.cli import run
+from infra.cli import COMMANDS, build, run
 from infra.layout import Layout, StackOptions, create_layout
+from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.aggregator.keys import read_hpke_key
 from tacit.codec import b64url
@@ -45,6 +51,70 @@ def complaint(capsys: Capture, *arguments: str) -> tuple[int, list[str]]:
 def test_a_usage_error_points_to_the_help_of_its_command(capsys: Capture, arguments: list[str], place: str) -> None:
     code, lines = complaint(capsys, *arguments)
     assert (code, lines[-1]) == (2, f"tacit: try: {place} --help")
+
+
+def leaves(group: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+    """Every command below ``group`` that does something."""
+    found: list[tuple[tuple[str, ...], Any]] = []
+    for name, command in group.commands.items():
+        below = (*path, name)
+        found += leaves(command, below) if hasattr(command, "commands") else [(below, command)]
+    return found
+
+
+ALL = [leaf for name in COMMANDS for leaf in leaves(typer.main.get_command(build(name)), ()) if leaf[0][0] == name]
+
+
+@pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) for path, _ in ALL])
+def test_every_command_has_help_with_an_example_and_json(path: tuple[str, ...], command: Any) -> None:
+    assert f"tacit {' '.join(path)}" in " ".join(command.help.split()).partition("Example: ")[2]
+    assert any("--json" in option.opts for option in command.params)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
+    real, listed = (typer.main.get_command(build(word)).commands[name] for word in (name, ""))  # type: ignore[attr-defined]
+    told = real.help.partition("\n\n")[0].replace("\n", " ")
+    assert told.startswith(listed.help[:20])
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["recipe"], ["recipe", "-h"], ["recipe", "new", "-h"]])
+def test_help_goes_to_stdout_as_it_is(capsys: Capture, arguments: list[str]) -> None:
+    assert run(arguments) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Usage: tacit")
+    assert shown.out.count("\n") > 5
+    assert shown.err == ""
+
+
+def test_a_list_of_commands_imports_no_command() -> None:
+    listing = (
+        "import sys; from infra.cli import run; run(['--help']); print([m for m in sys.modules if 'commands' in m])"
+    )
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_told(capsys: Capture) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"tacit {__version__}\n"
+
+
+def test_a_failure_with_json_is_json(capsys: Capture, tmp_path: Path) -> None:
+    assert run(["recipe", "list", "--state-dir", str(tmp_path), "--json"]) == 1
+    failed = json.loads(capsys.readouterr().out)
+    assert failed["error"]["kind"] == "failed"
+    assert "no stack here" in failed["error"]["detail"]
+    assert run(["recipe", "list", "--json", "--colour"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"] == {"kind": "usage", "detail": "No such option: --colour"}
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("tacit re", "recipe"), ("tacit recipe n", "new")])
+def test_a_shell_completes_commands(typed: str, offered: str) -> None:
+    words = {"_TACIT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    command = [sys.executable, "-c", "from infra.cli import main; main()"]
+    done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, check=False)
+    assert offered in done.stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +168,7 @@ def test_an_unknown_service_gets_the_list_of_names(capsys: Capture) -> None:
         ),
         (
             '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "listen": {"tls_cert": "x.pem", "tls_key": "x"}}',
-            "listen: certificate, key or client CA cannot be loaded",
+            "listen: certificate, key or CA cannot be loaded",
         ),
     ],
 )

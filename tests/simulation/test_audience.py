@@ -172,7 +172,7 @@ async def test_only_devices_of_the_audience_answer_a_targeted_recipe_and_the_oth
                 assert (entry.charged_epsilon, entry.report) == ("", b"")
         sent = [one for one in entries if one is not None and one.state is State.SENT]
         assert 2 <= len(sent) < len(MEMBERS)
-        polls = len(simulation.wire.between("gateway", "recipe_server", "/v1/bundle"))
+        polls = len(simulation.wire.between("gateway", "recipe_server", "/v1/"))
         uploads = len(simulation.wire.between("gateway", "leader", "/reports"))
         assert uploads == len(sent)
         assert len(simulation.wire.between(AGENTS, "relay")) == polls + uploads

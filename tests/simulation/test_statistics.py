@@ -226,7 +226,8 @@ class Parties:
         verifier = TokenVerifier(self.task.token_key_spki, self.task.slot)
         verify_key = verify_key_of(kit.verify_key_seed, self.task.task_id)
         self.leader, self.helper = (
-            Party(self.task, role, verify_key, kit.key_pairs[role], verifier) for role in (Role.LEADER, Role.HELPER)
+            Party(self.task, role, verify_key, kit.key_pairs[role], verifier, self.task.end_seconds)
+            for role in (Role.LEADER, Role.HELPER)
         )
         draw = token_source(key, SeededEntropy(b"tokens"))
         self.tokens = [draw(self.task.slot) for _ in answers]

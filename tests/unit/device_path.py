@@ -41,7 +41,7 @@ from tacit.tokens.binding import Preimages
 
 KIT = RecipeKit()
 SILENCE = None
-Law = dict[Hashable, Fraction]
+Law = dict[Any, Fraction]
 Choice = tuple[bytes, Fraction]
 """One representative of a class, and its share."""
 TIMES = 1
@@ -122,7 +122,7 @@ def dummy_by_law(rappor: Rappor, entropy: Enumerated) -> list[int]:
     """``Rappor.dummy`` by its law: flipped zeros of at most ``max_weight`` ones. (It draws again until they are.)"""
     flip = rappor.output_probabilities()[1]
     fitting = [bits for bits in itertools.product((0, 1), repeat=rappor.cells) if sum(bits) <= rappor.max_weight]
-    laws = [math.prod((flip if bit else 1 - flip) for bit in bits) for bits in fitting]
+    laws = [math.prod(((flip if bit else 1 - flip) for bit in bits), start=Fraction(1)) for bits in fitting]
     return list(entropy.pick([(bits, law / sum(laws)) for bits, law in zip(fitting, laws, strict=True)]))
 
 

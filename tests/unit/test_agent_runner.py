@@ -16,11 +16,11 @@ from client_agent.device_rules import charged, spent
 from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.pace import NEVER, backoff, uniform
-from client_agent.problem import problem_type
 from client_agent.runner import Watch, keep_running
 from tacit.adapters.memory import MemoryAnnouncer
 from tacit.errors import Fatal
 from tacit.ledger.account import Cost
+from tacit.problem import problem_type
 from tacit.service.announcements import LOG
 from tacit.testing.clock import SimClock, settle
 from tacit.testing.entropy import SeededEntropy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.task import Task
-from tacit.testing.recipes import NOW
+from tacit.testing.recipes import NOW, with_sampling
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void
 from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, identity
@@ -158,7 +159,7 @@ async def test_what_was_released_once_is_charged_for_ever(party: tuple[Role, Sto
     assert (await found.row(recipe)).state is TaskState.ENDED
     assert (log.posted, (await found.row(recipe)).void) == ([], b"")
     async with party[1].transaction() as tx:
-        await tx.release(task_id(recipe), b"batch")
+        assert await tx.release_count(task_id(recipe)) == 1, "kept when all else is forgotten"
         assert not await tx.close_unreleased(task_id(recipe))
 
 
@@ -251,6 +252,21 @@ async def test_an_aggregator_is_charged_once_for_a_series_and_waits_for_its_leaf
         TaskState.REFUSED,
     ]
     assert rows[alone.hash].rule == "budget-spent"
+
+
+async def test_an_aggregator_gives_nothing_back_where_answers_decide_who_sends(party: tuple[Role, Store]) -> None:
+    crowd = KIT.recipe(population=20_000, epsilon=Decimal("0.6"))
+    recipe = with_sampling(crowd, importance={"default": 0, "default_rate": "0.4"})
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    found = subject(party, log, policy("2"))
+    await found.follower.step()
+    for role in ("leader", "helper"):
+        log.add(KIT.opt_in_leaf(recipe, role))
+        log.add(KIT.void_leaf(recipe, role))
+    await found.follower.step()
+    live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(data)) for index, data in enumerate(log.entries))
+    (charge,) = own_charges(live, await found.rows(), found.clock.now())
+    assert (charge.state, charge.counts) == (ChargeState.UNREFUNDED, True)
 
 
 async def test_an_aggregator_refuses_every_round_of_a_series_over_its_budget(party: tuple[Role, Store]) -> None:

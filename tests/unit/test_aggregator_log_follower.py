@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,17 +23,16 @@ from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
+from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.service.app import Deps
+from tacit.testing.bundles import paged, signed_bundle
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
-from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
-from tacit.tlog.client import Bundle, BundleEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
-from tacit.tlog.merkle import prove_consistency, prove_inclusion
 
 KIT = RecipeKit()
 URL = "http://127.0.0.1:8090"
@@ -55,17 +54,6 @@ class Log:
         self.entries.append(leaf.encode())
         self.tree.append(self.entries[-1])
 
-    def bundle(self, since: int) -> Bundle:
-        size = self.tree.size
-        note = sign_checkpoint(Checkpoint(KIT.log_policy.origin, size, self.tree.root()), self.key)
-        entries = tuple(
-            BundleEntry(index, leaf, tuple(prove_inclusion(self.tree.read, index, size)))
-            for index, leaf in enumerate(self.entries)
-            if index >= since
-        )
-        proof = prove_consistency(self.tree.read, since, size) if since <= size else []
-        return Bundle(note, tuple(proof), entries)
-
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
@@ -73,8 +61,8 @@ class Log:
         if method == "POST" and parts.path == "/v1/leaves":
             self.posted.append(body)
             return HttpResponse(self.status, {}, b"{}")
-        since = int(parse_qs(parts.query)["since"][0])
-        return HttpResponse(200, {}, self.bundle(since).encode())
+        found = paged(self.tree, signed_bundle(self.tree, 0, self.key), parts.path)
+        return HttpResponse(404 if found is None else 200, {}, found or b"")
 
 
 def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
@@ -86,6 +74,12 @@ def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
         (HpkeKey(KIT.hpke_config(role), KIT.key_pairs[role]),),
         peers or (PeerSecrets("seed-1", KIT.verify_key_seed, "token"),),
     )
+
+
+def pins_of(recipe: Recipe) -> dict[str, AggregatorPin]:
+    """Both aggregators of a recipe as a policy names them."""
+    both = recipe.parties.leader, recipe.parties.helper
+    return {one.operator: AggregatorPin(url=one.url, signing_key=one.signing_key) for one in both}
 
 
 class Subject:
@@ -255,6 +249,56 @@ async def test_task_is_forgotten_when_its_retention_is_over(store: LeaderStore, 
     assert again.parties.active() == []
 
 
+async def test_a_log_that_is_read_again_from_the_start_opens_no_task_that_has_ended(
+    store: LeaderStore, recipe: Recipe
+) -> None:
+    log = await serve(store, recipe)
+    ending = Subject(store, log)
+    await ending.follower.load()
+    before = ending.clock.now()
+    ending.clock.jump(recipe.interval.end - NOW + 86_400)
+    await ending.follower.step()
+    async with store.transaction() as tx:
+        await tx.connection.exec_driver_sql("delete from log_state")
+        await tx.connection.exec_driver_sql("delete from leaves")
+    for clock in (before, before + 2 * 86_400):
+        again = Subject(store, log)
+        again.clock.jump(clock - again.clock.now())
+        await again.follower.load()
+        await again.follower.step()
+        assert again.parties.active() == []
+        assert (await again.row(recipe)).state is TaskState.ENDED
+    assert [SignedLeaf.decode(leaf).type for leaf in log.posted].count(LeafType.OPT_IN) == 1
+
+
+async def test_whoever_decided_before_a_task_ended_opens_it_no_more(store: LeaderStore, recipe: Recipe) -> None:
+    """Two processes believe to lead for a moment: one reads the task as opted in or due for its void leaf, and comes
+    to write that when the other has ended the task."""
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    late = Subject(store, log, void_after=0.0)
+    await late.follower.step()
+    for role in ("leader", "helper"):
+        log.add(KIT.opt_in_leaf(recipe, role))
+    before = await late.row(recipe)
+    async with store.transaction() as tx:
+        await tx.put_task(dataclasses.replace(before, state=TaskState.ENDED))
+    find = late.follower._reviewed_rows
+    late.follower._reviewed_rows = lambda live, rows: find(live, {before.recipe_hash: before})  # type: ignore[method-assign]
+    await late.follower.step()
+    late.clock.jump(recipe.interval.end - NOW)
+    await late.follower._voids.step(await live_of(late), [before])
+    assert (await late.row(recipe)).state is TaskState.ENDED
+    assert (await late.row(recipe)).void == b""
+    assert late.parties.active() == []
+    async with store.read() as tx:
+        assert not (await tx.connection.exec_driver_sql("select * from releases")).all()
+
+
+async def live_of(subject: Subject) -> LiveLog:
+    async with subject.store.read() as tx:
+        return await subject.follower._live(tx)
+
+
 async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: LeaderStore, recipe: Recipe) -> None:
     log = await serve(store, recipe)
     empty = LeaderStore(f"sqlite+aiosqlite:///{tmp_path / 'new.sqlite3'}")
@@ -274,8 +318,8 @@ async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: 
     [
         ("claim-understated", "privacy.epsilon.aggregator", "0.1"),
         ("batch-floor", "batch.min_batch_size", 50),
-        ("operators-equal", "parties.helper.operator", "leader.example"),
-        ("own-signing-key", "parties.leader.signing_key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"),
+        ("operators-equal", "parties.attester.operator", "issuer.example"),
+        ("own-signing-key", "parties.leader.signing_key", b64url(RecipeKit(2).keys["helper"].public)),
     ],
 )
 async def test_bad_recipe_is_refused_with_its_rule(
@@ -283,7 +327,7 @@ async def test_bad_recipe_is_refused_with_its_rule(
 ) -> None:
     bad = changed(recipe, path, value)
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(bad))
-    subject = Subject(store, log)
+    subject = Subject(store, log, policy=KIT.policy.model_copy(update={"aggregators": pins_of(bad)}))
     await subject.follower.step()
     row = await subject.row(bad)
     assert (row.state, row.rule) == (TaskState.REFUSED, rule)
@@ -295,18 +339,26 @@ async def test_leader_with_pins_serves_no_helper_to_which_its_credential_must_no
     store: LeaderStore, recipe: Recipe
 ) -> None:
     """An opt-in proves no verify key: a stranger copies the leader's confirmation. Only the pin keeps it out."""
-    pins = {
-        party.operator: AggregatorPin(url=party.url, signing_key=party.signing_key)
-        for party in (recipe.parties.leader, recipe.parties.helper)
-    }
-    pinned = KIT.policy.model_copy(update={"aggregators": pins})
     stranger = changed(recipe, "parties.helper.url", "https://stranger.example")
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(stranger))
-    subject = Subject(store, log, policy=pinned)
+    subject = Subject(store, log)
     await subject.follower.step()
     row = await subject.row(stranger)
     assert (row.state, row.rule) == (TaskState.REFUSED, "aggregator-unknown")
     assert (log.posted, subject.parties.active()) == ([], [])
+
+
+async def test_a_task_taken_up_before_gets_no_credential_once_its_helper_is_not_named_any_more(
+    store: LeaderStore, recipe: Recipe
+) -> None:
+    """Its row is active in the database; the leader would send its credential to the address in that row."""
+    log = await serve(store, recipe)
+    elsewhere = pins_of(changed(recipe, "parties.helper.url", "https://elsewhere.example"))
+    for pins, served in ((pins_of(recipe), 1), (elsewhere, 0), ({}, 0)):
+        again = Subject(store, log, policy=KIT.policy.model_copy(update={"aggregators": pins}))
+        await again.follower.load()
+        await again.follower.step()
+        assert len(again.parties.active()) == served
 
 
 async def test_recipe_sealed_to_a_key_that_we_do_not_hold_is_refused(store: LeaderStore, recipe: Recipe) -> None:

@@ -123,18 +123,17 @@ def test_configuration_names_its_mistakes(tmp_path: Path) -> None:
         parse_config({**good, "max_job": 0}, HelperConfig)
     bad_log = LeaderConfig.model_validate({**good, "log": {"url": "http://127.0.0.1:1", "key": "nonsense"}})
     with pytest.raises(UsageError, match=r"log\.key"):
-        bad_log.log.policy()
+        bad_log.log.note_key()
 
 
 def test_credentials_are_read_once_and_kept_as_digests(tmp_path: Path) -> None:
     found = read_credentials(LeaderConfig.model_validate(settings(tmp_path)), Role.LEADER)
-    assert found.collector == token_digest(COLLECTOR_TOKEN)
-    assert found.readers == (token_digest(COLLECTOR_TOKEN), token_digest(OPERATOR_TOKEN))
+    assert found.digests == {"collector": token_digest(COLLECTOR_TOKEN), "operator": token_digest(OPERATOR_TOKEN)}
     assert found.identity.role_name == "leader"
     assert found.identity.seed("seed-1") == KIT.verify_key_seed
     assert found.identity.seed("seed-9") is None
     alone = LeaderConfig.model_validate(settings(tmp_path, operator_token=None))
-    assert read_credentials(alone, Role.LEADER).readers == (token_digest(COLLECTOR_TOKEN),)
+    assert set(read_credentials(alone, Role.LEADER).digests) == {"collector"}
     doubled = settings(tmp_path, old_peer_files=[str(tmp_path / "peer.json")])
     with pytest.raises(UsageError, match="one seed_id"):
         read_credentials(LeaderConfig.model_validate(doubled), Role.LEADER)
@@ -150,6 +149,18 @@ def test_aggregator_without_its_secrets_does_not_start(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="nothing"):
             create_leader(LeaderConfig.model_validate(config), deps)
         with pytest.raises(UsageError, match="nothing"):
+            create_helper(HelperConfig.model_validate(config), deps)
+
+
+def test_whoever_holds_a_credential_must_say_to_which_aggregators_it_may_go(tmp_path: Path) -> None:
+    """Without pins any recipe that is accepted names the address that gets the credential."""
+    deps = Deps(SimClock(), ENTROPY, InProcessTransport(), background=False)
+    policies: list[dict[str, object]] = [{}, {"analysts": {}}]
+    for policy in policies:
+        config = settings(tmp_path, policy=policy)
+        with pytest.raises(UsageError, match=r"policy\.aggregators is missing: add .*signing_key.*no other address"):
+            create_leader(LeaderConfig.model_validate(config), deps)
+        with pytest.raises(UsageError, match=r"policy\.aggregators is missing"):
             create_helper(HelperConfig.model_validate(config), deps)
 
 

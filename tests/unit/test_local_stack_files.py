@@ -21,7 +21,7 @@ from infra.agents import MEAN_VISITS, SHARES, provision_agents
 from infra.commands.up import open_stack, show
 from infra.deployables import SERVICES
 from infra.deployment import HOSTED, Deployment, deploy
-from infra.layout import ATTRIBUTES, OPERATORS, Layout, StackOptions, create_layout
+from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
 from infra.workers import service_part
@@ -48,6 +48,17 @@ def test_provisioned_devices_stay_when_more_are_made(layout: Layout) -> None:
     assert more[:2] == first
     assert [(path.parent / "identity.pem").read_bytes() for path in first] == before
     assert len({(path.parent / "identity.pem").read_bytes() for path in more}) == 4
+
+
+def test_no_two_services_of_a_stack_share_a_credential(layout: Layout) -> None:
+    """A token lies in the folders of the two that use it; the analyst, who operates, serves nobody."""
+    holders: dict[bytes, set[str]] = {}
+    for path in layout.state_dir.glob("*/*.token"):
+        holders.setdefault(read_secret(path), set()).add(path.parent.name)
+    assert len(holders) == len(layout.credentials) == len(CREDENTIALS)
+    assert sorted(map(sorted, holders.values())) == sorted(map(sorted, CREDENTIALS.values()))
+    served = [tuple(sorted(pair & set(SERVICES))) for pair in map(set, CREDENTIALS.values())]
+    assert len(set(served)) == len(served), "nobody holds two credentials for one leg"
 
 
 def test_a_staging_account_and_its_devices_have_room_for_a_hundred_recipes_and_real_devices_for_ten(

@@ -84,14 +84,14 @@ def recipe_with(asked: Question, name: str, randomizer: dict[str, Any], sampling
     return Recipe.from_body({**body, "sampling": {"rate": "0.5", **sampling}})
 
 
-LOCAL = {
+LOCAL: dict[str, tuple[Question, str, dict[str, Any]]] = {
     "krr, buckets": (BUCKETS, "krr", {"epsilon0": "1"}),
     "krr, categories": (question("histogram", kind="categories", categories=["a", "b"]), "krr", {"epsilon0": "1"}),
     "rr": (question("count", kind="boolean"), "rr", {"epsilon0": "1"}),
     "rappor": (BUCKETS, "rappor", {"epsilon0": "1", "max_weight": 1}),
 }
-SHARES = {"scale": 1, "flips": 2}
-NOISE = {
+SHARES: dict[str, Any] = {"scale": 1, "flips": 2}
+NOISE: dict[str, tuple[Question, str, dict[str, Any]]] = {
     "count": (question("count", kind="boolean"), "flips", SHARES),
     "sum": (question("sum", kind="number", low=-1, high=2), "flips", SHARES),
     "mean": (question("mean", kind="number", low=1, high=3), "flips", SHARES),
@@ -301,7 +301,7 @@ def test_every_encoder_has_an_answer_to_everything(value: Any) -> None:
         if answer is MISSING:
             continue
         made = randomizer_of(recipe_with(asked, name, randomizer, {}))
-        made.randomise(answer, lambda size: bytes(size))
+        made.randomise(answer, bytes)
 
 
 async def test_a_source_that_does_not_answer_in_time_has_no_value() -> None:

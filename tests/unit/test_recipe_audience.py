@@ -21,7 +21,7 @@ from tacit.recipe.model import MAX_CELLS, Attributes, Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.rules import check
 from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_question, changed
+from tacit.testing.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_question, changed, with_sampling
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.client import Bundle, BundleEntry, LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
@@ -36,7 +36,14 @@ TRUTH = (120, 20, 60, 200, 40, 50, 10)
 """Devices by (locale, os): de-linux, de-mac, en-linux, en-mac, fr-linux, fr-mac, and none of these."""
 POLICY = KIT.policy.model_copy(update={"attributes": dict(CENSUS_ATTRIBUTES), "min_audience": 100})
 TARGETED = KIT.recipe(name="in-german", slot=1, criteria={"locale": "de"})
-RULES = {"audience-not-allowed", "audience-attribute", "audience-rate", "census-form", "audience-floor"}
+RULES = {
+    "audience-not-allowed",
+    "audience-attribute",
+    "audience-rate",
+    "census-form",
+    "audience-floor",
+    "importance-attested",
+}
 
 
 def expected_counts(census: Recipe, truth: Sequence[int]) -> list[int]:
@@ -136,6 +143,26 @@ def test_the_share_of_the_largest_census_fits_into_an_entry_of_the_log() -> None
 
 
 # What a census attests
+
+
+@pytest.mark.parametrize("criteria", [{}, {"locale": "de"}])
+def test_importance_sampling_counts_on_no_more_devices_than_a_census_attests(criteria: dict[str, str]) -> None:
+    asked = KIT.recipe(name="unequal", slot=1, **({"criteria": criteria} if criteria else {}))
+    census = census_of()
+    floor = attested(census, criteria).floor
+    assert floor >= 80
+    policy = POLICY.model_copy(update={"min_audience": 80})
+
+    def counting(devices: int) -> Recipe:
+        return with_sampling(asked, importance={"default": 0, "default_rate": "0.3", "devices": devices})
+
+    assert refusals(counting(floor), census, policy=policy) == {}
+    told = refusals(counting(floor + 1), census, policy=policy)
+    assert set(told) == {"importance-attested"}
+    assert f"attests {floor} devices" in told["importance-attested"]
+    assert "one that attests at least 100 devices would pass" in refusals(counting(100))["importance-attested"]
+    alone = with_sampling(asked, importance={"default": 0, "default_rate": "0.3"})
+    assert "importance-attested" not in refusals(alone), "its claim counts on one device"
 
 
 def test_the_two_shares_add_up_to_the_counts_and_the_floor_is_four_errors_below_the_estimate() -> None:

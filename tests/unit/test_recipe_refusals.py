@@ -93,6 +93,9 @@ PARTIES = [
     bad("hpke-key-invalid", "parties.helper.hpke_config", LEADER.hpke_config, "helper and leader", "its own"),
     bad("hpke-key-invalid", "parties.helper.hpke_config", P384, "0x0011, 0x0002, 0x0002", "use X25519"),
     bad("hpke-key-invalid", "parties.helper.hpke_config", "AAAA", "helper: ", "base64url passes"),
+    bad(
+        "signing-key-invalid", "parties.gateway.signing_key", b64url(bytes(32)), "gateway: ", "generated as one passes"
+    ),
     bad("signing-key-shared", "parties.helper.signing_key", LEADER.signing_key, "leader and helper", "their own"),
     bad("issuer-mismatch", "token.issuer", "elsewhere.example", "elsewhere.example", "issuer is issuer.example"),
     bad("slot-key-missing", "token.slot", 99, "no slot 99", "it has 0, 1, 2, 3"),
@@ -107,6 +110,13 @@ DESIGN = [
     bad("randomizer-parameters", "randomizer.max_weight", 3, "krr has max_weight 3", "leave it out"),
     bad(
         "randomizer-parameters", "randomizer.scale", 3, "krr has scale, flips, maximum 3", "every other randomizer none"
+    ),
+    bad(
+        "rejection-too-likely",
+        "randomizer",
+        {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+        "max_weight 1 keeps back",
+        "at most 0.5 passes; take 5",
     ),
     bad(
         "randomizer-vdaf-mismatch", "vdaf.length", 17, "has Prio3Histogram of length 17", "Prio3Histogram of length 16"
@@ -187,6 +197,8 @@ ELSEWHERE = {
     "importance-count-leak": "test_recipe_samples.py",
     "dummies-invalid": "test_recipe_samples.py",
     "population-cap": "test_recipe_samples.py",
+    "importance-devices": "test_recipe_samples.py",
+    "importance-attested": "test_recipe_audience.py",
     "audience-attribute": "test_recipe_audience.py",
     "audience-rate": "test_recipe_audience.py",
     "audience-floor": "test_recipe_audience.py",

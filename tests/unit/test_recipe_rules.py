@@ -93,16 +93,17 @@ def test_an_aggregator_that_the_policy_does_not_pin_with_address_and_key_is_refu
         for party in (parties.leader, parties.helper)
     }
     pinned = KIT.policy.model_copy(update={"aggregators": pins})
+    devices = KIT.policy.model_copy(update={"aggregators": None})
     assert check(GOOD, pinned, ACTIVE) == []
     for path, value in (
         ("parties.helper.url", "https://elsewhere.example"),
         ("parties.leader.url", "https://elsewhere.example"),
         ("parties.helper.operator", "someone.example"),
-        ("parties.helper.signing_key", b64url(bytes(31) + b"\x01")),
+        ("parties.helper.signing_key", b64url(RecipeKit(2).keys["helper"].public)),
     ):
         other = changed(GOOD, path, value)
         assert names(check(other, pinned, context_of(other))) == ["aggregator-unknown"]
-        assert names(check(other, KIT.policy, context_of(other))) == []
+        assert names(check(other, devices, context_of(other))) == []
     nobody = KIT.policy.model_copy(update={"aggregators": {}})
     assert names(check(GOOD, nobody, ACTIVE)) == ["aggregator-unknown"]
 

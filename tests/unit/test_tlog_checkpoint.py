@@ -74,7 +74,7 @@ def test_a_checkpoint_of_another_origin_under_our_key_is_refused() -> None:
 
 def test_cosignatures_beside_the_logs_line_are_kept_and_not_asked_for() -> None:
     note = Note.decode(sign_checkpoint(CHECKPOINT, KEY))
-    witness = NoteKey("witness.example", bytes(32), COSIGNATURE)
+    witness = NoteKey("witness.example", KEY.public, COSIGNATURE)
     line = NoteSignature(witness.name, witness.key_id, bytes(72))
     both = dataclasses.replace(note, signatures=(line, *note.signatures))
     assert POLICY.open(both.encode()) == CHECKPOINT

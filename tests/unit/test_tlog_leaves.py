@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.recipe.context import Stage
 from tacit.recipe.live import LeafSigners, LiveLog
@@ -24,6 +25,7 @@ from tacit.tlog.client import Bundle, BundleEntry, LogState, LogView
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
+from tacit.tlog.pages import Hashes, Head, decode_page
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe()
@@ -138,7 +140,7 @@ def test_leaves_round_trip(body: dict[str, Any], leaf_type: LeafType) -> None:
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_no_leaf_bundle_or_state(data: bytes) -> None:
-    for decode in (SignedLeaf.decode, Bundle.decode, LogState.decode):
+    for decode in (SignedLeaf.decode, Head.decode, decode_page, Hashes.decode, LogState.decode):
         with pytest.raises(DecodeError):
             decode(data)
 
@@ -157,47 +159,16 @@ def test_bodies_are_strict() -> None:
         with pytest.raises(DecodeError, match=r"^issuer-directory"):
             sign_leaf(LeafType.ISSUER_DIRECTORY, wrong, "someone", KEY).body_as(IssuerDirectory)
     config = LEAVES[1].body_as(OhttpConfig)
-    assert config.live(config.not_before)
-    assert not config.live(config.not_after)
-    with pytest.raises(DecodeError, match="not_after"):
-        sign_leaf(
-            LeafType.OHTTP_CONFIG, {**config.canonical(), "not_after": config.not_before}, "someone", KEY
-        ).body_as(OhttpConfig)
+    assert [config.usable(config.start + at * config.rotation_seconds) for at in (-1, 0, 1, 2)] == [0, 1, 1, 0]
+    for change in ({"previous": config.active}, {"rotation_seconds": 59}, {"period": -1}, {"not_after": 1}):
+        with pytest.raises(DecodeError, match=r"^ohttp-config"):
+            sign_leaf(LeafType.OHTTP_CONFIG, {**config.canonical(), **change}, "someone", KEY).body_as(OhttpConfig)
     opt_in = KIT.opt_in(RECIPE, "leader").canonical()
     for wrong_part in ({"role": "collector"}, {"task_id": "AAAA"}, {"seed_id": ""}):
         with pytest.raises(DecodeError, match=r"^opt-in"):
             sign_leaf(LeafType.OPT_IN, {**opt_in, **wrong_part}, "someone", KEY).body_as(OptIn)
     assert (directory.start, directory.end) == (EPOCH * 86_400, (EPOCH + 1) * 86_400)
     assert directory.spki(99) is None
-
-
-def test_a_bundle_round_trips() -> None:
-    assert Bundle.decode(BUNDLE.encode()) == BUNDLE
-    plain = parse_json(BUNDLE.encode(), "bundle")
-    for wrong in (
-        {**plain, "entries": list(reversed(plain["entries"]))},
-        {**plain, "consistency": ["AAAA"]},
-        {**plain, "checkpoint": "\ud800"},
-        {**plain, "extra": 1},
-        {**plain, "entries": [{**plain["entries"][0], "index": -1}]},
-    ):
-        with pytest.raises(DecodeError):
-            Bundle.decode(json.dumps(wrong).encode())
-
-
-hashes = st.lists(st.binary(min_size=32, max_size=32), max_size=4).map(tuple)
-
-
-@given(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).map(str.encode),
-    hashes,
-    st.lists(st.tuples(st.integers(0, 1 << 40), st.binary(min_size=1, max_size=20), hashes), unique_by=lambda e: e[0]),
-)
-def test_any_bundle_round_trips(
-    note: bytes, consistency: tuple[bytes, ...], entries: list[tuple[int, bytes, tuple[bytes, ...]]]
-) -> None:
-    bundle = Bundle(note, consistency, tuple(BundleEntry(*entry) for entry in sorted(entries)))
-    assert Bundle.decode(bundle.encode()) == bundle
 
 
 @given(st.integers(0, 2**53 - 1), st.binary(min_size=32, max_size=32), names, st.binary(max_size=40))
@@ -208,7 +179,7 @@ def test_any_state_round_trips(size: int, root: bytes, failure: str, evidence: b
 
 def test_a_good_bundle_is_accepted_and_its_recipe_passes_the_rules() -> None:
     view = new_view()
-    live = LiveLog.from_entries(view.accept(Bundle.decode(BUNDLE.encode()), LeafSigners(KIT.policy)))
+    live = LiveLog.from_entries(view.accept(BUNDLE, LeafSigners(KIT.policy)))
     (found,) = live.recipes
     assert found.recipe == RECIPE
     assert found.opted_in
@@ -284,13 +255,38 @@ def test_leaves_that_this_version_cannot_read_are_set_aside() -> None:
 
 def test_the_first_leaf_has_the_place() -> None:
     later = KIT.recipe(name="later")
-    second_directory = KIT.directory_leaf(slots=2)
-    entries = [*ENTRIES, second_directory.encode(), KIT.recipe_leaf(later).encode(), ENTRIES[2]]
+    entries = [*ENTRIES, KIT.recipe_leaf(later).encode(), ENTRIES[2]]
     live = LiveLog.from_entries(new_view().accept(bundle_of(entries), LeafSigners(KIT.policy)))
     assert [item.recipe.name for item in live.recipes] == ["doctor-visits", "later"]
     assert live.directory("issuer.example", EPOCH) == KIT.directory()
     taken = check(later, KIT.policy, live.context(live.recipes[1], NOW, Stage.LOGGED))
     assert [refusal.rule for refusal in taken] == ["slot-taken"]
+
+
+@pytest.mark.parametrize("second", [KIT.directory_leaf(slots=2), KIT.ohttp_leaf()], ids=["directory", "key set"])
+def test_a_second_leaf_in_one_place_ends_the_trust_in_a_log_and_is_kept_as_evidence(second: SignedLeaf) -> None:
+    """In one answer, or in another one than the first."""
+    whole = bundle_of([*ENTRIES, second.encode()])
+    for bundle, known in ((whole, ()), (dataclasses.replace(whole, entries=whole.entries[-1:]), LEAVES)):
+        view = new_view()
+        with pytest.raises(Refusal, match="log-second-leaf"):
+            view.accept(bundle, LeafSigners(KIT.policy), known)
+        evidence = json.loads(view.state.evidence)
+        assert evidence["checkpoint"].encode() == whole.checkpoint
+        assert unb64url(evidence["leaves"][1]) == second.encode()
+        again = new_view(LogState.decode(view.state.encode()))
+        assert refused(again, bundle_of(ENTRIES)) == "log-second-leaf"
+
+
+def test_the_same_leaf_shown_twice_and_one_that_nobody_known_signed_are_no_evidence() -> None:
+    forged = dataclasses.replace(KIT.ohttp_leaf(), signature=bytes(64))
+    nobodys = sign_leaf(LeafType.OHTTP_CONFIG, {**LEAVES[1].body, "gateway": "other.example"}, "other.example", KEY)
+    bundle = bundle_of([*ENTRIES, ENTRIES[1], nobodys.encode()])
+    assert len(new_view().accept(bundle, LeafSigners(KIT.policy), LEAVES)) == len(ENTRIES) + 1
+    view = new_view()
+    with pytest.raises(Refusal, match="leaf-signature"):
+        view.accept(bundle_of([*ENTRIES, forged.encode()]), LeafSigners(KIT.policy), LEAVES)
+    assert not view.state.failure
 
 
 def test_an_entry_without_its_proof_is_refused() -> None:

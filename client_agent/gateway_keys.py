@@ -1,0 +1,114 @@
+"""The gateway's keys as a device holds them: the log's key sets of this period and the one before (P3).
+
+A key set of a period that this device has seen is never replaced by another one: its leaf is kept, across restarts, and
+given to the reader of the log, for which a second leaf in that place ends all trust. Which key is used depends on the
+period and on nothing else, so that all devices change keys at the same moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from client_agent.config import GatewayPin
+from tacit import ohttp
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, DecodeError
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.leaves import Blob, Body, Hash, LeafType, OhttpConfig, SignedLeaf
+
+SETS_KEPT = 4
+"""Periods whose key set is remembered: the next, this one, and two more, for a clock that is put back."""
+
+
+class _Kept(Body):
+    pin: Hash
+    leaves: list[Blob]
+
+
+class GatewayKeys:
+    """Key sets of one pinned gateway, from the log; until there is one, the pinned key in its own period."""
+
+    def __init__(self, pin: GatewayPin) -> None:
+        """Raises ``DecodeError`` where the pinned key is malformed."""
+        self._pin = pin
+        self._first = ohttp.KeyConfig.decode(unb64url(pin.key_config))
+        self._leaves: dict[int, SignedLeaf] = {}
+        self._sets: dict[int, OhttpConfig] = {}
+
+    @property
+    def leaves(self) -> tuple[SignedLeaf, ...]:
+        """The key sets seen, to be compared with whatever the log shows later."""
+        return tuple(self._leaves.values())
+
+    def period(self, now: float) -> int:
+        """The number of the period at ``now`` (POSIX seconds)."""
+        return int(now) // self._pin.rotation_seconds
+
+    def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
+        """Take note of verified leaves: of the key sets of the pinned gateway up to the next period. That a period has
+        one leaf was checked by the reader of the log, against ``leaves`` too."""
+        for leaf in leaves:
+            config = self._ours(leaf)
+            if config is not None and config.period <= self.period(now) + 1 and config.period not in self._sets:
+                self._leaves[config.period], self._sets[config.period] = leaf, config
+        for period in sorted(self._sets)[:-SETS_KEPT]:
+            del self._leaves[period], self._sets[period]
+
+    def current(self, now: float) -> tuple[ohttp.KeyConfig, ...]:
+        """The keys to seal to at ``now``, active first; empty where this device has none for this period."""
+        period = self.period(now)
+        keys: tuple[ohttp.KeyConfig, ...] = ()
+        if period in self._sets:
+            keys = _usable(self._sets[period].active, self._sets[period].previous)
+        elif period - 1 in self._sets:
+            keys = _usable(self._sets[period - 1].active)
+        return keys or ((self._first,) if self._pin.period in {period, period - 1} else ())
+
+    def encode(self) -> bytes:
+        """Bytes to keep; they belong to one pinned gateway."""
+        leaves = [b64url(leaf.encode()) for _, leaf in sorted(self._leaves.items())]
+        return canonical_bytes({"pin": b64url(self._digest()), "leaves": leaves})
+
+    def restore(self, kept: bytes) -> None:
+        """Take up what ``encode`` gave. What was kept for another gateway, or in another form, is not taken up."""
+        try:
+            stored = validated(_Kept, parse_canonical(kept, "gateway keys"), "gateway keys")
+            leaves = [SignedLeaf.decode(unb64url(leaf)) for leaf in stored.leaves]
+        except DecodeError:
+            return
+        if unb64url(stored.pin) == self._digest():
+            known = {config.period: (leaf, config) for leaf in leaves if (config := self._ours(leaf)) is not None}
+            self._leaves = {period: leaf for period, (leaf, _) in known.items()}
+            self._sets = {period: config for period, (_, config) in known.items()}
+
+    def _ours(self, leaf: SignedLeaf) -> OhttpConfig | None:
+        if leaf.type is not LeafType.OHTTP_CONFIG:
+            return None
+        try:
+            config = leaf.body_as(OhttpConfig)
+        except DecodeError:
+            return None
+        pinned = (self._pin.name, self._pin.rotation_seconds)
+        return config if (config.gateway, config.rotation_seconds) == pinned else None
+
+    def _digest(self) -> bytes:
+        pin: Mapping[str, object] = {
+            "name": self._pin.name,
+            "signing_key": self._pin.signing_key,
+            "rotation_seconds": self._pin.rotation_seconds,
+        }
+        return hashlib.sha256(canonical_bytes(dict(pin))).digest()
+
+
+def _usable(*encoded: str | None) -> tuple[ohttp.KeyConfig, ...]:
+    """The keys among these that this device can seal to."""
+    found = []
+    for text in filter(None, encoded):
+        try:
+            key = ohttp.KeyConfig.decode(unb64url(text))
+            key.suite()
+        except (DecodeError, CryptoError):
+            continue
+        found.append(key)
+    return tuple(found)

@@ -1,0 +1,21 @@
+"""Problem documents (RFC 9457) that a peer answered with: bytes that may be anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def problem_members(body: bytes) -> dict[str, Any]:
+    """The members of the document in ``body``; empty for anything else, however deep or odd."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def problem_type(body: bytes) -> str:
+    """The type of the document, or an empty text where it has none."""
+    found = problem_members(body).get("type")
+    return found if isinstance(found, str) else ""
