@@ -53,7 +53,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
 def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     """A driver for each witness, awake as soon as the log grows."""
     service, deps = app[RECIPES], app[DEPS]
-    quorum = config.witness_quorum or len(config.witnesses)
+    quorum = config.witness_quorum or len(config.witnesses) // 2 + 1
     wakes = []
     for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
         wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS))
