@@ -29,7 +29,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     """The Helper of ``config``. Raises ``UsageError`` for secrets that are missing or malformed."""
     credentials = read_credentials(config, Role.HELPER)
     app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task])
-    store = HelperStore(config.database_url(NAME))
+    store = HelperStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties = Parties()
     budget = ByteBudget(config.max_in_flight, deps.entropy)
     helper = Helper(store, deps, config.max_job, budget, config.job_crypto())
@@ -64,7 +64,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     look = add_driver(app, follower, config.log.poll_seconds)
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
-    app[TROUBLES].append(lambda: store.trouble)
+    app[TROUBLES].append(lambda: store.doubtful or store.trouble)
     return app
 
 

@@ -28,6 +28,9 @@ from tacit.errors import Fatal
 MARKER_TABLE = "tacit_database"
 """The table by which ``tacit.adapters.postgres`` knows whose a database is; no migration makes it."""
 
+MARKS_TABLE = "tacit_marks"
+"""The table of ``tacit.adapters.watermark``, likewise."""
+
 SLICE_NAME = re.compile(r"[a-z_]+_slice_[0-9]+")
 """What a partition of a declared table is called; partitions come and go without migrations."""
 
@@ -96,7 +99,8 @@ def differences(connection: Connection, metadata: sa.MetaData) -> list[Any]:
 
 
 def _is_compared(name: str | None, kind: str, _parents: object) -> bool:
-    return not (kind == "table" and name is not None and (name == MARKER_TABLE or SLICE_NAME.fullmatch(name)))
+    own = {MARKER_TABLE, MARKS_TABLE}
+    return not (kind == "table" and name is not None and (name in own or SLICE_NAME.fullmatch(name)))
 
 
 def assert_migrations_match(metadata: sa.MetaData, migrations: str) -> None:

@@ -16,7 +16,10 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
+from tacit.adapters.files import sync_folder
+from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
+from tacit.ports import Clock
 
 _BASE = "base"
 
@@ -57,7 +60,8 @@ class Listen(Frozen):
 class ServiceConfig(Frozen):
     """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
     demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
-    place of the file in ``state_dir``.
+    place of the file in ``state_dir``. ``mark_file``: where a service that knows what was spent keeps the mark
+    by which it notices a database from the past, best on another disk than backups go back to.
     """
 
     state_dir: ConfigPath
@@ -65,6 +69,7 @@ class ServiceConfig(Frozen):
     insecure_http: bool = False
     storage: Literal["file", "memory"] = "file"
     database_file: ConfigPath | None = None
+    mark_file: ConfigPath | None = None
 
     @model_validator(mode="after")
     def _one_storage(self) -> Self:
@@ -81,6 +86,13 @@ class ServiceConfig(Frozen):
         if self.storage == "memory":
             return "sqlite+aiosqlite:///:memory:"
         return f"sqlite+aiosqlite:///{self.state_dir.absolute() / name}.sqlite3"
+
+    def watermark(self, name: str, clock: Clock, recovery: Recovery) -> Watermark | None:
+        """The mark beside the database ``name``, also where that is PostgreSQL: ``mark_file``, or
+        ``{state_dir}/{name}.mark``; ``None`` in memory."""
+        if self.storage == "memory":
+            return None
+        return Watermark(self.mark_file or self.state_dir.absolute() / f"{name}.mark", clock, recovery)
 
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -161,12 +173,4 @@ def write_secret(path: Path, data: bytes) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)
