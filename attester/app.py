@@ -11,7 +11,6 @@ from attester.drivers import HousekeepingDriver
 from attester.handlers import (
     ATTESTER,
     MAX_REQUEST,
-    OPERATOR_DIGEST,
     get_issuance,
     post_challenge,
     post_token_request,
@@ -19,11 +18,11 @@ from attester.handlers import (
 from attester.service import Attester
 from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots
 from attester.verification import AttestationVerifier
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app, refuse_expect
-from tacit.service.auth import token_digest
+from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret, write_secret
 
 SECRET_SIZE = 32
@@ -34,10 +33,11 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
 
     Raises ``UsageError`` for an unsafe setting and for roots, revocations or secrets that cannot be read.
     """
-    if config.issuer_credential is None and config.tls_certificate is None:
-        raise UsageError("issuer_credential or tls_certificate is needed: the issuer serves its attester only")
+    if config.issuer_credential is None and config.client_cert is None:
+        raise UsageError("issuer_credential or client_cert is needed: the issuer serves its attester only")
     require_secure_url(config.issuer_url, insecure_http=config.insecure_http)
-    app = make_app("attester", deps, max_body=MAX_REQUEST)
+    operator = {} if config.operator_token is None else {"operator": read_digest(config.operator_token)}
+    app = make_app("attester", deps, max_body=MAX_REQUEST, callers=Callers("attester", config.listen, operator))
     revoked = RevocationList(config.revocations)
     secret = _attester_secret(config, deps)
     own = SoftwareRootVerifier(load_roots(config.software_roots), revoked, secret)
@@ -45,7 +45,6 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)
     app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:
-        app[OPERATOR_DIGEST] = token_digest(read_secret(config.operator_token))
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds)
@@ -54,8 +53,7 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
 
 def make_transport(config: AttesterConfig) -> AiohttpTransport:
     """The transport for ``Deps`` of an attester that runs on its own."""
-    tls = ClientTls(config.peer_ca, config.tls_certificate, config.tls_key)
-    return AiohttpTransport(tls=tls, insecure_http=config.insecure_http)
+    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _attester_secret(config: AttesterConfig, deps: Deps) -> bytes:

@@ -12,11 +12,10 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.service.app import read_body
-from tacit.service.auth import require_bearer
+from tacit.service.callers import CALLERS
 from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence
 
 ATTESTER = web.AppKey("attester", Attester)
-OPERATOR_DIGEST = web.AppKey("operator_digest", bytes)
 
 MAX_REQUEST = 32768
 
@@ -72,7 +71,7 @@ def _token_request(text: str) -> bytes:
 
 async def get_issuance(request: web.Request) -> web.Response:
     """GET /v1/issuance, after the operator's credential: counts by slot, for ever (P15)."""
-    require_bearer(request, request.app[OPERATOR_DIGEST])
+    request.app[CALLERS].require(request, "operator")
     counts = await request.app[ATTESTER].issuance()
     slots = [{"epoch": epoch, "slot": slot, **asdict(count)} for (epoch, slot), count in counts.items()]
     return web.json_response({"slots": slots})

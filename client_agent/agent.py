@@ -28,9 +28,13 @@ from tacit.ports import TransportError
 from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import Bundle, LogState, LogView
+from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.client import LogState, LogView
 from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.pages import PagedReader
+
+SYNC_SECONDS = 300.0
+"""For all pages of one poll: a log that serves them slowly keeps no report back for longer."""
 
 
 class Agent:
@@ -63,9 +67,10 @@ class Agent:
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
         )
         self._decider = Decider(config, self._policy, deps, store, source, self._wallet)
-        self._log = LogPolicy(NoteKey.decode(config.log_key))
+        self._log = self._policy.log_policy(NoteKey.decode(config.log_key), deps.clock.now)
         self._view: LogView | None = None
-        self._live = LiveLog()
+        self._pages = PagedReader(self._get)
+        self._shown = self._live = LiveLog()
         self._next_poll = 0.0
         self._calm_until = 0.0
         self._deciding = asyncio.Lock()
@@ -112,7 +117,7 @@ class Agent:
             self._next_poll, self._calm_until = planned, begin + within
 
     async def sync(self) -> None:
-        """Fetch the bundle through the relay, verify it against everything seen before, and keep what it says.
+        """Fetch what is live through the relay, verify it against everything seen before, and keep what it says.
 
         Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves (for good, where it showed
         two histories: then nothing is even asked).
@@ -122,17 +127,29 @@ class Agent:
             rule, _, detail = view.state.failure.partition(": ")
             raise Refusal(rule, detail)
         before = view.state
-        url = f"{self._config.recipe_server_url}/v1/bundle?since={before.size}"
-        response = await self._client.request("GET", url)
-        if response.status != 200:
-            raise TransportError(f"the recipe server answered {response.status}")
         try:
-            entries = view.accept(Bundle.decode(response.content), LeafSigners(self._policy), self._keys.leaves)
+            async with asyncio.timeout(SYNC_SECONDS):
+                entries = await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
+        except TimeoutError as error:
+            raise TransportError("the log's pages did not come in time") from error
         finally:
             if view.state != before:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
+        if entries is None:
+            await self._follow(self._shown)
+            return
         await self._learn_gateway_keys(entry.leaf for entry in entries)
-        await self._follow(LiveLog.from_entries(entries))
+        self._shown = LiveLog.from_entries(entries)
+        await self._follow(self._shown)
+
+    async def _get(self, path: str) -> bytes | None:
+        """What the log has at ``path``, through the relay."""
+        response = await self._client.request("GET", f"{self._config.recipe_server_url}{path}")
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise TransportError(f"the recipe server answered {response.status}")
+        return response.content
 
     async def _follow(self, live: LiveLog) -> None:
         """Act on a verified log: its recipes and the issuer's directories."""

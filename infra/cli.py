@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 from tacit import __version__
 from tacit.errors import Abort, Fatal, Refusal, TacitError
 from tacit.ports import TransportError
+from tacit.vdaf.native.library import wanted_level
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMPLETION = "_TACIT_COMPLETE"
@@ -37,6 +38,7 @@ COMMANDS = {
         "infra.commands.results:results",
         "Show what was released: estimates, their errors, and what they cost.",
     ),
+    "log": ("infra.commands.log:app", "Read the whole log from outside: verify it, and watch what it says."),
     "fleet": ("infra.commands.fleet:app", "Simulate very many devices over the real wire."),
     "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),
     "privacy": ("infra.commands.privacy:app", "Account for privacy: mechanisms, worked examples, budgets."),
@@ -99,6 +101,7 @@ def run(arguments: Sequence[str]) -> int:
     ``{"error": {"kind", "rule"?, "detail"}}``."""
     tell = partial(_complain, as_json="--json" in arguments)
     try:
+        wanted_level()
         code = build(_wanted(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "tacit")

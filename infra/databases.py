@@ -14,7 +14,6 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 
-from infra.deployables import SERVICES
 from infra.layout import Layout, free_ports
 from infra.markers import amend_config, has_server, own_port, remember
 from infra.postgres import PostgresServer, let_server_through
@@ -84,7 +83,7 @@ def _provision(layout: Layout, admin: str | None, entropy: Entropy) -> None:
     stack = entropy(4).hex()
     urls: dict[str, URL] = {}
     statements: list[str] = []
-    for name in SERVICES:
+    for name in layout.services:
         if name not in WITHOUT_DATABASE:
             own, password = f"tacit_{stack}_{name}", entropy(32).hex()
             urls[name] = url.set(username=own, password=password, database=own)

@@ -32,9 +32,24 @@ _MODULES = {
     "leader": ("services.leader", "LeaderConfig"),
     "helper": ("services.helper", "HelperConfig"),
     "collector": ("services.collector", "CollectorConfig"),
+    "witness": ("services.witness", "WitnessConfig"),
 }
-SERVICES = tuple(_MODULES)
-"""In the order in which they are started: nobody needs one that comes later to get ready."""
+WITNESS = "witness"
+KINDS = tuple(_MODULES)
+"""What ``tacit serve`` can serve."""
+SERVICES = tuple(name for name in KINDS if name != WITNESS)
+"""Of every stack, in the order in which they are started: nobody needs one that comes later to get ready. A stack may
+have witnesses behind them: ``Layout.services`` are all of it."""
+
+
+def witness_name(number: int) -> str:
+    """The name of a stack's witness, from 1 on."""
+    return f"{WITNESS}_{number}"
+
+
+def kind_of(name: str) -> str:
+    """What a stack's service is: ``witness`` for ``witness_2``, otherwise its name."""
+    return WITNESS if name.startswith(f"{WITNESS}_") else name
 
 
 @dataclass(frozen=True)
@@ -49,9 +64,9 @@ class Deployable:
 
 def deployable(name: str) -> Deployable:
     """The service called ``name``. Raises ``UsageError`` with the list of names."""
-    if name not in _MODULES:
-        raise UsageError(f"no service is called {name}; choose one of {', '.join(SERVICES)}")
-    package, model = _MODULES[name]
+    if kind_of(name) not in _MODULES:
+        raise UsageError(f"no service is called {name}; choose one of {', '.join(KINDS)}")
+    package, model = _MODULES[kind_of(name)]
     config_model = getattr(importlib.import_module(f"{package}.config"), model)
     app_module = importlib.import_module(f"{package}.app")
     return Deployable(

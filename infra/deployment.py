@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infra.deployables import SERVICES
 from infra.layout import Layout
 from infra.markers import amend_config
 from infra.workers import Part, further_parts, service_part
@@ -57,8 +56,8 @@ def deploy(layout: Layout, deployment: Deployment) -> Parts:
     workers = deployment.leader_workers
     further = further_parts(layout, max(workers, int(deployment.together and shared)), deployment.helper_workers)
     if not deployment.together:
-        return Parts([service_part(layout, name) for name in SERVICES], further)
-    others = [service_part(layout, name) for name in SERVICES if name not in HOSTED]
+        return Parts([service_part(layout, name) for name in layout.services], further)
+    others = [service_part(layout, name) for name in layout.services if name not in HOSTED]
     return Parts([*others, ingest_part(layout)], further)
 
 

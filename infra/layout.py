@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
-from infra.deployables import SERVICES
+from infra.deployables import SERVICES, witness_name
 from services.gateway.keys import KeyRing
 from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
 from tacit.codec import b64url
@@ -27,9 +27,10 @@ from tacit.recipe.model import Parties
 from tacit.service.config import read_secret, write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import SigningKey, generate_signing_key
-from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
 
+MAX_WITNESSES = 9
 OPERATORS = {
     "recipe_server": "analyst.example",
     "issuer": "issuer.example",
@@ -39,6 +40,7 @@ OPERATORS = {
     "leader": "leader.example",
     "helper": "helper.example",
     "collector": "analyst.example",
+    **{witness_name(number): f"witness-{number}.example" for number in range(1, MAX_WITNESSES + 1)},
 }
 ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
@@ -51,6 +53,7 @@ OPERATED = ("collector", "leader", "helper", "attester", "issuer")
 CREDENTIALS = {
     "issuer_client": ("attester", "issuer"),
     "gateway_client": ("relay", "gateway"),
+    "gateway_uploads": ("gateway", "leader"),
     "collector": ("collector", "leader"),
     "results": ("collector", "recipe_server"),
     **{f"operator_{name}": ("analyst", name) for name in OPERATED},
@@ -69,7 +72,8 @@ class StackOptions:
     """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; ``unbounded_local``:
     whether they accept noise shares; ``min_audience``: how many devices a census must attest for a recipe with
     criteria; the three of ``account`` are what the one privacy account allows in any period of so many seconds, and
-    what the stack's own devices charge against."""
+    what the stack's own devices charge against; ``witnesses``: how many cosign its log, all of which its policies
+    demand, for by one of two a log can split its readers."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -82,6 +86,7 @@ class StackOptions:
     account_epsilon: str = "10"
     account_delta: str = "0.00001"
     account_seconds: int = 365 * 86400
+    witnesses: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,11 @@ class Layout:
     gateway_key_config: str
     gateway_key_period: int
     policy_path: Path = field(default=Path())
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Every service of the stack, witnesses included, in the order in which they are started."""
+        return tuple(self.configs)
 
     @property
     def analyst_key(self) -> Path:
@@ -188,11 +198,14 @@ class _Builder:
         self._options = options
         self._entropy = entropy
         self._now = now
-        self._ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+        self._witnesses = tuple(witness_name(number) for number in range(1, options.witnesses + 1))
+        services = (*SERVICES, *self._witnesses)
+        self._ports = dict(zip(services, free_ports(len(services)), strict=True))
         self._urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
         self._keys = {
             name: generate_signing_key(entropy) for name in ("analyst", "log", "issuer", "gateway", "leader", "helper")
         }
+        self._witness_keys = {name: generate_signing_key(entropy) for name in self._witnesses}
         self._credentials: dict[str, Path] = {}
 
     def build(self) -> Layout:
@@ -207,7 +220,7 @@ class _Builder:
         (self._dir / "attester").mkdir(mode=0o700, exist_ok=True)
         (self._dir / "attester" / "device-root.pem").write_bytes(authority.root_pem)
         log_key = NoteKey("tacit.example/log", self._keys["log"].public).encode()
-        configs = {name: self._write_config(name, log_key, policy) for name in SERVICES}
+        configs = {name: self._write_config(name, log_key, policy) for name in self._ports}
         layout = Layout(
             state_dir=self._dir,
             options=self._options,
@@ -227,6 +240,8 @@ class _Builder:
         for name, key in self._keys.items():
             folder = "recipe_server" if name == "log" else name
             write_signing_key(self._dir / folder / "signing.key", key)
+        for name, key in self._witness_keys.items():
+            write_signing_key(self._dir / name / "signing.key", key)
         hpke: dict[str, str] = {}
         for number, name in enumerate(("leader", "helper", "collector"), start=1):
             made = generate_hpke_key(number, self._entropy)
@@ -267,6 +282,7 @@ class _Builder:
         return {
             "min_batch_size": self._options.batch_floor,
             **({"allow_unbounded_local": True} if self._options.unbounded_local else {}),
+            **self._witness_limit(),
             "attributes": ATTRIBUTES,
             "min_audience": self._options.min_audience,
             "analysts": {OPERATORS["recipe_server"]: b64url(self._keys["analyst"].public)},
@@ -285,6 +301,10 @@ class _Builder:
             },
         }
 
+    def _witness_limit(self) -> dict[str, Any]:
+        keys = [self._witness_key(name).encode() for name in self._witnesses]
+        return {"witnesses": {"keys": keys, "k": len(keys), "max_age_seconds": 86_400}} if keys else {}
+
     def _credentials_for_all(self) -> None:
         """One bearer token for each caller at each service, a copy in either folder."""
         for name, holders in CREDENTIALS.items():
@@ -297,12 +317,29 @@ class _Builder:
         body: dict[str, Any] = {
             "state_dir": ".",
             "listen": {"host": "127.0.0.1", "port": self._ports[name]},
-            **getattr(self, f"_{name}_config")(log_key, policy),
+            **self._own_config(name, log_key, policy),
         }
         path = self._dir / name / "config.json"
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.write_text(json.dumps(body, indent=1))
         return path
+
+    def _own_config(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
+        """What a service's configuration has that those of others do not."""
+        if name in self._witnesses:
+            return self._witness_config(name, log_key)
+        own: dict[str, Any] = getattr(self, f"_{name}_config")(log_key, policy)
+        return own
+
+    def _witness_config(self, name: str, log_key: str) -> dict[str, Any]:
+        return {
+            "name": self._witness_key(name).name,
+            "signing_key": "signing.key",
+            "logs": [{"key": log_key, "url": self._urls["recipe_server"]}],
+        }
+
+    def _witness_key(self, name: str) -> NoteKey:
+        return NoteKey(f"{OPERATORS[name]}/tacit", self._witness_keys[name].public, COSIGNATURE)
 
     def _recipe_server_config(self, _log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -311,6 +348,9 @@ class _Builder:
             "policy": policy,
             "accept_late_directories": True,
             "collector_token": "results.token",
+            "witnesses": [
+                {"url": self._urls[name], "key": self._witness_key(name).encode()} for name in self._witnesses
+            ],
         }
 
     def _issuer_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
@@ -343,7 +383,12 @@ class _Builder:
             "rotation_seconds": KEY_ROTATION,
             "recipe_server_url": self._urls["recipe_server"],
             "targets": [
-                {"origin": self._urls["leader"], "path_prefix": "/tasks/", "methods": ["POST"]},
+                {
+                    "origin": self._urls["leader"],
+                    "path_prefix": "/tasks/",
+                    "methods": ["POST"],
+                    "bearer": "gateway_uploads.token",
+                },
                 {"origin": self._urls["recipe_server"], "path_prefix": "/v1/", "methods": ["GET"]},
             ],
         }
@@ -368,7 +413,7 @@ class _Builder:
 
     def _leader_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         limits = {"job_size": self._options.job_size, "idle_seconds": self._options.idle_seconds}
-        own = {"collector_token": "collector.token", "limits": limits}
+        own = {"collector_token": "collector.token", "gateway_tokens": ["gateway_uploads.token"], "limits": limits}
         return {**self._aggregator("leader", log_key, policy), **own}
 
     def _helper_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from tacit.dp.hidden_claim import dummies_cost
+from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.randomizers.flips import Flips
 from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
@@ -30,7 +30,8 @@ def outlook(recipe: Recipe) -> dict[str, Any]:
 
 def hiding(recipe: Recipe) -> dict[str, Any]:
     """``{hiding: {...}}`` where there is importance sampling or dummies. ``count_epsilon``: what the number of messages
-    adds to claim (a) before sampling; ``dummies_epsilon``: whether a device sent, against somebody who knows which
+    adds to claim (a) before sampling; ``unfilled_epsilon``: what it tells alone of a batch that need not fill;
+    ``dummies_epsilon``: whether a device sent, against somebody who knows which
     others took part (None: not hidden); ``part_epsilon``: what it tells the relay about an answer that its device sent,
     or did not."""
     sampling = recipe.sampling
@@ -39,9 +40,11 @@ def hiding(recipe: Recipe) -> dict[str, Any]:
     reports, sample = reports_of(recipe), sample_of(recipe)
     alone = dummies_cost(reports, sample, n=sample.batch, delta=float(recipe.delta))
     counted = count_cost_of(recipe)
+    unfilled = unfilled_cost(reports, sample, n=sample.batch, delta=float(recipe.delta))
     return {
         "hiding": {
             "count_epsilon": counted if math.isfinite(counted) else None,
+            "unfilled_epsilon": unfilled if math.isfinite(unfilled) else None,
             "dummies_epsilon": alone if math.isfinite(alone) else None,
             "part_epsilon": sample.turnout(reports).part_epsilon(),
         }
@@ -85,6 +88,12 @@ def _hiding_lines(recipe: Recipe, found: dict[str, Any]) -> list[str]:
     count, dummies, part = found["count_epsilon"], found["dummies_epsilon"], found["part_epsilon"]
     told = "all there is to tell" if count is None else f"{count:.4f} before sampling"
     lines = [f"the number of messages adds epsilon {told}, counted in the claim against one aggregator"]
+    if part:
+        devices = sample_of(recipe).attested
+        few = "one device" if devices == 1 else f"{devices:,} devices, as a census attests"
+        unfilled = found["unfilled_epsilon"]
+        alone = "all there is to tell" if unfilled is None else f"epsilon {unfilled:.4f}"
+        lines.append(f"of a batch that does not fill it tells {alone}, counted on {few}; that is never given back")
     if recipe.sampling.dummies is not None:
         known = "nothing hides it" if dummies is None else f"epsilon {dummies:.4f}"
         lines.append(f"whether a device sent, against somebody who knows which others took part: {known}")

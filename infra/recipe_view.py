@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.audience_view import audience_lines
-from infra.terminal import ADVERSARIES, delta_text, plain_table, span, styled
+from infra.terminal import ADVERSARIES, adversary_text, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
@@ -83,8 +83,9 @@ def _audience(recipe: Recipe, document: Mapping[str, Any]) -> list[tuple[str, st
 
 def _price(recipe: Recipe) -> Group:
     table = plain_table("who might look at your contribution", "ε", "δ")
-    for name, words in ADVERSARIES.items():
+    for name in ADVERSARIES:
         stated = getattr(recipe.privacy.epsilon, name)
+        words = adversary_text(name, recipe.privacy.n)
         table.add_row(words, stated, delta_text(name, stated, recipe.privacy.delta))
     privacy = recipe.privacy
     caption = f"{privacy.mechanism}, {privacy.relation} neighbours, at n = {privacy.n} contributions"
@@ -133,8 +134,10 @@ def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
     table = plain_table(
         f"ε at δ = {recipe.privacy.delta}, n = B = {recipe.batch.min_batch_size}", "stated", "recomputed", "cap"
     )
-    for name, words in ADVERSARIES.items():
+    for name in ADVERSARIES:
         stated, true = getattr(recipe.privacy.epsilon, name), getattr(computed, name)
-        table.add_row(words, stated, stated_epsilon(true), caps.get(name) or "none")
+        table.add_row(
+            adversary_text(name, recipe.batch.min_batch_size), stated, stated_epsilon(true), caps.get(name) or "none"
+        )
     table.add_row("one aggregator, at B/2", "", f"{half.aggregator:.6f}", policy.max_epsilon_half_batch)
     return table

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.terminal import (
-    ADVERSARIES,
+    adversary_text,
     delta_text,
     epsilon_text,
     estimate_bar,
@@ -19,6 +19,7 @@ from infra.terminal import (
     span,
     when,
 )
+from tacit.dp.claim import CONDITIONS
 
 NORMAL_95 = 1.96
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
@@ -61,6 +62,7 @@ def facts(document: Mapping[str, Any]) -> list[str]:
         f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
         f"released {when(document['released_at'])}",
         *sampling_lines(document.get("sampling", {})),
+        *missing_lines(document),
         *_series(document),
     ]
 
@@ -91,15 +93,33 @@ def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def missing_lines(document: Mapping[str, Any]) -> list[str]:
+    """Where devices without a value are in a result, in a sentence; nothing where the document does not say."""
+    missing = document.get("missing")
+    if missing is None:
+        return []
+    if "label" in missing:
+        return [f"devices without a value are counted under {missing['label']}"]
+    adds = sorted({round(one, 4) for one in missing["adds"]})
+    each = f"{adds[0]:g}" if len(adds) == 1 else f"{adds[0]:g} to {adds[-1]:g}"
+    if document["statistic"] == "mean":
+        return [f"devices without a value take part, and are in the mean with {each}"]
+    if adds == [0]:
+        return ["devices without a value take part, and add nothing"]
+    how = "appear spread over the answers" if len(missing["adds"]) > 1 else "cannot be told from others"
+    return [f"devices without a value take part and {how}: each adds {each} to an estimate"]
+
+
 def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """By adversary: who, epsilon as the recipe states it, delta, and epsilon with the contributions that came."""
+    """By adversary: who, epsilon as the recipe states it, delta, and epsilon with the contributions that came, where
+    that is known: how many of these were honest is not."""
     privacy, ran = document["privacy"], document.get("privacy_of_batch", {}).get("by_adversary", {})
     return [
         (
-            ADVERSARIES.get(name, name),
+            adversary_text(name, privacy["n"]),
             epsilon_text(value),
             delta_text(name, value, privacy["delta"]),
-            epsilon_text(ran[name]) if name in ran else "",
+            epsilon_text(ran[name]) if name in ran and name not in CONDITIONS else "",
         )
         for name, value in privacy["by_adversary"].items()
     ]

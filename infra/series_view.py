@@ -10,8 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.terminal import ADVERSARIES, epsilon_text, plain_table, span
-from tacit.dp.claim import Claim
+from infra.terminal import ADVERSARIES, adversary_text, epsilon_text, plain_table, span
+from tacit.dp.claim import CONDITIONS, Claim
 from tacit.errors import Refusal
 from tacit.randomizers.flips import Flips
 from tacit.recipe.claims import claim_of
@@ -33,6 +33,7 @@ def series_document(series: Series) -> dict[str, Any]:
             "one_round": {"delta": one.delta, "epsilon": one.stated()},
             "series": {"delta": total.delta, "epsilon": total.stated(), "mechanism": total.mechanism},
             "independent_recipes": {"delta": many.delta, "epsilon": many.stated()},
+            "conditions": CONDITIONS,
         },
         "expected_contributions": expected_contributions(series, population_of(series.probe)),
         "share_taking_part": share_taking_part(series),
@@ -110,12 +111,12 @@ def _price(series: Series, claims: dict[str, Any]) -> Table:
         "this series": claims["series"],
     }
     table = plain_table("ε against", *columns, "stated", "δ")
-    for name, words in ADVERSARIES.items():
+    for name in ADVERSARIES:
         stated = getattr(series.claim.epsilon, name)
         computed = [epsilon_text(claim["epsilon"][name]) for claim in columns.values()]
         pure = series.donation is not None and name == "both_aggregators_with_relay"
         shown = "" if stated == "unbounded" else "0" if pure else f"{float(series.claim.delta):g}"
-        table.add_row(words, *computed, Text(stated, style="bold"), shown)
+        table.add_row(adversary_text(name, series.probe.privacy.n), *computed, Text(stated, style="bold"), shown)
     return table
 
 

@@ -17,6 +17,15 @@ from tacit.ports import Clock, Entropy, Observer, Transport
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.run import started
 
+LOG = "recipe_server"
+
+
+def with_log(layout: Layout, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The named services of a stack (default: all), behind its log where that has witnesses."""
+    if not names or LOG in names or len(layout.services) == len(SERVICES):
+        return names or layout.services
+    return (LOG, *names)
+
 
 class LocalStack:
     """All services of a layout in one process. ``step`` runs their background work; nothing runs by itself."""
@@ -40,7 +49,7 @@ class LocalStack:
     async def running(self) -> AsyncIterator[LocalStack]:
         """Listen on the layout's ports while the block runs."""
         async with contextlib.AsyncExitStack() as stack:
-            for name in SERVICES:
+            for name in self.layout.services:
                 service = deployable(name)
                 config = service.load(self.layout.configs[name])
                 transport = self._transport
@@ -52,9 +61,10 @@ class LocalStack:
             yield self
 
     async def step(self, *names: str) -> int:
-        """One step of every driver of the named services (default: all); returns how much moved."""
+        """One step of every driver of the named services (default: all); returns how much moved. A log with witnesses
+        has its newest checkpoint cosigned first, as it would within a moment of its growth."""
         moved = 0
-        for name in names or SERVICES:
+        for name in with_log(self.layout, names):
             for driver in self.apps[name][DRIVERS]:
                 moved += await driver.step()
         return moved

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from infra.api import call, recipes_of
-from infra.deployables import SERVICES
 from infra.issuance import Accepted, SlotIssuance, compare, read_counts, warn
 from infra.layout import Layout
 from infra.processes import read_pids
@@ -98,7 +97,7 @@ class StackStatus:
 
 async def stack_status(layout: Layout, transport: Transport) -> StackStatus:
     """Ask everybody. What does not answer is part of the answer; a mismatch of issuance counts is logged too."""
-    parts = [service_part(layout, name) for name in SERVICES] + known_parts(layout)
+    parts = [service_part(layout, name) for name in layout.services] + known_parts(layout)
     pids = read_pids(layout.state_dir)
     asked = [_process(transport, part.label, part.url, pids.get(part.label)) for part in parts]
     processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(layout))

@@ -18,9 +18,10 @@ from tacit.dp.claim import decimal_up
 ADVERSARIES = {
     "aggregator": "one aggregator, or the analyst",
     "aggregator_with_relay": "... together with the relay",
-    "both_aggregators": "both aggregators, relay honest",
-    "both_aggregators_with_relay": "both aggregators and the relay",
+    "both_aggregators": "both aggregators, if at least {n:,} honest devices reported",
+    "both_aggregators_with_relay": "both aggregators otherwise, or with the relay",
 }
+"""Nobody keeps B against both aggregators together: what they learn of fewer reports is what they learn of one."""
 BAR_WIDTH = 34
 STYLES = {
     "active": "green",
@@ -32,6 +33,7 @@ STYLES = {
     "refused": "red",
     "failed": "red",
     "void": "dim",
+    "unrefunded": "yellow",
     "lapsed": "dim",
     "covered": "dim",
     "expired": "red",
@@ -79,6 +81,11 @@ def styled(word: str) -> Text:
 def plain_table(*columns: str, title: str | None = None) -> Table:
     """A table without borders."""
     return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
+
+
+def adversary_text(name: str, n: int) -> str:
+    """Who an epsilon of a claim at ``n`` reports is against, and on what condition."""
+    return ADVERSARIES.get(name, name).format(n=n)
 
 
 def epsilon_text(value: float | str, places: int = 4) -> str:

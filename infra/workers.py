@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.deployables import kind_of
 from infra.layout import Layout, free_ports
 from infra.markers import amend_config
 from tacit.errors import UsageError
@@ -44,7 +45,7 @@ class Part:
 def service_part(layout: Layout, name: str) -> Part:
     """The first process of a service."""
     config = layout.configs[name]
-    return Part(name, name, config, config.parent / "service.log", layout.urls[name])
+    return Part(kind_of(name), name, config, config.parent / "service.log", layout.urls[name])
 
 
 def further_parts(layout: Layout, leader_workers: int, helper_workers: int) -> list[Part]:

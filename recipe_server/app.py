@@ -8,34 +8,36 @@ from aiohttp import web
 
 from recipe_server import handlers
 from recipe_server.config import RecipeServerConfig
-from recipe_server.handlers import COLLECTOR_DIGESTS, MAX_AGE, RECIPES
+from recipe_server.handlers import MAX_AGE, RECIPES
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
+from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
 from tacit.adapters.http import AiohttpTransport
 from tacit.ports import Announcer
-from tacit.service.app import Deps, make_app, refuse_expect
-from tacit.service.auth import token_digest
+from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, make_app, refuse_expect
 from tacit.service.backends import make_announcer
-from tacit.service.config import read_secret
+from tacit.service.callers import Callers, read_digest
 
 NAME = "recipe_server"
+WITNESS_IDLE_SECONDS = 1.0
 
 
 def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     """The application; its store opens with it. Raises ``UsageError`` for an unreadable key or credential."""
-    app = make_app(NAME, deps, max_body=MAX_RESULT)
+    collector = {} if config.collector_token is None else {"collector": read_digest(config.collector_token)}
+    app = make_app(NAME, deps, max_body=MAX_RESULT, callers=Callers(NAME, config.listen, collector))
     announcer = None
     if config.announcer is not None:
         announcer = make_announcer(config.announcer, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
         app.cleanup_ctx.append(_announcing(announcer))
     app[RECIPES] = RecipeService(config, deps.clock, announcer)
-    credential = config.collector_token
-    app[COLLECTOR_DIGESTS] = () if credential is None else (token_digest(read_secret(credential)),)
     app[MAX_AGE] = config.max_age
     router = app.router
     router.add_get("/checkpoint", handlers.get_checkpoint)
     router.add_get("/tile/{path:.+}", handlers.get_tile)
     router.add_get("/v1/bundle", handlers.get_bundle)
+    router.add_get("/v1/bundle/{digest}", handlers.get_page)
+    router.add_get("/v1/hashes/{size}/{block}", handlers.get_hashes)
     router.add_post("/v1/leaves", handlers.post_leaf, expect_handler=refuse_expect)
     router.add_get("/v1/recipes", handlers.get_recipes)
     router.add_get("/v1/recipes/{hash}", handlers.get_recipe)
@@ -43,12 +45,29 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     router.add_get("/v1/results", handlers.get_results)
     router.add_get("/v1/results/{hash}", handlers.get_recipe_results)
     app.cleanup_ctx.append(_running)
+    _have_cosigned(app, config)
     return app
 
 
+def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
+    """A driver for each witness, awake as soon as the log grows."""
+    service, deps = app[RECIPES], app[DEPS]
+    quorum = config.witness_quorum or len(config.witnesses) // 2 + 1
+    wakes = []
+    for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
+        wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS))
+        app[TROUBLES].append(driver.trouble)
+
+    def grown() -> None:
+        for wake in wakes:
+            wake.set()
+
+    service.grown = grown
+
+
 def make_transport(config: RecipeServerConfig) -> AiohttpTransport:
-    """The transport for ``Deps`` of a recipe server that runs on its own; it calls nobody."""
-    return AiohttpTransport(insecure_http=config.insecure_http)
+    """The transport for ``Deps`` of a recipe server that runs on its own; it calls its witnesses."""
+    return AiohttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _announcing(announcer: Announcer) -> Callable[[web.Application], AsyncIterator[None]]:

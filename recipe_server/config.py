@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tacit.recipe.policy import Policy
 from tacit.service.backends import AnnouncerConfig
-from tacit.service.config import ConfigPath, ServiceConfig
+from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+
+
+class WitnessConfig(Frozen):
+    """A witness of this log: the base URL of its ``add-checkpoint``, and its verifier key (type 0x04)."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
+    key: str
 
 
 class RecipeServerConfig(ServiceConfig):
@@ -21,6 +28,10 @@ class RecipeServerConfig(ServiceConfig):
     after the epoch before it has begun, which a new stack needs for its first epochs. Ended recipes stay in the
     bundle for ``ended_seconds``; checkpoints and bundles may be cached for ``max_age`` seconds. ``announcer`` is the
     broker that is told when the log grew.
+
+    ``witnesses`` cosign the log's checkpoints, and readers are shown what ``witness_quorum`` of them (default: most)
+    have cosigned: it should be at least what their policies demand. A cosignature is made anew every
+    ``cosign_seconds``, which should be well below the age that policies allow.
     """
 
     log_name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
@@ -31,3 +42,12 @@ class RecipeServerConfig(ServiceConfig):
     ended_seconds: Annotated[int, Field(ge=0)] = 3600
     max_age: Annotated[int, Field(ge=0)] = 5
     announcer: AnnouncerConfig | None = None
+    witnesses: Annotated[tuple[WitnessConfig, ...], Field(max_length=16)] = ()
+    witness_quorum: Annotated[int, Field(ge=1)] | None = None
+    cosign_seconds: Annotated[float, Field(gt=0)] = 3600.0
+
+    @model_validator(mode="after")
+    def _quorum_fits(self) -> Self:
+        if self.witness_quorum is not None and self.witness_quorum > len(self.witnesses):
+            raise ValueError("witness_quorum is more than there are witnesses")
+        return self

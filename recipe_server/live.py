@@ -27,14 +27,10 @@ class LiveEntries:
     until: float
     entries: tuple[BundleEntry, ...]
 
-    def holds(self, size: int, now: float) -> bool:
-        """Whether this is still the answer."""
-        return self.size == size and self.since <= now < self.until
-
 
 async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
     """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
-    for ``census_seconds`` after its end."""
+    for ``census_seconds`` after its end. What the log holds beyond ``size`` is left out."""
     moment = int(now)
     indices: set[int] = set()
     changes: set[float] = set()
@@ -64,6 +60,7 @@ async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: in
         if moment < key_set.end:
             indices.add(key_set.index)
             changes.add(key_set.end)
+    indices = {index for index in indices if index < size}
     leaves = {**recipe_leaves, **await tx.leaves(indices - recipe_leaves.keys())}
 
     def prove(read: NodeReader) -> dict[int, tuple[bytes, ...]]:

@@ -35,6 +35,14 @@ CHECKPOINT = sa.Table(
     _number("size"),
     sa.Column("note", sa.LargeBinary, nullable=False),
 )
+SHOWN = sa.Table(
+    "shown",
+    METADATA,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
+    _number("size"),
+    sa.Column("note", sa.LargeBinary, nullable=False),
+)
+"""The checkpoint that readers see, once witnesses have cosigned one."""
 RECIPES = sa.Table(
     "recipes",
     METADATA,
@@ -63,6 +71,7 @@ CHARGES = sa.Table(
     sa.Column("delta", sa.String(32), nullable=False),
     _number("starts_at"),
     _number("ends_at"),
+    sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("charges_by_account", "account", "ends_at"),
 )
 SERIES = sa.Table(

@@ -8,13 +8,13 @@ checkpoint never runs ahead of what is stored nor behind what was acknowledged.
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from recipe_server.admission import Admission, decode_leaf, operator_policy, stored_recipe
+from recipe_server.bundles import Answers
 from recipe_server.config import RecipeServerConfig
-from recipe_server.live import LiveEntries, live_entries
 from recipe_server.results import Result
 from recipe_server.store import LoggedRecipe, PublishedResult, RecipeStore, Transaction
 from tacit.accounting.budgets import accountant_of_record
@@ -27,7 +27,6 @@ from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
-from tacit.tlog.client import Bundle
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
@@ -35,7 +34,6 @@ from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 
 DATABASE = "recipe_server"
 LIST_LIMIT = 1000
-_PROOFS_KEPT = 256
 _KEY_LEAVES = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
 
@@ -66,14 +64,17 @@ class RecipeService:
         self._announcer = announcer
         self._key = read_signing_key(config.log_key)
         self._admission = Admission(
-            operator_policy(config.policy), config.accept_late_directories, accountant_of_record()
+            operator_policy(config.policy), config.accept_late_directories, config.ended_seconds, accountant_of_record()
         )
         self._opened: RecipeStore | None = None
-        self._live: LiveEntries | None = None
-        self._proofs: OrderedDict[tuple[int, int], tuple[bytes, ...]] = OrderedDict()
+        self.grown: Callable[[], None] | None = None
+        """Called after an entry was added, to have it cosigned."""
         self._size = 0
-        self._bundles: OrderedDict[int, bytes] = OrderedDict()
-        """Encoded answers by ``since``, for the tree of ``_size`` entries and as long as ``_live`` holds."""
+        """Entries that readers are shown."""
+        self._unsaid: set[str] = set()
+        """Topics of entries that readers are not shown yet."""
+        census_seconds = config.policy.census_max_age_seconds
+        self._answers = Answers(lambda: self._store, self._shown, clock, config.ended_seconds, census_seconds)
         self._log = get_logger("recipe_server")
 
     @property
@@ -104,11 +105,19 @@ class RecipeService:
             if stored is None:
                 await tx.put_checkpoint(0, self._signed(0, EMPTY_ROOT))
                 return
-        self._size = stored[0]
+            shown = await self._shown(tx)
+        self._size = shown[0]
         try:
-            LogPolicy(self.note_key).open(stored[1])
+            for note in (stored[1], shown[1]):
+                LogPolicy(self.note_key).open(note)
         except CryptoError as error:
             raise Fatal("the stored checkpoint is of another log or key") from error
+
+    async def _shown(self, tx: Transaction) -> tuple[int, bytes]:
+        """(size, note) of the checkpoint that readers see: what the witnesses have cosigned, if there are any; the
+        newest one before they did."""
+        shown = await tx.shown() if self._config.witnesses else None
+        return shown or await _checkpoint(tx)
 
     async def close(self) -> None:
         """Close the store."""
@@ -125,11 +134,48 @@ class RecipeService:
             index, _ = await _checkpoint(tx)
             await self._append(tx, index, leaf, data)
             await register(tx, index)
-        self._size = index + 1
-        self._bundles.clear()
+            shown, _ = await self._shown(tx)
+        self._unsaid |= {LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES}
         self._log.info("leaf_published", type=leaf.type.value, index=index)
-        self._announce(LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES)
+        self._grown_to(shown)
+        if self.grown is not None:
+            self.grown()
         return Published(index, added=True)
+
+    def _grown_to(self, size: int) -> None:
+        """Readers are shown ``size`` entries from now on."""
+        if size != self._size:
+            self._size = size
+            self._announce(*sorted(self._unsaid))
+            self._unsaid.clear()
+
+    async def newest(self) -> int:
+        """How many entries the log holds, shown or not."""
+        async with self._store.read() as tx:
+            return (await _checkpoint(tx))[0]
+
+    async def signed(self, size: int) -> bytes:
+        """The checkpoint of the first ``size`` entries, signed by the log alone."""
+        async with self._store.read() as tx:
+            newest, note = await _checkpoint(tx)
+            if size == newest:
+                return note
+            return self._signed(size, await tx.with_nodes(lambda read: root_hash(read, size)))
+
+    async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
+        """Proof that the tree of ``size`` entries extends that of ``old``."""
+        async with self._store.read() as tx:
+            return tuple(await tx.with_nodes(lambda read: prove_consistency(read, old, size)))
+
+    async def show(self, size: int, note: bytes) -> None:
+        """Show readers ``note``, a checkpoint of ``size`` entries that witnesses have cosigned, unless they are shown a
+        larger one already."""
+        async with self._store.write() as tx:
+            shown = await tx.shown()
+            if shown is not None and shown[0] > size:
+                return
+            await tx.put_shown(size, note)
+        self._grown_to(size)
 
     def _announce(self, *topics: str) -> None:
         """How large the log is; said again at every start, since the last word may have been lost."""
@@ -149,9 +195,9 @@ class RecipeService:
         return sign_checkpoint(Checkpoint(self._config.log_name, size, root), self._key)
 
     async def checkpoint(self) -> bytes:
-        """The newest checkpoint."""
+        """The newest checkpoint that readers are shown."""
         async with self._store.read() as tx:
-            return (await _checkpoint(tx))[1]
+            return (await self._shown(tx))[1]
 
     async def tile(self, tile: Tile) -> bytes | None:
         """Content of a hash tile or entry bundle; None where the log is not large enough."""
@@ -163,46 +209,17 @@ class RecipeService:
                 return encode_bundle(await tx.leaf_range(tile.index * TILE_WIDTH, tile.width))
             return await tx.with_nodes(lambda read: tile_bytes(tile, read))
 
-    async def bundle(self, since: int) -> bytes:
-        """The encoded bundle for a reader whose last checkpoint has size ``since``. Where the log is smaller
-        than that there is no proof, and the reader sees the rollback in the checkpoint."""
-        now = self._clock.now()
-        if self._live is None or not self._live.holds(self._size, now):
-            self._bundles.clear()
-        elif since in self._bundles:
-            return self._bundles[since]
-        async with self._store.read() as tx:
-            size, note = await _checkpoint(tx)
-            live = self._live
-            if live is None or not live.holds(size, now):
-                census_seconds = self._config.policy.census_max_age_seconds
-                live = await live_entries(tx, size, now, self._config.ended_seconds, census_seconds)
-            consistency = await self._consistency(tx, since, size)
-        encoded = Bundle(note, consistency, live.entries).encode()
-        self._keep(since, size, live, encoded)
-        return encoded
+    async def head(self) -> bytes:
+        """The encoded head of the log's pages (``tacit.tlog.pages``)."""
+        return await self._answers.head()
 
-    def _keep(self, since: int, size: int, live: LiveEntries, encoded: bytes) -> None:
-        """Keep an answer, unless a leaf was published while it was put together."""
-        self._size = max(self._size, size)
-        if size != self._size:
-            return
-        if live is not self._live:
-            self._live = live
-            self._bundles.clear()
-        self._bundles[since] = encoded
-        if len(self._bundles) > _PROOFS_KEPT:
-            self._bundles.popitem(last=False)
+    def page(self, digest: bytes) -> bytes | None:
+        """The page with this digest, as long as it is kept."""
+        return self._answers.page(digest)
 
-    async def _consistency(self, tx: Transaction, since: int, size: int) -> tuple[bytes, ...]:
-        if not 0 < since < size:
-            return ()
-        if (since, size) not in self._proofs:
-            proof = await tx.with_nodes(lambda read: prove_consistency(read, since, size))
-            self._proofs[since, size] = tuple(proof)
-            if len(self._proofs) > _PROOFS_KEPT:
-                self._proofs.popitem(last=False)
-        return self._proofs[since, size]
+    async def hashes(self, size: int, block: int) -> bytes | None:
+        """The encoded hashes of a block in a tree that the log has had."""
+        return await self._answers.hashes(size, block)
 
     async def recipes(self, after: int = -1) -> list[dict[str, Any]]:
         """Summaries in the order of the log, at most LIST_LIMIT of those behind index ``after``."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from recipe_server.room import Room
 from recipe_server.schema import (
     CENSUS_SHARES,
     CENSUSES,
@@ -26,6 +27,7 @@ from recipe_server.schema import (
     OPT_INS,
     RECIPES,
     RESULTS,
+    SHOWN,
     VOIDS,
 )
 from recipe_server.series import SeriesRows
@@ -102,6 +104,7 @@ class Transaction:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self.series = SeriesRows(connection)
+        self.room = Room(connection)
 
     async def checkpoint(self) -> tuple[int, bytes] | None:
         """(size, note) of the newest checkpoint; None before the first."""
@@ -112,6 +115,16 @@ class Transaction:
         """Replace the checkpoint."""
         await self._connection.execute(sa.delete(CHECKPOINT))
         await self._connection.execute(sa.insert(CHECKPOINT).values(only=1, size=size, note=note))
+
+    async def shown(self) -> tuple[int, bytes] | None:
+        """(size, note) of the newest checkpoint that witnesses have cosigned; None before the first."""
+        row = (await self._connection.execute(sa.select(SHOWN.c.size, SHOWN.c.note))).first()
+        return None if row is None else (row.size, row.note)
+
+    async def put_shown(self, size: int, note: bytes) -> None:
+        """Replace the checkpoint that readers see."""
+        await self._connection.execute(sa.delete(SHOWN))
+        await self._connection.execute(sa.insert(SHOWN).values(only=1, size=size, note=note))
 
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
         """``compute`` over the stored hashes, fetched in as few statements as they need."""
@@ -183,6 +196,7 @@ class Transaction:
                 delta=recipe.privacy.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
+                refundable=recipe.sampling.importance is None,
             )
         )
 
@@ -285,7 +299,7 @@ class Transaction:
 
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
             opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            state = charge_state(opted_in, void, row.ends_at, now)
+            state = charge_state(opted_in, void, row.ends_at, now, refundable=row.refundable)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state)
 

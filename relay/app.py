@@ -9,7 +9,6 @@ from aiohttp import web
 from relay.config import RelayConfig
 from relay.handlers import RELAY, add_routes
 from relay.service import Relay
-from tacit.adapters.http import ClientTls
 from tacit.adapters.lean_http import LeanTransport
 from tacit.errors import UsageError
 from tacit.frames import ANSWER_OVERHEAD
@@ -37,7 +36,7 @@ def make_transport(config: RelayConfig) -> LeanTransport:
         timeout=config.gateway_timeout,
         max_response=frames * (config.max_response + ANSWER_OVERHEAD),
         connections=1024,
-        tls=ClientTls(config.gateway_ca, config.client_cert, config.client_key),
+        tls=config.client_tls,
         insecure_http=config.insecure_http,
     )
 

@@ -24,8 +24,7 @@ class RelayConfig(ServiceConfig):
     """A relay forwards to exactly one gateway.
 
     * ``gateway_url``: URL of the gateway without a final slash; messages go to ``{gateway_url}/gateway``.
-    * ``gateway_bearer``: 0600 file with the bearer token for the gateway (loopback).
-    * ``gateway_ca``, ``client_cert``, ``client_key``: trust and client certificate for a gateway behind TLS.
+    * ``gateway_bearer``: 0600 file with the bearer token for the gateway.
     * ``max_request``, ``max_response``: bytes of one encapsulated message, by default the largest size class.
     * ``max_in_flight``: bytes that all requests together may hold, each counted as its body and the largest
       response; above it clients get 503.
@@ -38,9 +37,6 @@ class RelayConfig(ServiceConfig):
 
     gateway_url: str
     gateway_bearer: ConfigPath | None = None
-    gateway_ca: ConfigPath | None = None
-    client_cert: ConfigPath | None = None
-    client_key: ConfigPath | None = None
     max_request: PositiveInt = 262_144
     max_response: PositiveInt = 262_144
     max_in_flight: PositiveInt = 256 << 20

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from relay.service import Relay
 from tacit.media_types import OHTTP_REQ
-from tacit.service.app import read_body, refuse_expect, require_media_type
+from tacit.service.app import read_body, refuse_expect
 
 RELAY = web.AppKey("relay", Relay)
 
@@ -18,11 +18,8 @@ def add_routes(app: web.Application, relay: Relay) -> None:
         """Forward one encapsulated request and answer with what the gateway said."""
         if request.query_string:
             raise web.HTTPNotFound
-        require_media_type(request, OHTTP_REQ)
-        limit = relay.config.max_request
-        length = limit if request.content_length is None else min(request.content_length, limit)
-        with relay.budget.reserve(length + relay.config.max_response):
-            message = await read_body(request, limit, OHTTP_REQ)
+        message = await read_body(request, relay.config.max_request, OHTTP_REQ)
+        with relay.budget.reserve(len(message) + relay.config.max_response):
             answer = await relay.forward(message, request.remote or "")
         headers = {"Content-Type": answer.content_type}
         if answer.retry_after is not None:

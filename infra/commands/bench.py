@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +13,10 @@ from rich.text import Text
 from infra.bench import history
 from infra.bench.kernels import STAGES, kernel_rows
 from infra.bench.rows import Row, document, machine
-from infra.bench.targets import ACCOUNTING, MOST_GROWTH, target_of
+from infra.bench.targets import ACCOUNTING, MOST_GROWTH, MOST_UNDER_ATTACK, UNDER_ATTACK, target_of
+from infra.extras import require_extra
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
-from tacit.errors import UsageError
 from tacit.vdaf.native import level
 
 WIDTH = 120
@@ -81,6 +80,19 @@ def pipeline(
     _deliver(_pipeline(repetitions, servers, million=million), as_json=as_json, save=save)
 
 
+@app.command("overload")
+def overload(
+    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, servers: With = None
+) -> None:
+    """How long honest uploads take while the relay or the leader is attacked: silent connections, heads and bodies that
+    drip, a flood of whole requests; beside how long they take alone.
+
+    Real processes; attackers are bounded in count, rate and time, and stay on this machine. A minute and a half per
+    repetition. Example: tacit bench overload --repetitions 1
+    """
+    _deliver(_overload(repetitions, servers), as_json=as_json, save=save)
+
+
 @app.command("accounting")
 def accounting(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS, save: Save = False) -> None:
     """CPU time of one recipe's claim in a fresh interpreter, and of a full ledger of 1,000 recipes.
@@ -121,7 +133,7 @@ def plot(
 
 
 def _stages(repetitions: int) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.stages import stage_rows
 
     return stage_rows(repetitions)
@@ -134,14 +146,21 @@ def _accounting(repetitions: int) -> Iterator[Row]:
 
 
 def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.ingest import ingest_rows
 
     return ingest_rows(repetitions, _names(servers))
 
 
+def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.bench.overload import overload_rows
+
+    return overload_rows(repetitions, _names(servers))
+
+
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
-    _require_psutil()
+    require_extra("this measurement", "bench", "psutil")
     from infra.bench.pipeline import QUEUED, pipeline_rows
 
     return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)
@@ -151,11 +170,6 @@ def _names(servers: list[str] | None) -> frozenset[str] | None:
     if servers is None:
         return None
     return frozenset(name.strip() for text in servers for name in text.split(",") if name.strip())
-
-
-def _require_psutil() -> None:
-    if importlib.util.find_spec("psutil") is None:
-        raise UsageError("psutil is not installed; pip install 'tacit[bench]'")
 
 
 def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
@@ -247,6 +261,8 @@ def _figure(row: Row, value: float) -> str:
 def _verdict(row: Row) -> Text:
     if row.stage.startswith("memory"):
         return _met(f"{MOST_GROWTH:.2f}", row.ratio or 0.0, MOST_GROWTH)
+    if row.stage == UNDER_ATTACK and row.role.startswith("p99"):
+        return _met(f"x {MOST_UNDER_ATTACK:.2f}", row.ratio or 0.0, MOST_UNDER_ATTACK)
     limit = target_of(row)
     return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)
 

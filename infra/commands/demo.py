@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from infra.demo.dataset import Dataset, load_csv, load_randhie
-from infra.demo.report import write_report
+from infra.demo.report import prepare_report, write_report
 from infra.demo.run import DemoRun
 from infra.demo.view import Stages, show
 from tacit.errors import UsageError
@@ -36,6 +36,8 @@ def demo(
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
     dataset = _dataset(input_file, column, buckets, categories, devices)
+    if not json_output:
+        prepare_report(out)
     progress = Console(stderr=True)
     if dataset.question.proposed:
         _say_proposed(dataset, progress)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from client_agent.fleet.profile import Profile
+from infra.extras import require_extra
 from infra.places import AsJson, StateDir, checked_name, layout_of
 from infra.terminal import answers, notes, print_json
 from tacit.errors import UsageError
@@ -37,6 +37,7 @@ PopulationFile = Annotated[
         help="CSV file with one row per device (vectors as 1,2,...), instead of --data.",
     ),
 ]
+Missing = Annotated[float, typer.Option("--missing", min=0, max=1, help="Share of devices without a value.")]
 Column = Annotated[str | None, typer.Option("--column", help="Its column (default: the recipe's metric).")]
 Faults = Annotated[str, typer.Option("--faults", help="Shares of the sampled devices: bad-proof=0.01,late=0.005,...")]
 Tokens = Annotated[
@@ -78,6 +79,7 @@ def run(
     data: Data = None,
     population: PopulationFile = None,
     column: Column = None,
+    missing: Missing = 0.0,
     tokens: Tokens = "issued",
     state_dir: StateDir = None,
     agent_config: AgentConfigFile = None,
@@ -94,7 +96,7 @@ def run(
     """
     if prepared is None and devices is None:
         raise typer.BadParameter("--devices is needed, or --prepared")
-    _require_extra()
+    require_extra("a fleet", "fleet", *EXTRA)
     from infra.fleet.origin import origin_of
     from infra.fleet.progress import showing
     from infra.fleet.run import Data as Knowledge
@@ -113,7 +115,7 @@ def run(
         prepared=prepared,
     )
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
-    knowledge = Knowledge(data, population, column)
+    knowledge = Knowledge(data, population, column, missing)
     fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
     console = notes()
     console.print(f"journals: {fleet.folder}")
@@ -147,6 +149,7 @@ def prepare(
     data: Data = None,
     population: PopulationFile = None,
     column: Column = None,
+    missing: Missing = 0.0,
     tokens: Tokens = "issued",
     state_dir: StateDir = None,
     agent_config: AgentConfigFile = None,
@@ -161,7 +164,7 @@ def prepare(
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another --out")
-    _require_extra()
+    require_extra("a fleet", "fleet", *EXTRA)
     from infra.fleet.origin import origin_of
     from infra.fleet.progress import showing
     from infra.fleet.report import show_prepared
@@ -170,7 +173,7 @@ def prepare(
 
     load = Load(devices=devices, faults=faults, workers=workers, direct=_direct(tokens), limit=limit)
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
-    knowledge = Knowledge(data, population, column)
+    knowledge = Knowledge(data, population, column, missing)
     fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
     with showing(notes()) as look:
         result = fleet.prepare(out.absolute(), look)
@@ -178,13 +181,6 @@ def prepare(
         print_json({**result.document(), "prepared": result.prepared, "bytes": out.stat().st_size})
     else:
         show_prepared(result, load, out, answers())
-
-
-def _require_extra() -> None:
-    """Raises ``UsageError`` where the packages of the extra are not installed."""
-    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(f"a fleet needs {', '.join(missing)}: pip install 'tacit[fleet]'")
 
 
 def _direct(tokens: str) -> bool:

@@ -33,6 +33,7 @@ from infra.recipe_writing import draft_context, write_recipe
 from infra.terminal import answers, plain_table, print_json, span, styled
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
+from tacit.dp.claim import CONDITIONS
 from tacit.errors import UsageError
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
@@ -98,6 +99,16 @@ def new(
         str | None,
         typer.Option("--dummy-epsilon", help="With auto: what may be told of whether a device sent (default: 1)."),
     ] = None,
+    other_label: Annotated[
+        str | None, typer.Option("--other-label", help="A category for values outside the buckets or categories.")
+    ] = None,
+    missing_label: Annotated[
+        str | None, typer.Option("--missing-label", help="A category for devices without a value.")
+    ] = None,
+    attested_devices: Annotated[
+        int | None,
+        typer.Option("--attested-devices", min=1, help="With importance: least devices that a census has counted."),
+    ] = None,
     target: Annotated[
         list[str] | None,
         typer.Option("--target", metavar="NAME=VALUE", help="Ask only devices with this attribute; repeat for more."),
@@ -117,8 +128,9 @@ def new(
     """Write a recipe with the largest local epsilon that the privacy target allows; asks for what is missing.
 
     With --mechanism flips it is the least noise that keeps the target although half of B is not honest. With
-    --importance-default the target is epsilon against one aggregator: no noise lessens what the relay sees. With a
-    local stack the parties, the next epoch and a free slot come from it. Example:
+    --importance-default the target is epsilon against one aggregator: no noise lessens what the relay sees, and a batch
+    that does not fill tells the less the more devices a census has attested (--attested-devices). With a local stack
+    the parties, the next epoch and a free slot come from it. Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
     form = completed(
@@ -127,6 +139,8 @@ def new(
             min_batch_size, randomizer, start, duration, epoch, slot, close,
             statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
             importance_default, importance_rate, non_default_share, dummies, dummy_epsilon, tuple(target or ()),
+            other_label=other_label, missing_label=missing_label,
+            attested_devices=attested_devices,
         )
     )  # fmt: skip
     write_recipe(form, parties, state_dir, out, as_json=as_json)
@@ -264,7 +278,8 @@ def show(
         document, found = asyncio.run(_logged(server_of(state_dir, server), recipe))
     audience = _audience(found, state_dir) if found.criteria and server is None else {}
     if as_json:
-        print_json({**document, "hash": found.hash_text, **audience, "recipe": found.body()})
+        body = found.body()
+        print_json({**document, "hash": found.hash_text, **audience, "conditions": CONDITIONS, "recipe": body})
     else:
         show_recipe(found, {**document, **audience}, answers())
 

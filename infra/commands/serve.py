@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from infra.deployables import SERVICES, run_service
+from infra.deployables import KINDS, run_service
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
 from infra.places import AlwaysJson
@@ -24,7 +24,7 @@ MARKED = ("issuer", "attester", "gateway", "leader", "helper")
 
 
 def serve(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*SERVICES, INGEST))}.", show_default=False)],
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*KINDS, INGEST))}.", show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The service's configuration, JSON or TOML.")],
     leader_config: Annotated[
         Path | None,
@@ -60,8 +60,8 @@ def serve(
     Example: tacit serve relay --config .tacit/relay/config.json
     """
     del as_json
-    if name not in (*SERVICES, INGEST):
-        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*SERVICES, INGEST))}")
+    if name not in (*KINDS, INGEST):
+        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST))}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
         raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
     recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)

@@ -33,6 +33,8 @@ DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_AGENTS = 60
 DEFAULT_BATCH_FLOOR = 20
 DEFAULT_MIN_AUDIENCE = 20
+WITNESSES = 2
+"""Of a new stack; its policies demand both."""
 DEFAULT_STATE_DIR = Path(".tacit")
 LOCK = "up.lock"
 STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
@@ -163,6 +165,7 @@ def open_stack(
             account_epsilon=epsilon or STAGING_EPSILON,
             account_delta=delta or STAGING_DELTA,
             min_audience=min_audience or DEFAULT_MIN_AUDIENCE,
+            witnesses=WITNESSES,
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
@@ -260,7 +263,7 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
         table.add_column(heading, no_wrap=True)
     for service in services:
         for part in service.part.services:
-            table.add_row(part.label, OPERATORS[part.name], part.url, str(service.pid))
+            table.add_row(part.label, OPERATORS.get(part.label) or OPERATORS[part.name], part.url, str(service.pid))
     console.print(table)
     folder = escape(str(layout.state_dir))
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)

@@ -6,11 +6,14 @@ import base64
 import html
 import io
 import json
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infra.demo.result import DemoResult
-from infra.terminal import ADVERSARIES, epsilon_text
+from infra.extras import require_extra
+from infra.terminal import adversary_text, epsilon_text
+from tacit.errors import UsageError
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#d9dee6;--card:#fff;--page:#f4f6f9;--hue:#0b7285}
@@ -28,6 +31,19 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}img{max-width:100%;
 .figures{display:flex;gap:28px;flex-wrap:wrap;margin-top:18px}.figures b{display:block;font-size:24px;
 color:var(--hue)}code{font-size:13px;overflow-wrap:anywhere}
 """
+
+
+def prepare_report(folder: Path) -> None:
+    """Raise ``UsageError`` now where ``write_report`` could not do its work in the end."""
+    require_extra("the demo's picture", "demo", "matplotlib")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: {error.strerror or 'cannot be written'}; choose another folder with --out"
+        ) from error
 
 
 def write_report(result: DemoResult, folder: Path) -> list[str]:
@@ -153,7 +169,7 @@ def _figures(result: DemoResult) -> str:
 
 def _price(result: DemoResult) -> str:
     privacy = result.privacy
-    rows = [(ADVERSARIES.get(k, k), epsilon_text(v)) for k, v in privacy["by_adversary"].items()]
+    rows = [(adversary_text(k, privacy["n"]), epsilon_text(v)) for k, v in privacy["by_adversary"].items()]
     return (
         _table(("who might look at your contribution", "ε"), rows, numbers_from=1)
         + f'<p class="soft">{_text(privacy["mechanism"])}, {_text(privacy["relation"])} neighbours, at n = '

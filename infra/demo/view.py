@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.demo.result import DemoResult
-from infra.terminal import ADVERSARIES, BAR_WIDTH, delta_text, epsilon_text, estimate_bar
+from infra.terminal import BAR_WIDTH, adversary_text, delta_text, epsilon_text, estimate_bar
 
 
 class Stages:
@@ -106,7 +106,7 @@ def _price(result: DemoResult) -> Panel:
     table.add_column("ε", justify="right")
     table.add_column("δ", justify="right", style="dim")
     for key, value in privacy["by_adversary"].items():
-        table.add_row(ADVERSARIES.get(key, key), epsilon_text(value), delta_text(key, value, privacy["delta"]))
+        table.add_row(adversary_text(key, privacy["n"]), epsilon_text(value), delta_text(key, value, privacy["delta"]))
     caption = Text(
         f"{privacy['mechanism']}, {privacy['relation']} neighbours, at n = {privacy['n']:,} contributions; "
         f"each device adds ε₀ = {epsilon_text(privacy['epsilon0'], 3)} itself",

@@ -26,8 +26,9 @@ from aiohttp import web
 from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.sources import CallableSource
-from infra.deployables import SERVICES, deployable
+from infra.deployables import deployable
 from infra.layout import OPERATORS, Layout, StackOptions, create_layout, load_layout, signing_key_of
+from infra.stack import with_log
 from infra.testing.device import Device, JournalKeeper
 from infra.testing.wire import Wire
 from tacit.adapters.watermark import Recovery
@@ -123,7 +124,7 @@ class Simulation:
     async def running(self) -> AsyncIterator[Simulation]:
         """All services, while the block runs."""
         try:
-            for name in SERVICES:
+            for name in self.layout.services:
                 await self.start(name)
             yield self
         finally:
@@ -182,7 +183,7 @@ class Simulation:
     async def step(self, *names: str) -> int:
         """One step of every driver of the named services (default: all); returns how much moved."""
         moved = 0
-        for name in names or SERVICES:
+        for name in with_log(self.layout, names):
             for driver in self.apps[name][DRIVERS]:
                 with contextlib.suppress(TransportError):
                     moved += await driver.step()

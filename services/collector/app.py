@@ -13,14 +13,13 @@ from services.collector.handlers import Handlers
 from services.collector.recipes import Recipes
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
-from tacit.adapters.http import ClientTls
 from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.aggregator.keys import read_hpke_keys
 from tacit.errors import UsageError
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver, make_app
-from tacit.service.auth import token_digest
+from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret
 
 NAME = "collector"
@@ -35,7 +34,8 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         require_secure_url(config.publish.url, insecure_http=config.insecure_http)
     config.policy.require_aggregators()
     keys = read_hpke_keys(config.hpke_keys)
-    app = make_app(NAME, deps, max_body=config.max_body)
+    operator = {"operator": read_digest(config.operator_token)}
+    app = make_app(NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, operator))
     store = CollectorStore(config.database_url(NAME))
     recipes = Recipes(store, keys, config, deps)
     collector = Collector(store, recipes, config, deps, _token(config.leader_token))
@@ -49,8 +49,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         await store.close()
 
     app.cleanup_ctx.append(storage)
-    operator = token_digest(read_secret(config.operator_token))
-    handlers = Handlers(collector, operator=operator, max_body=config.max_body)
+    handlers = Handlers(collector, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
     look = add_driver(app, recipes, config.log.poll_seconds)
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
@@ -63,7 +62,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
 
 def make_transport(config: CollectorConfig) -> LeanTransport:
     """The transport for ``Deps`` of a collector that runs on its own."""
-    return LeanTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http, repeat_posts=True)
+    return LeanTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
 
 
 def _token(path: Path) -> str:

@@ -32,8 +32,6 @@ class CollectorConfig(ServiceConfig):
     publish: PublishConfig | None = None
     announcer: AnnouncerConfig | None = None
     """The broker that says when the log grew."""
-    peer_ca: ConfigPath | None = None
-    """CA file for the TLS certificates of log, Leader and recipe server."""
     idle_seconds: float = Field(default=0.5, gt=0)
     poll_seconds: float = Field(default=5.0, gt=0)
     """Pause between polls when the Leader names none."""

@@ -15,15 +15,14 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
-from tacit.service.auth import require_bearer
+from tacit.service.callers import CALLERS
 
 
 class Handlers:
-    """Check the credential, decode, call, encode. ``operator`` is the digest of the operator's bearer token."""
+    """Check the credential, decode, call, encode."""
 
-    def __init__(self, collector: Collector, *, operator: bytes, max_body: int) -> None:
+    def __init__(self, collector: Collector, *, max_body: int) -> None:
         self._collector = collector
-        self._operator = operator
         self._max_body = max_body
         self.wake = asyncio.Event()
 
@@ -40,7 +39,7 @@ class Handlers:
 
     async def create(self, request: web.Request) -> web.Response:
         """POST /v1/collections ``{"recipe_hash": ...}``: 201 for a new collection, 200 for one there is."""
-        require_bearer(request, self._operator)
+        request.app[CALLERS].require(request, "operator")
         body = await read_body(request, self._max_body, media_types.JSON)
         row, fresh = await self._collector.create(_recipe_hash(_member(body, "recipe_hash")))
         self.wake.set()
@@ -52,22 +51,22 @@ class Handlers:
 
     async def list_all(self, request: web.Request) -> web.Response:
         """GET /v1/collections."""
-        require_bearer(request, self._operator)
+        request.app[CALLERS].require(request, "operator")
         return web.json_response({"collections": [_collection(row) for row in await self._collector.collections()]})
 
     async def show(self, request: web.Request) -> web.Response:
         """GET /v1/collections/{id}."""
-        require_bearer(request, self._operator)
+        request.app[CALLERS].require(request, "operator")
         return web.json_response(_collection(await self._collector.show(request.match_info["id"])))
 
     async def results(self, request: web.Request) -> web.Response:
         """GET /v1/results: every release."""
-        require_bearer(request, self._operator)
+        request.app[CALLERS].require(request, "operator")
         return web.json_response({"results": await self._collector.results()})
 
     async def results_of(self, request: web.Request) -> web.Response:
         """GET /v1/results/{recipe-hash}: one recipe's releases; 404 while there is none."""
-        require_bearer(request, self._operator)
+        request.app[CALLERS].require(request, "operator")
         found = await self._collector.results(_recipe_hash(request.match_info["recipe_hash"]))
         if not found:
             raise Abort("about:blank", "no batch of this recipe was released", status=404, title="Not Found")
@@ -75,7 +74,7 @@ class Handlers:
 
     async def recipes(self, request: web.Request) -> web.Response:
         """GET /v1/recipes: what the log shows, and whether it can be collected."""
-        require_bearer(request, self._operator)
+        request.app[CALLERS].require(request, "operator")
         return web.json_response({"recipes": [_recipe(known) for known in self._collector.recipes()]})
 
 

@@ -48,7 +48,7 @@ class Recipes:
         self._store = store
         self._keys = keys
         self._config = config
-        self._reader = LogReader(config.log, deps.transport)
+        self._reader = LogReader(config.log, config.policy, deps.transport, deps.clock)
         self._known: dict[bytes, Known] = {}
         self._judged = False
 

@@ -13,14 +13,12 @@ from services.gateway.keys import KeyRing
 from services.gateway.service import Gateway
 from services.gateway.store import RedisReplayWindow, ReplayStore, ReplayWindow
 from tacit import ohttp
-from tacit.adapters.http import ClientTls
 from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, make_app
-from tacit.service.auth import token_digest
-from tacit.service.config import read_secret
+from tacit.service.callers import Callers, read_digest
 from tacit.service.keys import open_signing_key
 
 _PUBLISH_SECONDS = 5.0
@@ -32,16 +30,18 @@ STORE = web.AppKey("store", ReplayWindow)
 
 def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     """The gateway. Makes its key files on the first start. Raises ``UsageError`` for an unsafe configuration."""
-    if config.relay_bearer is None and config.listen.client_ca is None:
+    relay = None if config.relay_bearer is None else read_digest(config.relay_bearer)
+    callers = Callers(NAME, config.listen, {"relay": relay})
+    if not callers.guards("relay"):
         raise UsageError("relay_bearer or listen.client_ca is needed: a gateway serves its relay only")
     ring = KeyRing.open(config.key_ring_path, config.rotation_seconds, deps.entropy, deps.clock.now())
     signing_key = open_signing_key(config.signing_key_path, deps.entropy)
     store = _replay_window(config, deps)
     gateway = Gateway(config, deps, ring, store)
-    app = make_app(NAME, deps, max_body=max(config.max_request, config.max_frame), answered=gateway.counters.answered)
+    largest = max(config.max_request, config.max_frame)
+    app = make_app(NAME, deps, max_body=largest, answered=gateway.counters.answered, callers=callers)
     app[STORE] = store
-    relay = None if config.relay_bearer is None else token_digest(read_secret(config.relay_bearer))
-    Handlers(gateway, relay).add_routes(app)
+    Handlers(gateway).add_routes(app)
     app.cleanup_ctx.append(_open_store)
     add_driver(app, KeyRotation(gateway), _KEEP_SECONDS)
     add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS)
@@ -54,12 +54,12 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: GatewayConfig) -> LeanTransport:
-    """The transport for ``Deps`` of a gateway that runs on its own: bounded, trusting ``target_ca`` too."""
+    """The transport for ``Deps`` of a gateway that runs on its own: bounded."""
     return LeanTransport(
         timeout=config.target_timeout,
         max_response=ohttp.SIZE_CLASSES[-1],
         connections=1024,
-        tls=ClientTls(config.target_ca),
+        tls=config.client_tls,
         insecure_http=config.insecure_http,
         repeat_posts=True,
     )

@@ -12,11 +12,13 @@ from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 
 class TargetRule(Frozen):
-    """Requests that may pass: ``methods`` on paths at or below ``path_prefix`` of exactly ``origin``."""
+    """Requests that may pass: ``methods`` on paths at or below ``path_prefix`` of exactly ``origin``. ``bearer``: 0600
+    file with the bearer token by which that target knows this gateway."""
 
     origin: str
     path_prefix: str = Field(default="/", pattern=r"^/")
     methods: tuple[str, ...] = Field(default=("POST",), min_length=1)
+    bearer: ConfigPath | None = None
 
 
 class GatewayConfig(ServiceConfig):
@@ -24,9 +26,8 @@ class GatewayConfig(ServiceConfig):
 
     * ``operator``: the name under which the gateway signs its leaves.
     * ``targets``: the allow list; empty means that nothing passes.
-    * ``relay_bearer``: 0600 file with the relay's bearer token; without it ``listen.client_ca`` must demand a
-      client certificate.
-    * ``target_ca``: further CA file to trust for targets and the recipe server.
+    * ``relay_bearer``: 0600 file with the relay's bearer token; without it ``listen.client_ca`` must demand the relay's
+      certificate.
     * ``date_window``: seconds that a request's Date may differ from our clock; requests are remembered for it.
     * ``replay_window``: a Redis server that remembers them instead of the gateway's database.
     * ``rotation_seconds``: length of a key's period (P3), the same for as long as the gateway exists: devices pin it. A
@@ -48,7 +49,6 @@ class GatewayConfig(ServiceConfig):
     operator: str = Field(default="gateway", pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")
     targets: tuple[TargetRule, ...] = ()
     relay_bearer: ConfigPath | None = None
-    target_ca: ConfigPath | None = None
     date_window: int = Field(default=600, ge=60)
     replay_window: RedisConfig | None = None
     rotation_seconds: int = Field(default=30 * 86400, ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)

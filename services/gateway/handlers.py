@@ -8,8 +8,8 @@ from services.gateway.service import Gateway
 from tacit import ohttp
 from tacit.frames import decode_requests, encode_answers
 from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME
-from tacit.service.app import read_body, refuse_expect, require_media_type
-from tacit.service.auth import require_bearer, require_peer
+from tacit.service.app import read_body, refuse_expect
+from tacit.service.callers import CALLERS
 
 GATEWAY = web.AppKey("gateway", Gateway)
 
@@ -17,11 +17,10 @@ _KEYS_MAX_AGE = 3600
 
 
 class Handlers:
-    """Who asks, how much, and what; ``relay`` is the digest of its bearer token, None where its certificate counts."""
+    """Who asks, how much, and what."""
 
-    def __init__(self, gateway: Gateway, relay: bytes | None) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._relay = relay
 
     def add_routes(self, app: web.Application) -> None:
         """Mount the gateway's resources."""
@@ -32,21 +31,18 @@ class Handlers:
 
     async def post_message(self, request: web.Request) -> web.Response:
         """Answer one encapsulated request of an authenticated relay."""
-        self._require_relay(request)
-        require_media_type(request, OHTTP_REQ)
-        limit = self._gateway.config.max_request
-        with self._gateway.budget.reserve(_length(request, limit) + ohttp.SIZE_CLASSES[-1]):
-            message = await read_body(request, limit, OHTTP_REQ)
+        request.app[CALLERS].require(request, "relay")
+        message = await read_body(request, self._gateway.config.max_request, OHTTP_REQ)
+        with self._gateway.budget.reserve(len(message) + ohttp.SIZE_CLASSES[-1]):
             sealed = await self._gateway.answer(message)
         return web.Response(body=sealed, headers={"Content-Type": OHTTP_RES})
 
     async def post_frame(self, request: web.Request) -> web.Response:
         """Answer every message of a frame (``tacit.frames``) of an authenticated relay."""
-        self._require_relay(request)
-        require_media_type(request, OHTTP_REQ_FRAME)
+        request.app[CALLERS].require(request, "relay")
         config, budget = self._gateway.config, self._gateway.budget
-        with budget.reserve(_length(request, config.max_frame)):
-            frame = await read_body(request, config.max_frame, OHTTP_REQ_FRAME)
+        frame = await read_body(request, config.max_frame, OHTTP_REQ_FRAME)
+        with budget.reserve(len(frame)):
             bound = config.max_frame_messages
             messages = decode_requests(frame, max_messages=bound, max_message=config.max_request)
             with budget.reserve(len(messages) * ohttp.SIZE_CLASSES[-1]):
@@ -58,14 +54,3 @@ class Handlers:
         configs = self._gateway.ring.configs()
         headers = {"Content-Type": OHTTP_KEYS, "Cache-Control": f"public, max-age={_KEYS_MAX_AGE}"}
         return web.Response(body=ohttp.encode_key_configs(configs), headers=headers)
-
-    def _require_relay(self, request: web.Request) -> None:
-        if self._relay is None:
-            require_peer(request, None)
-        else:
-            require_bearer(request, self._relay)
-
-
-def _length(request: web.Request, limit: int) -> int:
-    """Bytes to hold for a body: what it says that it has, at most what it may have."""
-    return limit if request.content_length is None else min(request.content_length, limit)

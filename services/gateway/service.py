@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache, partial
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -24,10 +25,11 @@ from tacit.frames import Answer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
-from tacit.service.app import Deps, own_fault, problem_response
+from tacit.service.app import Deps, own_fault
 from tacit.service.counters import TrafficCounters
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.limits import ByteBudget
+from tacit.service.problems import problem_response
 
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"
@@ -163,6 +165,8 @@ class Gateway:
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         self._check_remembered(date)
         headers = _passed(request)
+        if target.credential:
+            headers = {**headers, **target.credential}
         return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
 
     def _check_remembered(self, date: int) -> None:
@@ -208,7 +212,7 @@ class Gateway:
         """The ``count`` answers, or as many times why there are none."""
         try:
             async with asyncio.timeout(self.config.target_timeout):
-                return [_as_bhttp(answer) for answer in await answers]
+                return [self._as_bhttp(answer) for answer in await answers]
         except TimeoutError:
             failed = _problem(_unreachable(504))
         except TransportError as error:
@@ -216,6 +220,13 @@ class Gateway:
         except Exception as error:  # what happens inside is answered inside
             failed = self._failed(error)
         return [failed] * count
+
+    def _as_bhttp(self, response: HttpResponse) -> bhttp.Response:
+        """A target's answer; that it does not know *us* is nothing that its client could mend."""
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self.counters.add("target_knows_us_not")
+            return _problem(_unreachable(502))
+        return _as_bhttp(response)
 
     def _failed(self, error: Exception) -> bhttp.Response:
         """The response that says of a request that it did not pass."""

@@ -10,7 +10,7 @@ from services.helper.config import HelperConfig
 from services.helper.handlers import Handlers
 from services.helper.service import Helper
 from services.helper.store import HelperStore
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import AiohttpTransport
 from tacit.aggregator.credentials import read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.log_follower import FOLLOWER, LogFollower
@@ -19,6 +19,7 @@ from tacit.messages import Role
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import TROUBLES, Deps, add_driver, make_app
 from tacit.service.auth import token_digest
+from tacit.service.callers import Callers
 from tacit.service.limits import ByteBudget
 
 NAME = "helper"
@@ -28,7 +29,8 @@ STORE = web.AppKey("store", HelperStore)
 def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     """The Helper of ``config``. Raises ``UsageError`` for secrets that are missing or malformed."""
     credentials = read_credentials(config, Role.HELPER)
-    app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task])
+    callers = Callers(NAME, config.listen, {**credentials.digests, "leader": token_digest(credentials.peer.token)})
+    app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task], callers=callers)
     store = HelperStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties = Parties()
     budget = ByteBudget(config.max_in_flight, deps.entropy)
@@ -55,8 +57,6 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
         helper,
         parties,
         credentials.hpke_keys,
-        leader=token_digest(credentials.peer.token),
-        readers=credentials.readers,
         max_body=config.max_body,
         budget=budget,
     )
@@ -70,4 +70,4 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
 
 def make_transport(config: HelperConfig) -> AiohttpTransport:
     """The transport for ``Deps`` of a helper that runs on its own."""
-    return AiohttpTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)
+    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from services.helper.store import HelperTx
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.errors import ReportError
-from tacit.roles.aggregator import Party, Tally
+from tacit.roles.aggregator import Party, Rejection, Tally
 from tacit.roles.jobs import HelperJob
 from tacit.task import Task
 
@@ -34,11 +34,11 @@ async def commit(tx: HelperTx, party: Party, prepared: PreparedJob) -> bytes:
     if taken:
         before |= await tx.known(task.task_id, list(taken))
     spent = [row.report_id for row in rows if row.report_id in taken and row.report_id not in before]
-    replayed = int(ReportError.REPORT_REPLAYED)
-    await tx.record(task.task_id, [OutcomeRow(report_id, None, replayed, "token-spent") for report_id in spent])
+    replayed = ReportError.REPORT_REPLAYED
     refused = {report_id: ReportError(known.code or replayed) for report_id, known in before.items()}
-    refused |= dict.fromkeys(spent, ReportError.REPORT_REPLAYED)
+    refused |= dict.fromkeys(spent, replayed)
     causes = Counter(row.cause for row in rows if row.code != ACCEPTED and row.report_id not in refused)
+    causes += Counter(one.cause for one in job.rejections if _has_no_row(one) and one.report_id not in refused)
     await tx.count_rejections(task.task_id, causes + Counter({"token-spent": len(spent)}))
     if closed:
         refused = dict.fromkeys(job.rows.report_ids, ReportError.BATCH_COLLECTED) | refused
@@ -46,12 +46,17 @@ async def commit(tx: HelperTx, party: Party, prepared: PreparedJob) -> bytes:
     return job.respond(refused)
 
 
+def _has_no_row(rejection: Rejection) -> bool:
+    """A report without a good token is counted, and leaves no row (P31): its verdict would be the same again."""
+    return rejection.final and rejection.nullifier is None
+
+
 def _rows(task: Task, prepared: PreparedJob, *, closed: bool) -> list[OutcomeRow]:
     """What is to be kept of each report, in the order of the request: of two with one token the first has it."""
     job = prepared.job
     found: dict[bytes, OutcomeRow] = {}
     for rejection in job.rejections:
-        if rejection.final:
+        if rejection.final and not _has_no_row(rejection):
             code, cause = int(rejection.code), rejection.cause
             found[rejection.report_id] = OutcomeRow(rejection.report_id, rejection.nullifier, code, cause)
     buckets = job.rows.buckets(task, prepared.batch_id)

@@ -18,15 +18,14 @@ from tacit.codec import b64url
 from tacit.errors import Abort, DapAbort, DapProblem
 from tacit.messages import AggregationJobContinueReq
 from tacit.roles.aggregator import Party
-from tacit.service.auth import require_bearer
+from tacit.service.callers import CALLERS
 from tacit.service.limits import ByteBudget
 
 _RESPONSE = "aggregation-job-resp"
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. ``leader`` and ``readers`` are digests of bearer tokens; ``budget``
-    bounds the bodies of aggregation jobs."""
+    """Decode, check credentials, call, encode. ``budget`` bounds the bodies of aggregation jobs."""
 
     def __init__(
         self,
@@ -34,16 +33,12 @@ class Handlers:
         parties: Parties,
         hpke_keys: tuple[HpkeKey, ...],
         *,
-        leader: bytes,
-        readers: tuple[bytes, ...],
         max_body: int,
         budget: ByteBudget,
     ) -> None:
         self._helper = helper
         self._parties = parties
         self._hpke_keys = hpke_keys
-        self._leader = leader
-        self._readers = readers
         self._max_body = max_body
         self._budget = budget
 
@@ -67,7 +62,7 @@ class Handlers:
 
     async def _party(self, request: web.Request) -> Party:
         """The task of a request whose body has arrived: waiting for it takes as long as its sender likes."""
-        require_bearer(request, self._leader)
+        request.app[CALLERS].require(request, "leader")
         return await self._parties.demand(request.match_info["task_id"])
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
@@ -76,9 +71,9 @@ class Handlers:
 
     async def create_job(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregation_jobs."""
-        require_bearer(request, self._leader)
-        with self._budget.reserve(min(request.content_length or self._max_body, self._budget.max_bytes)):
-            body = await read_message(request, "aggregation-job-init-req", self._max_body)
+        request.app[CALLERS].require(request, "leader")
+        body = await read_message(request, "aggregation-job-init-req", self._max_body)
+        with self._budget.reserve(min(len(body), self._budget.max_bytes)):
             job_id, response = await self._helper.aggregate(await self._party(request), body)
         location = f"{request.path}/{b64url(job_id)}?step=0"
         return message(_RESPONSE, response, status=201, location=location)
@@ -120,7 +115,7 @@ class Handlers:
 
     async def create_share(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregate_shares."""
-        require_bearer(request, self._leader)
+        request.app[CALLERS].require(request, "leader")
         body = await read_message(request, "aggregate-share-req", self._max_body)
         share_id, response = await self._helper.aggregate_share(await self._party(request), body)
         location = f"{request.path}/{b64url(share_id)}"
@@ -143,13 +138,13 @@ class Handlers:
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/tasks/{task-id}/status."""
-        require_bearer(request, *self._readers)
+        request.app[CALLERS].require(request, "collector", "operator")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._helper.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
         """GET /v1/recipes."""
-        require_bearer(request, *self._readers)
+        request.app[CALLERS].require(request, "collector", "operator")
         return web.json_response(await self._helper.recipes())
 
 

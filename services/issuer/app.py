@@ -9,37 +9,29 @@ from aiohttp import web
 from services.issuer.config import IssuerConfig
 from services.issuer.drivers import CountDriver, DirectoryDriver, KeyDriver
 from services.issuer.handlers import (
-    ATTESTER_DIGEST,
     ISSUER,
     MAX_REQUEST,
-    OPERATOR_DIGEST,
     get_directory,
     get_issuance,
     post_token_request,
 )
 from services.issuer.service import Issuer
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import DEPS, Deps, add_driver, make_app, refuse_expect
-from tacit.service.auth import token_digest
-from tacit.service.config import read_secret
+from tacit.service.callers import Callers, read_digest
 from tacit.tokens.directory import WELL_KNOWN_PATH
 
 
 def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     """The application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
-    if config.attester_credential is None and config.listen.client_ca is None:
-        raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves its attester only")
     require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
-    app = make_app("issuer", deps, max_body=MAX_REQUEST)
+    app = make_app("issuer", deps, max_body=MAX_REQUEST, callers=_callers(config))
     app[ISSUER] = issuer = Issuer(config, deps)
-    credential = config.attester_credential
-    app[ATTESTER_DIGEST] = None if credential is None else token_digest(read_secret(credential))
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
     app.router.add_post("/token-request", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:
-        app[OPERATOR_DIGEST] = token_digest(read_secret(config.operator_token))
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     for driver in (KeyDriver(issuer), DirectoryDriver(issuer), CountDriver(issuer)):
@@ -49,7 +41,18 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
 
 def make_transport(config: IssuerConfig) -> AiohttpTransport:
     """The transport for ``Deps`` of an issuer that runs on its own."""
-    return AiohttpTransport(tls=ClientTls(config.peer_ca), insecure_http=config.insecure_http)
+    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
+
+
+def _callers(config: IssuerConfig) -> Callers:
+    attester, operator = config.attester_credential, config.operator_token
+    digests = {"attester": None if attester is None else read_digest(attester)}
+    if operator is not None:
+        digests["operator"] = read_digest(operator)
+    callers = Callers("issuer", config.listen, digests, local=frozenset({"attester"}))
+    if not callers.guards("attester"):
+        raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves its attester only")
+    return callers
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:

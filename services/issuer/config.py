@@ -16,11 +16,11 @@ class IssuerConfig(ServiceConfig):
     """``name`` is the issuer's name in challenges and in its directory leaves.
 
     ``signing_key`` is a 0600 file with the Ed25519 key that signs directory leaves (``tacit.service.keys``).
-    ``attester_credential`` is a 0600 file with the attester's bearer token; without it only a client
-    certificate (``listen.client_ca``) lets the attester in. Without ``operator_token``, a 0600 file too, nobody may
-    read the counts. ``request_uri`` is where clients of the directory
-    send token requests. Leaves go to ``recipe_server_url`` (no slash at its end), whose certificate may be
-    signed by ``peer_ca``. Durations are in seconds, ``lookahead`` in epochs.
+    ``attester_credential`` is a 0600 file with the attester's bearer token, which counts on loopback, or beside the
+    client certificate that ``listen.client_ca`` demands of the attester. Without ``operator_token``, a 0600 file too,
+    nobody may read the counts. ``request_uri`` is where clients of the directory
+    send token requests. Leaves go to ``recipe_server_url`` (no slash at its end). Durations are in seconds,
+    ``lookahead`` in epochs.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
@@ -28,7 +28,6 @@ class IssuerConfig(ServiceConfig):
     attester_credential: ConfigPath | None = None
     operator_token: ConfigPath | None = None
     recipe_server_url: str
-    peer_ca: ConfigPath | None = None
     request_uri: Annotated[str, Field(min_length=1, max_length=512)]
     epoch_seconds: Annotated[int, Field(ge=1, le=366 * 86400)] = 86400
     slots_per_epoch: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = 8

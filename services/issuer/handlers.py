@@ -10,11 +10,9 @@ from services.issuer.service import Issuer, refused
 from tacit import media_types
 from tacit.errors import Abort
 from tacit.service.app import read_body
-from tacit.service.auth import require_bearer, require_peer
+from tacit.service.callers import CALLERS
 
 ISSUER = web.AppKey("issuer", Issuer)
-ATTESTER_DIGEST: web.AppKey[bytes | None] = web.AppKey("attester_digest")
-OPERATOR_DIGEST = web.AppKey("operator_digest", bytes)
 
 MAX_REQUEST = 1024
 
@@ -33,7 +31,7 @@ async def get_directory(request: web.Request) -> web.Response:
 
 async def post_token_request(request: web.Request) -> web.Response:
     """POST /token-request (RFC 9578 section 6.1), after the attester's credential: 401, 415, 422."""
-    require_peer(request, request.app[ATTESTER_DIGEST])
+    request.app[CALLERS].require(request, "attester")
     try:
         body = await read_body(request, MAX_REQUEST, media_types.PRIVATE_TOKEN_REQUEST)
     except Abort as abort:
@@ -46,7 +44,7 @@ async def post_token_request(request: web.Request) -> web.Response:
 
 async def get_issuance(request: web.Request) -> web.Response:
     """GET /v1/issuance, after the operator's credential: signatures by slot, for ever (P15)."""
-    require_bearer(request, request.app[OPERATOR_DIGEST])
+    request.app[CALLERS].require(request, "operator")
     counts = await request.app[ISSUER].issuance()
     slots = [{"epoch": epoch, "slot": slot, "issued": count} for (epoch, slot), count in sorted(counts.items())]
     return web.json_response({"slots": slots})

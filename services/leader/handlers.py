@@ -8,6 +8,7 @@ from aiohttp import web
 
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
+from services.leader.senders import Senders
 from services.leader.service import Leader
 from services.leader.uploads import Uploads
 from tacit.aggregator.http import (
@@ -20,15 +21,15 @@ from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
-from tacit.service.auth import require_bearer
+from tacit.service.callers import CALLERS
 
 MAX_WAIT = 30
 """Most seconds that a request waits for the end of a collection job."""
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. ``collector`` and ``readers`` are digests of bearer tokens; without
-    ``uploads`` the process takes none."""
+    """Decode, check credentials, call, encode. Without ``uploads``, which come from ``senders``, the process takes
+    none."""
 
     def __init__(
         self,
@@ -37,19 +38,17 @@ class Handlers:
         parties: Parties,
         hpke_keys: tuple[HpkeKey, ...],
         *,
-        collector: tuple[bytes, ...],
-        readers: tuple[bytes, ...],
         max_body: int,
         uploads: Uploads | None,
+        senders: Senders | None,
     ) -> None:
         self._leader = leader
         self._collections = collections
         self._parties = parties
         self._hpke_keys = hpke_keys
-        self._collector = collector
-        self._readers = readers
         self._max_body = max_body
         self._uploads = uploads
+        self._senders = senders
         self.wake_aggregation = asyncio.Event()
         self.wake_collection = asyncio.Event()
 
@@ -74,15 +73,17 @@ class Handlers:
 
     async def upload(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/reports."""
-        if self._uploads is None:
+        if self._uploads is None or self._senders is None:
             raise web.HTTPNotFound
-        with self._uploads.budget.reserve(request.content_length or self._max_body):
-            body = await read_message(request, "upload-req", self._max_body)
+        source = self._senders.check(request)
+        body = await read_message(request, "upload-req", self._max_body)
+        self._senders.charge(source, len(body))
+        with self._uploads.budget.reserve(len(body)):
             return await self._uploads.answer(request.match_info["task_id"], body)
 
     async def create_collection(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/collection_jobs."""
-        require_bearer(request, *self._collector)
+        request.app[CALLERS].require(request, "collector")
         body = await read_message(request, "collection-job-req", self._max_body)
         party = await self._parties.demand(request.match_info["task_id"])
         row = await self._collections.create(party, body)
@@ -93,7 +94,7 @@ class Handlers:
 
     async def show_collection(self, request: web.Request) -> web.Response:
         """GET /tasks/{task-id}/collection_jobs/{collection-job-id}."""
-        require_bearer(request, *self._collector)
+        request.app[CALLERS].require(request, "collector")
         party = await self._parties.demand(request.match_info["task_id"])
         job_id, seconds = resource_in_url(request), preferred_wait(request)
         row = await self._collections.wait(party, job_id, seconds)
@@ -116,20 +117,20 @@ class Handlers:
 
     async def delete_collection(self, request: web.Request) -> web.Response:
         """DELETE /tasks/{task-id}/collection_jobs/{collection-job-id}."""
-        require_bearer(request, *self._collector)
+        request.app[CALLERS].require(request, "collector")
         party = await self._parties.demand(request.match_info["task_id"])
         await self._collections.delete(party, resource_in_url(request))
         return web.Response(status=200)
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/tasks/{task-id}/status."""
-        require_bearer(request, *self._readers)
+        request.app[CALLERS].require(request, "collector", "operator")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._leader.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
         """GET /v1/recipes."""
-        require_bearer(request, *self._readers)
+        request.app[CALLERS].require(request, "collector", "operator")
         return web.json_response(await self._leader.recipes())
 
 

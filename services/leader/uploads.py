@@ -15,8 +15,9 @@ from tacit.errors import Abort
 from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
-from tacit.service.app import Deps, own_fault, problem_response
+from tacit.service.app import Deps, own_fault
 from tacit.service.limits import ByteBudget
+from tacit.service.problems import problem_response
 
 UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
 """Task id as in the URL, Content-Type, body -> the answer, problem documents included."""
@@ -67,7 +68,9 @@ class Uploads:
                     answers[place] = self._refused(error, requests[place][0])
                 return answers
         for (place, _, _), found in zip(taken, errors, strict=True):
-            if found is not None:
+            if isinstance(found, Abort):
+                answers[place] = self._refused(found, requests[place][0])
+            elif found is not None:
                 answers[place] = HttpResponse(200, {"content-type": _ERRORS}, found.encode())
         return answers
 

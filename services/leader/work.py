@@ -121,8 +121,8 @@ class JobWork:
         rejections: Sequence[Rejection],
         reports: Mapping[bytes, StoredReport],
     ) -> tuple[LeaderJob, list[Rejection]]:
-        """Write what became of each report so far; the reports to send, and all rejections. Where another report holds
-        the token, the rejection names no nullifier, so that it does not touch that token's state."""
+        """Write what became of each report so far; the reports to send, and all rejections. A report without a token of
+        its own leaves a count by cause and no row, so that rows are as many as tokens (P31)."""
         rows, found = state.rows, list(rejections)
         if await tx.is_released(party.task, job.batch_id):
             for report_id, nullifier in zip(rows.report_ids, rows.nullifiers, strict=True):
@@ -143,7 +143,6 @@ class JobWork:
                 for row in outcomes
                 if row.report_id in refused and row.report_id not in known
             ]
-            await tx.record(job.task_id, _rejected_rows(spent, reports))
             state = state.keep([at for at, report_id in enumerate(rows.report_ids) if report_id not in refused])
             found = [one for one in found if one.report_id not in refused] + spent
         await tx.count_rejections(job.task_id, Counter(one.cause for one in found if one.final))
@@ -301,7 +300,7 @@ def _rejected_rows(rejections: Iterable[Rejection], reports: Mapping[bytes, Stor
     return [
         OutcomeRow(one.report_id, one.nullifier, int(one.code), one.cause, digest=reports[one.report_id].digest)
         for one in rejections
-        if one.final
+        if one.final and one.nullifier is not None
     ]
 
 

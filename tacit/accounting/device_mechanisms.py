@@ -134,14 +134,17 @@ def sampled_visibly(epsilon: float, q: float, n: int, delta: float) -> Answer:
 def hidden_count(
     epsilon: float, q: float, n: int, delta: float, q0: float | None = None, intensity: float = 0.0, devices: int = 0
 ) -> Answer:
-    """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` for the default answer) or dummies."""
+    """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` for the default answer) or dummies; under
+    importance sampling with ``devices`` at least (default: one), whether the batch fills or not."""
     if intensity and not devices:
         raise ValueError("dummies need the number of devices")
     turnout = Turnout(q, q if q0 is None else q0, intensity / devices if devices else 0.0)
-    crowd = Crowd(turnout, parameters.reports(devices or n, "devices"), parameters.reports(n))
+    known = n if turnout.rate == turnout.least_rate else 1
+    crowd = Crowd(turnout, parameters.reports(devices or known, "devices"), parameters.reports(n))
     return {
         "epsilon": crowd.epsilon(lambda _: epsilon, delta),
         "epsilon_count": crowd.count_epsilon(lambda _: epsilon, delta),
+        "epsilon_unfilled": crowd.unfilled_epsilon(lambda _: epsilon, delta),
         "epsilon_dummies": dummies_epsilon(turnout, crowd.devices, delta),
         "epsilon_relay": epsilon + turnout.part_epsilon(),
     }

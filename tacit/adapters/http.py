@@ -6,41 +6,18 @@ which software speaks, reads no proxy settings and bounds what it reads.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import aiohttp
 from yarl import URL
 
 from tacit.adapters.origins import origin_of, require_secure_url
-from tacit.errors import UsageError
+from tacit.adapters.tls import ClientTls
 from tacit.ports import HttpResponse, TransportError
 
+__all__ = ["AiohttpTransport", "ClientTls"]
+
 _SILENT_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-
-
-@dataclass(frozen=True, slots=True)
-class ClientTls:
-    """Trust and identity of a client: an extra CA file, and a certificate with its key for mutual TLS."""
-
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = field(default=None, repr=False)
-
-    def context(self) -> ssl.SSLContext:
-        """A verifying TLS 1.2+ context. Raises ``UsageError`` for files that cannot be loaded."""
-        context = ssl.create_default_context()
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            if self.ca is not None:
-                context.load_verify_locations(self.ca)
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise UsageError(f"CA or client certificate cannot be loaded: {error.strerror}") from error
-        return context
 
 
 class AiohttpTransport:
@@ -65,7 +42,7 @@ class AiohttpTransport:
         self._max_response = max_response
         self._connections = connections
         self._origin_headers = {origin_of(url): dict(names) for url, names in (origin_headers or {}).items()}
-        self._tls = tls or ClientTls()
+        self._tls = (tls or ClientTls()).live()
         self._insecure_http = insecure_http
         self._session: aiohttp.ClientSession | None = None
 
@@ -93,6 +70,7 @@ class AiohttpTransport:
                 headers=sent,
                 data=body or None,
                 allow_redirects=False,
+                ssl=self._tls.current() if origin.startswith("https:") else True,
             ) as response:
                 return HttpResponse(response.status, _flatten(response.headers), await self._read(response))
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -108,7 +86,6 @@ class AiohttpTransport:
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 limit=self._connections,
-                ssl=self._tls.context(),
                 ttl_dns_cache=60,
             )
             self._session = aiohttp.ClientSession(

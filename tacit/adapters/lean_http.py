@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from tacit.adapters.http import ClientTls
 from tacit.adapters.http1 import Bounds, ClientConnection, UnansweredError
 from tacit.adapters.origins import origin_of, require_secure_url
+from tacit.adapters.tls import ClientTls, Make
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 
@@ -87,7 +86,7 @@ class LeanTransport:
         self._bounds = Bounds(max_head, max_response)
         self._connections = connections
         self._origin_headers = {origin_of(url): dict(names) for url, names in (origin_headers or {}).items()}
-        self._tls = tls or ClientTls()
+        self._tls = (tls or ClientTls()).live()
         self._insecure_http = insecure_http
         self._repeated = _IDEMPOTENT | {"POST"} if repeat_posts else _IDEMPOTENT
         self._pools: dict[str, _Pool] = {}
@@ -144,7 +143,7 @@ class LeanTransport:
                 pool.release(connection)
 
     def _open_pool(self, place: _Place) -> _Pool:
-        context = self._tls.context() if place.encrypted else None
+        context = self._tls.current if place.encrypted else None
         pool = _Pool(place, self._connections, self._connect_timeout, self._bounds, context)
         return self._pools.setdefault(place.origin, pool)
 
@@ -152,9 +151,7 @@ class LeanTransport:
 class _Pool:
     """The connections to one origin. A place in ``_open`` belongs to a connection, or to whoever is making one."""
 
-    def __init__(
-        self, place: _Place, limit: int, connect_timeout: float, bounds: Bounds, context: ssl.SSLContext | None
-    ) -> None:
+    def __init__(self, place: _Place, limit: int, connect_timeout: float, bounds: Bounds, context: Make | None) -> None:
         self._place = place
         self._limit = limit
         self._connect_timeout = connect_timeout
@@ -246,7 +243,7 @@ class _Pool:
             lambda: ClientConnection(self._bounds, self._lost, encrypted=place.encrypted),
             place.name,
             place.port,
-            ssl=self._context,
+            ssl=None if self._context is None else self._context(),
             server_hostname=place.name if place.encrypted else None,
         )
         self._alive.add(connection)

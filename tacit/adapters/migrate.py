@@ -23,13 +23,11 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tacit.adapters.watermark import TABLE as MARKS_TABLE
 from tacit.errors import Fatal
 
 MARKER_TABLE = "tacit_database"
 """The table by which ``tacit.adapters.postgres`` knows whose a database is; no migration makes it."""
-
-MARKS_TABLE = "tacit_marks"
-"""The table of ``tacit.adapters.watermark``, likewise."""
 
 SLICE_NAME = re.compile(r"[a-z_]+_slice_[0-9]+")
 """What a partition of a declared table is called; partitions come and go without migrations."""

@@ -22,17 +22,17 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tacit.adapters.files import sync_folder
-from tacit.adapters.migrate import MARKS_TABLE as TABLE
 from tacit.errors import Fatal, RolledBack, UsageError
 
+if TYPE_CHECKING:  # a service without a database imports this, and no driver
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+TABLE = "tacit_marks"
+"""No migration makes it: every database has it, before and after any of them."""
 CREATE = f"CREATE TABLE IF NOT EXISTS {TABLE} (shard integer PRIMARY KEY, number bigint NOT NULL)"
-MARKS = sa.table(TABLE, sa.column("shard", sa.Integer), sa.column("number", sa.BigInteger))
 
 IDENTITY, GENERATION, CLOSED, DOUBT = -1, -2, -3, -4
 """What stands in the place of a shard beside the counts: which database this is, how often an operator has accepted a
@@ -42,6 +42,9 @@ FOR_EVER = 1 << 62
 _MAGIC = b"tacit wm"
 _HEADER = struct.Struct(">8sQQQ")
 _SLOT = struct.Struct(">QQ")
+_READ = f"SELECT shard, number FROM {TABLE}"  # noqa: S608 - own names and numbers, here and below
+_DELETE = f"DELETE FROM {TABLE} WHERE shard = %d"  # noqa: S608
+_INSERT = f"INSERT INTO {TABLE} (shard, number) VALUES (%d, %d)"  # noqa: S608
 _COUNT = (
     f"INSERT INTO {TABLE} (shard, number) VALUES (%d, 1) ON CONFLICT (shard) DO UPDATE SET number = {TABLE}.number + 1"  # noqa: S608
 )
@@ -115,15 +118,15 @@ class Watermark:
     async def check(self, connection: AsyncConnection) -> None:
         """Compare the database with the mark, in a write transaction that runs alone. Raises ``UsageError`` with one
         line that says what to do."""
-        found = await connection.execute(sa.select(MARKS.c.shard, MARKS.c.number))
-        rows = {row.shard: row.number for row in found}
+        found: Any = await connection.exec_driver_sql(_READ)
+        rows: dict[int, int] = {shard: number for shard, number in found}  # noqa: C416 - rows of two
         kept = self._read()
         objection = _objection(kept, rows)
         if self._recovery is Recovery.ACCEPT:
             before = 0 if kept is None else kept.written
             rows[CLOSED] = max(int(self._clock.now()) + 1, before + 1, rows.get(CLOSED, 0))
             rows[GENERATION] = max(rows.get(GENERATION, 0), 0 if kept is None else kept.generation) + 1
-            await connection.execute(sa.delete(MARKS).where(MARKS.c.shard == DOUBT))
+            await connection.exec_driver_sql(_DELETE % DOUBT)
             await _put(connection, {place: rows[place] for place in (CLOSED, GENERATION)})
         elif objection and not (kept is None and self._recovery is Recovery.NEW_MARK and DOUBT not in rows):
             raise UsageError(f"{self._path}: {objection}; see docs/restoring.md")
@@ -219,8 +222,9 @@ async def doubt(connection: AsyncConnection) -> None:
 
 
 async def _put(connection: AsyncConnection, rows: Mapping[int, int]) -> None:
-    await connection.execute(sa.delete(MARKS).where(MARKS.c.shard.in_(list(rows))))
-    await connection.execute(sa.insert(MARKS), [{"shard": shard, "number": number} for shard, number in rows.items()])
+    for shard, number in rows.items():
+        await connection.exec_driver_sql(_DELETE % shard)
+        await connection.exec_driver_sql(_INSERT % (shard, number))
 
 
 def _objection(kept: Kept | None, rows: Mapping[int, int]) -> str:

@@ -10,7 +10,7 @@ from tacit.recipe.policy import Policy
 from tacit.roles.crypto import JobCrypto
 from tacit.service.backends import AnnouncerConfig
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
-from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.checkpoint import NoteKey
 
 
 class LogConfig(Frozen):
@@ -20,10 +20,10 @@ class LogConfig(Frozen):
     key: str
     poll_seconds: float = Field(default=10.0, gt=0)
 
-    def policy(self) -> LogPolicy:
-        """Whose checkpoints are believed; raises ``UsageError``."""
+    def note_key(self) -> NoteKey:
+        """The pinned key; raises ``UsageError``."""
         try:
-            return LogPolicy(NoteKey.decode(self.key))
+            return NoteKey.decode(self.key)
         except DecodeError as error:
             raise UsageError(f"log.key: {error}") from error
 
@@ -39,8 +39,6 @@ class AggregatorConfig(ServiceConfig):
     hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
     peer_file: ConfigPath
     old_peer_files: tuple[ConfigPath, ...] = ()
-    peer_ca: ConfigPath | None = None
-    """CA file for the TLS certificates of the log and of the other aggregator."""
     collector_token: ConfigPath | None = None
     operator_token: ConfigPath | None = None
     log: LogConfig

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_hpke_keys, read_peer_file
 from tacit.errors import UsageError
 from tacit.messages import Role
-from tacit.service.auth import token_digest
-from tacit.service.config import read_secret
+from tacit.service.callers import read_digest
 from tacit.service.keys import read_signing_key
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Keys and token digests. ``readers`` may see status: the collector and the operator, where there are such."""
+    """Keys, and digests of bearer tokens by role: the collector's and the operator's, where there are such."""
 
     identity: Identity
     hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
     peer: PeerSecrets = field(repr=False)
-    collector: tuple[bytes, ...] = field(repr=False)
-    readers: tuple[bytes, ...] = field(repr=False)
+    digests: dict[str, bytes | None] = field(repr=False)
 
 
 def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
@@ -34,10 +31,7 @@ def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
     peers = tuple(read_peer_file(path) for path in (config.peer_file, *config.old_peer_files))
     if len({peer.seed_id for peer in peers}) != len(peers):
         raise UsageError("old_peer_files: two peer files have one seed_id")
-    collector, operator = _digests(config.collector_token), _digests(config.operator_token)
+    files = {"collector": config.collector_token, "operator": config.operator_token}
+    digests: dict[str, bytes | None] = {role: read_digest(path) for role, path in files.items() if path is not None}
     identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers)
-    return Credentials(identity, hpke_keys, peers[0], collector, collector + operator)
-
-
-def _digests(path: Path | None) -> tuple[bytes, ...]:
-    return () if path is None else (token_digest(read_secret(path)),)
+    return Credentials(identity, hpke_keys, peers[0], digests)

@@ -72,7 +72,7 @@ class LogFollower:
         self._parties = parties
         self._identity = identity
         self._log_config = log
-        self._reader = LogReader(log, deps.transport)
+        self._reader = LogReader(log, policy, deps.transport, deps.clock)
         self._policy = policy
         self._deps = deps
         self._retention = retention

@@ -6,18 +6,22 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tacit.aggregator.config import LogConfig
 from tacit.errors import Refusal
-from tacit.ports import Transport, TransportError
-from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
+from tacit.ports import Clock, Transport, TransportError
+from tacit.recipe.policy import Policy
+from tacit.tlog.client import LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
+from tacit.tlog.pages import PagedReader
 
 
 class LogReader:
-    """Fetches from one log under its pinned key. ``UsageError`` where that key is none."""
+    """Fetches from one log under its pinned key, and under the cosignatures that ``policy`` demands by ``clock``.
+    ``UsageError`` where that key is none."""
 
-    def __init__(self, config: LogConfig, transport: Transport) -> None:
+    def __init__(self, config: LogConfig, policy: Policy, transport: Transport, clock: Clock) -> None:
         self._url = config.url
-        self._policy = config.policy()
+        self._policy = policy.log_policy(config.note_key(), clock.now)
         self._transport = transport
+        self._pages = PagedReader(self._get)
 
     async def fetch(
         self,
@@ -34,13 +38,18 @@ class LogReader:
         raises.
         """
         view = LogView(self._policy, None if saved is None else LogState.decode(saved))
-        answer = await self._transport.request("GET", f"{self._url}/v1/bundle?since={view.state.size}")
-        if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
         try:
-            entries = view.accept(Bundle.decode(answer.body), keys, known)
+            entries = await self._pages.read(view, keys, known)
         except Refusal:
             if view.state.failure:
                 await keep(view.state.encode())
             raise
-        return view.state.encode(), entries
+        return view.state.encode(), entries or []
+
+    async def _get(self, path: str) -> bytes | None:
+        answer = await self._transport.request("GET", f"{self._url}{path}")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise TransportError(f"the log answered with status {answer.status}")
+        return answer.body

@@ -16,8 +16,9 @@ from sqlalchemy import MetaData, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.sql import Database
-from tacit.adapters.watermark import CLOSED, DOUBT, MARKS, Watermark, doubt
+from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import OutcomesTx
+from tacit.aggregator.schema import MARKS
 from tacit.errors import DapAbort, DapProblem, Fatal, Unavailable
 from tacit.messages import BatchMode
 from tacit.roles.aggregator import Party

@@ -105,7 +105,8 @@ def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tup
         recipe = Recipe.decode(row.recipe) if item is None else item.recipe
         opted_in = ROLES if row.state in _SERVED or item is None else item.opted_in_roles
         void: frozenset[str] = frozenset() if item is None else item.void_roles
-        state = charge_state(opted_in, void, recipe.interval.end, now)
+        refundable = recipe.sampling.importance is None
+        state = charge_state(opted_in, void, recipe.interval.end, now, refundable=refundable)
         whole = live.round_of(recipe)
         if whole is None:
             found.append(charge_of(recipe, state))

@@ -3,12 +3,12 @@
 Every party recomputes it from the recipe's parameters; a recipe that states less is refused. It is stated at
 n = B, and policy also looks at floor(B/2): half the batch may belong to the adversary.
 
-| adversary                    | what still hides a device             |
-|------------------------------|---------------------------------------|
-| aggregator (or the analyst)  | sampling, the exact aggregate         |
-| aggregator with the relay    | the aggregate; who took part is known |
-| both aggregators             | sampling, shuffling (FMT22)           |
-| both aggregators, the relay  | local randomisation alone             |
+| adversary                    | what still hides a device                     |
+|------------------------------|-----------------------------------------------|
+| aggregator (or the analyst)  | sampling, the exact aggregate                 |
+| aggregator with the relay    | the aggregate; who took part is known         |
+| both aggregators             | sampling, shuffling (FMT22); ``CONDITIONS``   |
+| both aggregators, the relay  | local randomisation alone                     |
 
 Noise shares have no local guarantee: whoever sees single reports sees values through one device's share, and both
 rows of both aggregators are infinite, stated as ``unbounded``.
@@ -47,6 +47,13 @@ ADVERSARIES = (
     "both_aggregators",
     "both_aggregators_with_relay",
 )
+
+
+CONDITIONS = {
+    "both_aggregators": {"if": "at least n honest devices reported", "otherwise": "both_aggregators_with_relay"},
+}
+"""Claims that hold on a condition which nobody enforces (P16): on which, and whose number to go by without it. Both
+aggregators together need not keep B; of fewer reports than n they may learn up to what they learn of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,17 +52,20 @@ class Reports:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Who sends, in batches of at least ``batch`` messages: ``default_rate`` for devices with the default answer (None:
-    one ``rate`` for all), and ``intensity`` expected dummies among ``population`` devices. Importance sampling takes
-    the operator's word for ``population``: most devices may hold the default, and a batch then says little of N."""
+    one ``rate`` for all), and ``intensity`` expected dummies among ``population`` devices. Where answers decide who
+    sends, a batch that does not fill tells too, and only ``attested`` devices are counted on, of which a census has
+    found so many at least."""
 
     batch: int
     rate: float
     default_rate: float | None = None
     intensity: float = 0.0
     population: int | None = None
+    attested: int = 1
 
     def __post_init__(self) -> None:
         parameters.reports(self.batch, "batch")
+        parameters.reports(self.attested, "attested")
         if parameters.finite("intensity", self.intensity) < 0:
             raise ValueError("intensity must not be negative")
         if self.intensity and (self.population is None or self.intensity >= self.population):
@@ -75,18 +78,21 @@ class Sample:
         return Turnout(self.rate, least, dummy, reports.reject)
 
     def devices(self, sends: float, n: int, delta: float) -> int:
-        """N where n messages are honest: what the batch itself shows (below it, a batch comes together with probability
-        below delta) and, for importance sampling, what the operator says, less the share that is not honest."""
-        batch = min(n, self.batch)
-        shown = least_devices(batch, sends, delta)
-        if self.default_rate is None or self.population is None:
-            return shown
-        return max(shown, self.population * batch // self.batch)
+        """N where n messages are honest and batches fill: what the batch itself shows (below it, a batch comes together
+        with probability below delta) and, for importance sampling, what is attested, less the share that is not
+        honest."""
+        shown = least_devices(min(n, self.batch), sends, delta)
+        return shown if self.default_rate is None else max(shown, self.honest(n))
+
+    def honest(self, n: int) -> int:
+        """How many of the attested devices are counted on where n of a batch's messages are honest."""
+        return max(1, self.attested * min(n, self.batch) // self.batch)
 
     def crowd(self, reports: Reports, n: int, delta: float) -> Crowd:
-        """Everybody else where n messages are honest."""
+        """Everybody else where n messages are honest; for importance sampling also where batches do not fill."""
         turnout = self.turnout(reports)
-        return Crowd(turnout, self.devices(turnout.sends, n, delta), min(n, self.batch))
+        devices = self.devices(turnout.sends, n, delta) if self.default_rate is None else self.honest(n)
+        return Crowd(turnout, devices, min(n, self.batch))
 
     def reports_among(self, n: int, delta: float) -> int:
         """How many of n messages are no dummies, except with probability delta / 10 (P20). At B/2 half of the
@@ -135,13 +141,13 @@ def compute_hidden_claim(reports: Reports, sample: Sample, *, n: int, delta: flo
         raise ValueError(
             f"{left} reports, and whether a device took part, give no epsilon up to {parameters.MAX_EPSILON0:g}"
         )
-    both = math.inf
+    aggregator, both = min(one, _from_the_crowd(reports.one, reports, sample, n, delta)), math.inf
     if reports.both is not None:
         both = min(reports.epsilon0 + part, _from_the_crowd(reports.both, reports, sample, n, delta))
     return Claim(
-        aggregator=min(one, _from_the_crowd(reports.one, reports, sample, n, delta)),
+        aggregator=aggregator,
         aggregator_with_relay=one,
-        both_aggregators=both,
+        both_aggregators=both if sample.default_rate is None else max(both, aggregator),
         both_aggregators_with_relay=reports.epsilon0 + part,
         mechanism=mechanism_name(reports, sample),
         relation=RELATION,
@@ -166,8 +172,17 @@ def count_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> flo
 
 def dummies_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
     """epsilon at ``delta`` of whether a device sent anything, against somebody who knows which others took part and
-    sees only the number of messages: what the dummies alone are good for. Infinite where that is nothing."""
-    return dummies_epsilon(sample.turnout(reports), sample.crowd(reports, n, delta).devices, delta)
+    sees only the number of messages of a batch that fills: what the dummies alone are good for. Infinite where that is
+    nothing."""
+    turnout = sample.turnout(reports)
+    return dummies_epsilon(turnout, sample.devices(turnout.sends, n, delta), delta)
+
+
+def unfilled_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
+    """epsilon at ``delta`` of the number of messages alone, in a batch that need not fill; 0 where one rate holds for
+    everybody. ``ValueError`` as ``compute_hidden_claim``."""
+    left, kept = sample.reports_among(n, delta), sample.kept(delta)
+    return sample.crowd(reports, n, kept).unfilled_epsilon(lambda share: reports.one(left, share), kept)
 
 
 def sufficient_intensity(sample: Sample, epsilon: float, delta: float) -> float | None:

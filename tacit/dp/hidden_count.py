@@ -3,10 +3,8 @@
 A device takes part with probability r(x), ``rate`` or, with the default answer, ``least_rate``; one that does not sends
 a dummy (a message D that says nothing) with probability p. Aggregators see how many messages there are, and their
 aggregate. For one device, beside all others as they are, let W(x) be the view in which it sends R(x), W the one in
-which it sends D, Z the one in which it sends nothing. A batch of fewer than ``batch`` messages is not aggregated and
-shows nothing. (The aggregators themselves also see how many messages a batch has that never fills. Where answers decide
-who sends, that number is hidden only if about as many messages were to be expected as fill a batch; with fewer devices
-it tells them up to ``part_epsilon``, as the relay is told.)
+which it sends D, Z the one in which it sends nothing. Of a batch of fewer than ``batch`` messages nothing is seen but
+how many they are.
 
 1. W(x), W(x') and W differ in one message among n: (e_s, d_s), the mechanism's claim without sampling.
 2. Each of them and Z are within (e_s + e_d, d), d the larger of ``d_s + e^e_s d_d`` and ``d_d + e^e_d d_s``. Two
@@ -19,7 +17,7 @@ it tells them up to ``part_epsilon``, as the relay is told.)
    R(x), the one that leaves the others as they are given one message less. There is such a choice: given their sum,
    independent bits grow with it (B. Efron, "Increasing properties of Polya frequency functions", 1965). So W(x) and V
    differ in the number of messages alone, 1 + S against S, and V and Z in one message: (e_s, d_s). Either a batch comes
-   together with probability below d_d at all, or S has so large a mean that
+   together with probability below d_d at all (then see 4), or S has so large a mean that
    - the part of it at one of the two rates is a binomial with half of that mean, and its shift is a bound (the other
      part is added independently); or, better in large batches,
    - with s the larger s_i, and each coin a coin of s among those that a first one of s_i/s lets through, at least so
@@ -28,6 +26,12 @@ it tells them up to ``part_epsilon``, as the relay is told.)
 3. The views for x and x' are mixtures of those that share all but ``rate`` of their weight. By joint convexity (Balle,
    Barthe, Gaboardi, "Privacy amplification by subsampling", Theorem 2) they are within
    ``ln(1 + rate (e^(e_s + e_d) - 1))`` at ``rate * d``, by replacement.
+4. Dummies are counted on at every N from a least one on, coins of the others only where about a batch's number of
+   messages is to be expected. Where a batch fills with probability d_d at most, its filled part tells at most s d_d,
+   with s the larger probability of sending: of the larger hockey stick of both views, ``s W + (1 - s) Z`` and
+   ``s0 W' + (1 - s0) Z``, W and W' have at most s d_d there, and Z, of which W has no less there, at most
+   (s - s0) d_d times the excess of its weights. All else is the number of messages alone: ``tacit.dp.unfilled``.
+   Where one rate holds for everybody that number tells nothing.
 
 See SA2 sections 3.2 and 4.6, design rules P17b, P20.
 """
@@ -42,6 +46,7 @@ from tacit.dp import parameters
 from tacit.dp.binomial import deviation
 from tacit.dp.binomial_shift import epsilon_binomial_shift
 from tacit.dp.sampling import SPLIT
+from tacit.dp.unfilled import unfilled_epsilon
 
 MAX_COUNT_EPSILON = 10.0
 """Beyond this a count is not hidden: infinite is returned instead."""
@@ -168,37 +173,67 @@ def _thinned_epsilon(mean: float, sends: float, delta: float) -> float:
     return math.inf if least < 1 or shift < parameters.MIN_DELTA else epsilon_binomial_shift(least, sends, shift)
 
 
+Bound = Callable[[float], float]
+"""epsilon at a delta."""
+
+
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Everybody else: ``devices`` of this ``turnout``, seen in batches of at least ``batch`` messages."""
+    """Everybody else: ``devices`` of this ``turnout`` or more, seen in batches of at least ``batch`` messages. Where
+    one rate holds for all, ``devices`` need only be right where batches fill."""
 
     turnout: Turnout
     devices: int
     batch: int
 
     def shift_epsilon(self, delta: float) -> float:
-        """e_d at d_d = ``delta``: dummies or coins, whichever hides better."""
-        coins = coins_epsilon(self.turnout, self.batch, delta)
-        return min(coins, dummies_epsilon(self.turnout, self.devices, delta))
+        """e_d at d_d = ``delta``, where batches fill: dummies or coins, whichever hides better."""
+        return min(self._by_coins(delta), self._by_dummies(delta))
 
-    def count_epsilon(self, epsilon_of: Callable[[float], float], delta: float) -> float:
-        """e_d, what the number of messages adds for a claim at ``delta``; ``epsilon_of`` gives e_s for a d_s. Infinite
-        above 10."""
-        half = self._half(delta)
-        most = epsilon_of(_least_delta(half))
-        if math.isinf(most):
+    def count_epsilon(self, epsilon_of: Bound, delta: float) -> float:
+        """e_d, what the number of messages adds for a claim at ``delta``, where batches fill; ``epsilon_of`` gives e_s
+        for a d_s. Infinite above 10."""
+        return self._count_epsilon(epsilon_of, delta, self.shift_epsilon)
+
+    def epsilon(self, epsilon_of: Bound, delta: float) -> float:
+        """The epsilon of the theorem above at total failure probability ``delta``; infinite where the count is not
+        hidden."""
+        if self.turnout.least_rate == self.turnout.rate:
+            return self._sampled(epsilon_of, delta, self.shift_epsilon)
+        filled = self._sampled(epsilon_of, delta, self._by_coins)
+        everywhere = max(filled, self.unfilled_epsilon(epsilon_of, delta))
+        return min(everywhere, self._sampled(epsilon_of, delta, self._by_dummies))
+
+    def unfilled_epsilon(self, epsilon_of: Bound, delta: float) -> float:
+        """What the number of messages tells where no batch fills, at what ``delta`` leaves beside one that fills all
+        the same (step 4)."""
+        left = delta - self.turnout.sends * self._shift_delta(epsilon_of, delta)
+        if left < parameters.MIN_DELTA:
             return math.inf
-        found = self.shift_epsilon(half * math.exp(-most))
+        return unfilled_epsilon(self.turnout.sends, self.turnout.least_sends, self.devices, left)
+
+    def _by_coins(self, delta: float) -> float:
+        return coins_epsilon(self.turnout, self.batch, delta)
+
+    def _by_dummies(self, delta: float) -> float:
+        return dummies_epsilon(self.turnout, self.devices, delta)
+
+    def _shift_delta(self, epsilon_of: Bound, delta: float) -> float:
+        """d_d."""
+        half = self._half(delta)
+        return half * math.exp(-epsilon_of(_least_delta(half)))
+
+    def _count_epsilon(self, epsilon_of: Bound, delta: float, shift_epsilon: Bound) -> float:
+        half, shift = self._half(delta), self._shift_delta(epsilon_of, delta)
+        if shift == 0:
+            return math.inf
+        found = shift_epsilon(shift)
         return math.inf if found > MAX_COUNT_EPSILON or half * math.exp(-found) < _least_delta(half) else found
 
-    def epsilon(self, epsilon_of: Callable[[float], float], delta: float) -> float:
-        """The epsilon of the theorem above at total failure probability ``delta``; infinite where the count is not
-        hidden.
-
-        d_s and d_d each get half of ``delta / rate``, less the factor that step 2 puts before them: e^e_d for d_s, and
-        for d_d e^e_s at the smallest d_s that may follow.
-        """
-        found = self.count_epsilon(epsilon_of, delta)
+    def _sampled(self, epsilon_of: Bound, delta: float, shift_epsilon: Bound) -> float:
+        """d_s and d_d each get half of ``delta / rate``, less the factor that step 2 puts before them: e^e_d for d_s,
+        and for d_d e^e_s at the smallest d_s that may follow."""
+        found = self._count_epsilon(epsilon_of, delta, shift_epsilon)
         if math.isinf(found):
             return math.inf
         half = self._half(delta)

@@ -24,13 +24,15 @@ class ChargeState(enum.StrEnum):
     """Both have opted in: counts in full, released or not."""
     VOID = "void"
     """Both have closed it for good without a release: does not count."""
+    UNREFUNDED = "unrefunded"
+    """The same where answers decide who sends: the number of its messages was seen, so it counts in full for ever."""
     LAPSED = "lapsed"
     """Its interval ended before both had opted in, so that no device ever answered: does not count."""
     COVERED = "covered"
     """A round of a series, which is charged as a whole: does not count by itself."""
 
 
-COUNTED = frozenset({ChargeState.PENDING, ChargeState.ACTIVE})
+COUNTED = frozenset({ChargeState.PENDING, ChargeState.ACTIVE, ChargeState.UNREFUNDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,13 @@ class Charge:
         return self.start < end and self.end > begin
 
 
-def charge_state(opted_in: Collection[str], void: Collection[str], end: int, now: float) -> ChargeState:
-    """The state of a recipe whose opt-ins and void leaves are those of these roles, at ``now`` (POSIX seconds)."""
+def charge_state(
+    opted_in: Collection[str], void: Collection[str], end: int, now: float, *, refundable: bool = True
+) -> ChargeState:
+    """The state of a recipe whose opt-ins and void leaves are those of these roles, at ``now`` (POSIX seconds).
+    ``refundable``: the number of its messages tells nothing."""
     if set(void) >= ROLES:
-        return ChargeState.VOID
+        return ChargeState.VOID if refundable else ChargeState.UNREFUNDED
     if set(opted_in) >= ROLES:
         return ChargeState.ACTIVE
     return ChargeState.LAPSED if now >= end else ChargeState.PENDING

@@ -7,7 +7,6 @@ them; any other path, OpenSSL one message at a time.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from tacit.multibuffer.build import SOURCES, compile_library, library_name
 from tacit.multibuffer.interface import Multibuffer
 from tacit.multibuffer.known_answers import failed_answers
 from tacit.native_build import BuildError, library_folders, open_library
-from tacit.vdaf.native.library import LEVELS, OFF, VARIABLE
+from tacit.vdaf.native.library import wanted_level
 
 _NEEDED = "ifma"
 
@@ -25,10 +24,8 @@ _loading = threading.Lock()
 
 
 def kernels() -> Multibuffer | None:
-    """The kernels, or None where OpenSSL does everything. Raises ``ValueError`` for a TACIT_NATIVE that is no path."""
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted and wanted not in (OFF, *LEVELS):
-        raise ValueError(f"{VARIABLE} must be one of {', '.join((OFF, *LEVELS))}, not {wanted!r}")
+    """The kernels, or None where OpenSSL does everything. Raises ``UsageError`` for a TACIT_NATIVE that is no path."""
+    wanted = wanted_level()
     if wanted not in ("", _NEEDED):
         return None
     with _loading:

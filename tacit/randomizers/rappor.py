@@ -12,9 +12,9 @@ one has a one
 * in cell v and another one with ``(1-f) f Pr[B(k-2) <= w-2] / S``,
 * in two others with ``f^2 ((1-f) Pr[B(k-3) <= w-3] + f Pr[B(k-3) <= w-2]) / S``.
 
-A dummy is a vector of zeros whose bits flip likewise, drawn again until it has at most w ones, so that it is always
-sent: a one in a cell with ``f Pr[B(k-1) <= w-1] / Pr[B(k) <= w]``, in two with ``f^2 Pr[B(k-2) <= w-2] / Pr[B(k) <=
-w]``.
+A dummy is a vector of zeros whose bits flip likewise, given that it has at most w ones, so that it is always sent
+(``tacit.randomizers.bounded``): a one in a cell with ``f Pr[B(k-1) <= w-1] / Pr[B(k) <= w]``, in two with ``f^2
+Pr[B(k-2) <= w-2] / Pr[B(k) <= w]``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from tacit.ports import Entropy
+from tacit.randomizers.bounded import bounded_bits
 from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.draws import BYTES, ONE, epsilon0_from, keep_threshold
 from tacit.randomizers.estimate import CellModel, Estimate, check_counts
@@ -39,6 +41,14 @@ def _upto(trials: int, p: float, limit: int) -> float:
 
 def _binomial(trials: int, p: float, k: int) -> float:
     return math.comb(trials, k) * p**k * (1 - p) ** (trials - k)
+
+
+@lru_cache(maxsize=256)
+def _rejected(k: int, f: float, w: int) -> float:
+    """The chance that an answer's weight exceeds w: kept, because a claim asks for it dozens of times."""
+    own_one = math.fsum(_binomial(k - 1, f, j) for j in range(w, k))
+    own_zero = math.fsum(_binomial(k - 1, f, j) for j in range(w + 1, k))
+    return (1 - f) * own_one + f * own_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +82,15 @@ class Rappor:
         return bits if sum(bits) <= self.max_weight else None
 
     def dummy(self, entropy: Entropy, /) -> list[int]:
-        """Zeros, flipped; drawn again while there are more than ``max_weight`` ones. It takes ``1/Pr[B(k) <= w]`` draws
-        in expectation: hardly more than one for the weight bounds whose rejection a claim can bear."""
-        while True:
-            bits = self._flipped(None, entropy)
-            if sum(bits) <= self.max_weight:
-                return bits
+        """Zeros, flipped, given that at most ``max_weight`` are one; the work depends on the parameters alone."""
+        return bounded_bits(self.categories, self._keep, self.max_weight, entropy)
 
-    def _flipped(self, category: int | None, entropy: Entropy) -> list[int]:
-        """The one-hot vector of ``category``, or zeros, with every bit flipped with probability f."""
+    def missing(self, entropy: Entropy, /) -> list[int] | None:
+        """None as often as for every category: whether anything is sent is drawn as for the first one; then a dummy."""
+        return None if self.randomise(0, entropy) is None else self.dummy(entropy)
+
+    def _flipped(self, category: int, entropy: Entropy) -> list[int]:
+        """The one-hot vector of ``category`` with every bit flipped with probability f."""
         stream = entropy(BYTES * self.categories)
         bits = []
         for cell in range(self.categories):
@@ -91,10 +101,7 @@ class Rappor:
     @property
     def reject_probability(self) -> float:
         """Pr[weight > max_weight], summed from the top so that tiny values keep their digits."""
-        f, k = self._flip(), self.categories
-        own_one = math.fsum(_binomial(k - 1, f, j) for j in range(self.max_weight, k))
-        own_zero = math.fsum(_binomial(k - 1, f, j) for j in range(self.max_weight + 1, k))
-        return (1 - f) * own_one + f * own_zero
+        return _rejected(self.categories, self._flip(), self.max_weight)
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probability of a one in (the true category's cell, any other), before rejection."""
@@ -125,6 +132,10 @@ class Rappor:
         if sum(counts) > n * self.max_weight:
             raise ValueError("counts must not exceed n times max_weight in total")
         return self._model(design).estimate(counts, n)
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """Nothing but for what the bound of the weight shifts: a vector of zeros is of no category."""
+        return self._model(design).missing_adds(self.categories)
 
     def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviation per category given the true counts."""

@@ -37,6 +37,7 @@ def propose(
     non_default_share: Decimal | None = None,
     dummies: Decimal | None = None,
     dummy_epsilon: Decimal | None = None,
+    attested_devices: int | None = None,
     min_batch_size: int | None = None,
     epsilon: Decimal = Decimal(1),
     delta: Decimal = Decimal("0.000001"),
@@ -59,12 +60,14 @@ def propose(
     one aggregator instead: what the rates tell to the relay is not lessened by any noise. ``max_epsilon0`` is then
     that of the claim against everybody. ``non_default_share`` is how many devices have another answer. ``dummies`` are
     expected ones, or the fewest that hide whether a device sent, to ``dummy_epsilon``, from who knows the others.
+    ``attested_devices``: how many a census in the log attests at least; without it nothing hides how many messages of a
+    batch that does not fill come from one device alone.
 
     ``start`` and ``duration`` are seconds and multiples of ``time_precision``; ``criteria`` are the attribute values
     that a device of the audience has. Raises ``UsageError`` where the numbers give no recipe.
     """
     chosen = _randomizer_for(question, randomizer)
-    plan = TurnoutPlan(population, rate, default, default_rate, non_default_share, dummies)
+    plan = TurnoutPlan(population, rate, default, default_rate, non_default_share, dummies, attested_devices)
     if dummy_epsilon is not None:
         plan = plan.with_dummies_for(dummy_epsilon, delta, min_batch_size)
     batch_size = plan.batch_size() if min_batch_size is None else min_batch_size

@@ -68,6 +68,7 @@ def sample_of(recipe: Recipe) -> Sample:
         None if importance is None else float(importance.default_rate),
         0.0 if dummies is None else float(dummies.intensity),
         None if dummies is None else dummies.population,
+        1 if importance is None else importance.devices or 1,
     )
 
 

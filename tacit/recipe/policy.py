@@ -7,6 +7,7 @@ the project's own demonstration passes; a missing member means the default, an u
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -17,6 +18,8 @@ from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
 from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Parties, Positive, Url
 from tacit.tlog.canonical import parse_json, validated
+from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.cosignature import Quorum, witness_key
 
 
 class AggregatorPin(Part):
@@ -42,6 +45,23 @@ class AccountLimit(Part):
             raise ValueError("delta must be at least 1e-15 and below 1")
 
 
+class WitnessLimit(Part):
+    """Whose cosignatures a checkpoint must have (P29): ``k`` of ``keys``, in the text form of verifier keys (type
+    0x04), none older than ``max_age_seconds``."""
+
+    keys: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=16)]
+    k: Positive
+    max_age_seconds: Positive = 86_400
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse malformed keys, and a quorum that a log can split."""
+        self.quorum(lambda: 0.0)
+
+    def quorum(self, now: Callable[[], float]) -> Quorum:
+        """As a check of notes by the reader's clock."""
+        return Quorum(tuple(witness_key(text) for text in self.keys), self.k, self.max_age_seconds, now)
+
+
 class Policy(Part):
     """Floors, caps and allow lists. Epsilons and delta are decimal strings."""
 
@@ -52,8 +72,8 @@ class Policy(Part):
     max_sampling_rate: DecimalText = "1"
     """Cap of q; q = 1 is never accepted where sampling is claimed (P19)."""
     max_population: Positive = 1_000_000
-    """Most devices that a recipe may say to ask where its claim takes that on trust: dummies with importance sampling.
-    To be set to what the party knows of the population."""
+    """Most devices that the claim of importance sampling may count on (``importance.devices``), whatever a census
+    attests. To be set to what the party knows of the population."""
     max_delta: DecimalText = "0.000001"
     max_epsilon_aggregator: DecimalText = "1"
     """Cap of claim (a): one aggregator, or the analyst."""
@@ -95,8 +115,14 @@ class Policy(Part):
     (``require_aggregators``), because credentials go to the addresses that a recipe names. A device holds none."""
     accounts: Annotated[dict[Operator, AccountLimit], Field(min_length=1)] | None = None
     """The population's privacy accounts by name; a recipe is charged to one of them. Absent: nothing is charged."""
+    witnesses: WitnessLimit | None = None
+    """The witnesses of the log; absent: whatever its key signed is believed, as long as it extends what was seen."""
     insecure_http: bool = False
     """Accept http:// on other hosts than loopback (P7)."""
+
+    def log_policy(self, log_key: NoteKey, now: Callable[[], float]) -> LogPolicy:
+        """Whose signatures make a checkpoint of the log acceptable at ``now()``."""
+        return LogPolicy(log_key, None if self.witnesses is None else self.witnesses.quorum(now))
 
     def account(self, name: str) -> Account | None:
         """The account of this name, or None."""

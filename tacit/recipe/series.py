@@ -28,6 +28,7 @@ from tacit.recipe.model import (
     SeriesRound,
     TokenSlot,
 )
+from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tlog.leaves import Count
 
 OWN_MEMBERS = ("name", "interval", "token", "series")
@@ -87,6 +88,10 @@ class Series(Document):
             raise ValueError(f"template: {', '.join(own)} belong to the rounds")
         if self.interval.duration > MAX_SECONDS:
             raise ValueError(f"a series lasts at most {MAX_SECONDS} seconds")
+        if self.slots.epoch + (self.rounds - 1) // self.slots.per_epoch > MAX_INTEGER:
+            raise ValueError("slots: the last round's epoch is no number that a recipe can hold")
+        if self.interval.start + self.rounds * self.round_seconds > MAX_INTEGER:
+            raise ValueError("interval: the last round's end is no number that a recipe can hold")
         _ = self.probe
 
     @cached_property

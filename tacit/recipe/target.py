@@ -90,7 +90,8 @@ class Target:
         if found is None:
             raise UsageError(
                 f"importance sampling keeps no epsilon {self.epsilon:f} at B = {size}: how many messages there are, or "
-                f"who sends, already tells too much; ask more devices, or bring the two rates closer together"
+                f"who sends, already tells too much; ask more devices that a census attests, or bring the two rates "
+                f"closer together"
             )
         return make(found)
 

@@ -19,7 +19,8 @@ _PLACES = Decimal("0.1")
 @dataclass(frozen=True, slots=True)
 class TurnoutPlan:
     """``population`` devices take part at ``rate``, those with the encoded answer ``default`` at ``default_rate``; the
-    share ``others`` of all has another answer. ``dummies`` are expected of those that do not take part."""
+    share ``others`` of all has another answer. ``dummies`` are expected of those that do not take part. ``attested``:
+    how many devices, at least, a census in the log has found."""
 
     population: int
     rate: Decimal
@@ -27,6 +28,7 @@ class TurnoutPlan:
     default_rate: Decimal | None = None
     others: Decimal | None = None
     dummies: Decimal | None = None
+    attested: int | None = None
 
     def __post_init__(self) -> None:
         if (self.default is None) != (self.default_rate is None):
@@ -40,6 +42,8 @@ class TurnoutPlan:
             )
         if self.others is not None and self.default_rate is None:
             raise UsageError("a share of devices with another answer belongs to importance sampling")
+        if self.attested is not None and self.default_rate is None:
+            raise UsageError("a number of attested devices belongs to importance sampling")
 
     @property
     def is_plain(self) -> bool:
@@ -77,7 +81,14 @@ class TurnoutPlan:
         """The sample that claims are made of; B is ``batch_size``. Raises ``UsageError``."""
         default_rate = None if self.default_rate is None else float(self.default_rate)
         try:
-            return Sample(batch_size, float(self.rate), default_rate, float(self.dummies or 0), self.population)
+            return Sample(
+                batch_size,
+                float(self.rate),
+                default_rate,
+                float(self.dummies or 0),
+                self.population,
+                self.attested or 1,
+            )
         except ValueError as error:
             raise UsageError(str(error)) from error
 
@@ -90,6 +101,7 @@ class TurnoutPlan:
         body: dict[str, Any] = {"rate": plain(self.rate)}
         if self.default_rate is not None:
             body["importance"] = {"default": self.default, "default_rate": plain(self.default_rate)}
+            body["importance"] |= {} if self.attested is None else {"devices": self.attested}
         if self.dummies is not None:
             body["dummies"] = {"intensity": plain(self.dummies), "population": self.population}
         return body

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,14 +18,17 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__, media_types
+from tacit.adapters.tls import troubles
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
+from tacit.service.callers import CALLERS, Callers
+from tacit.service.connection import connection_of
 from tacit.service.driver import Driver, run_driver
-from tacit.service.limits import come_back
-from tacit.service.log import get_logger
+from tacit.service.limits import busy, come_back
+from tacit.service.log import get_logger, hear_tls
+from tacit.service.problems import phrase_of, problem_response
 
-BODY_TIMEOUT_SECONDS = 30.0
 DRIVER_STOP_SECONDS = 20.0
 REFUSAL_PREFIX = "urn:tacit:refusal:"
 HEALTH_PATH = "/healthz"
@@ -69,17 +71,21 @@ def make_app(
     max_body: int = 1 << 20,
     middlewares: Sequence[Middleware] = (),
     answered: Callable[[int], None] | None = None,
+    callers: Callers | None = None,
 ) -> web.Application:
     """An application called ``name`` that refuses bodies over ``max_body`` bytes (413).
 
     ``middlewares`` run inside the problem middleware, so they may raise what handlers may raise. ``answered`` is
-    called with the status of every answer, health checks left out.
+    called with the status of every answer, health checks left out. ``callers``: who may call what is not public.
     """
+    hear_tls()
     app = web.Application(client_max_size=max_body, middlewares=[_problems(answered), *middlewares])
     app[SERVICE_NAME] = name
     app[DEPS] = deps
     app[DRIVERS] = []
-    app[TROUBLES] = []
+    app[TROUBLES] = [lambda: "; ".join(troubles())]
+    if callers is not None:
+        app[CALLERS] = callers
     app.on_response_prepare.append(_response_headers)
     app.router.add_get(HEALTH_PATH, _healthz)
     return app
@@ -114,13 +120,15 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asy
     return wake
 
 
-async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
-    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``).
+async def read_body(request: web.Request, limit: int, media_type: str | None = None) -> bytes:
+    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``; None: any).
 
     Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged
-    by Content-Length before anything is read), 408 when the body does not arrive in time.
+    by Content-Length before anything is read), 408 when the body does not arrive
+    in time (``tacit.service.admission``).
     """
-    require_media_type(request, media_type)
+    if media_type is not None:
+        require_media_type(request, media_type)
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     stream = request.content
@@ -132,13 +140,12 @@ async def read_body(request: web.Request, limit: int, media_type: str) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            async for part in stream.iter_any():
-                size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
-                parts.append(part)
-    except TimeoutError as error:
+        async for part in stream.iter_any():
+            size += len(part)
+            if size > limit:
+                raise _too_large(limit)
+            parts.append(part)
+    except TimeoutError as error:  # of ``Connection``, which counts what comes
         raise _status_abort(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time") from error
     except (OSError, web.RequestPayloadError) as error:
         raise _status_abort(HTTPStatus.BAD_REQUEST, "the body did not arrive whole") from error
@@ -164,28 +171,13 @@ async def refuse_expect(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def problem_response(abort: Abort) -> web.Response:
-    """The RFC 9457 document of ``abort``: type, title, status, detail, taskid and the extension members."""
-    document: dict[str, object] = {**abort.extensions, "type": abort.type, "status": abort.status}
-    document["title"] = abort.title or _phrase(abort.status)
-    if abort.detail:
-        document["detail"] = abort.detail
-    if abort.task_id is not None:
-        document["taskid"] = abort.task_id
-    return web.Response(
-        status=abort.status,
-        body=json.dumps(document, separators=(",", ":")).encode(),
-        headers={**abort.headers, "Content-Type": media_types.PROBLEM_JSON},
-    )
-
-
 def _problems(answered: Callable[[int], None] | None) -> Middleware:
     """The middleware in which errors become answers, and answers are counted."""
 
     @web.middleware
     async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            response = await handler(request)
+            response = await _in_time(request, handler)
         except web.HTTPException as error:
             if error.status < HTTPStatus.BAD_REQUEST:
                 raise
@@ -197,6 +189,14 @@ def _problems(answered: Callable[[int], None] | None) -> Middleware:
         return response
 
     return problems
+
+
+async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What ``handler`` answers; a request that waited too long for its turn is told to come back."""
+    connection = connection_of(request)
+    if connection is not None and connection.late:
+        raise busy(request.app[DEPS].entropy)
+    return await handler(request)
 
 
 def _abort_of(request: web.Request, error: Exception) -> Abort:
@@ -243,7 +243,7 @@ def _where(error: Exception) -> list[str]:
 
 
 def _status_abort(status: int, detail: str, headers: dict[str, str] | None = None) -> Abort:
-    return Abort("about:blank", detail, status=int(status), title=_phrase(status), headers=headers)
+    return Abort("about:blank", detail, status=int(status), title=phrase_of(status), headers=headers)
 
 
 def _too_large(limit: int) -> Abort:
@@ -252,13 +252,6 @@ def _too_large(limit: int) -> Abort:
 
 def _kept_headers(error: web.HTTPException) -> dict[str, str]:
     return {name: error.headers[name] for name in ("Allow", "Retry-After", "WWW-Authenticate") if name in error.headers}
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
 
 
 async def _response_headers(_request: web.Request, response: web.StreamResponse) -> None:
@@ -270,6 +263,9 @@ async def _response_headers(_request: web.Request, response: web.StreamResponse)
 
 
 async def _healthz(request: web.Request) -> web.Response:
-    page = {"status": "ok", "service": request.app[SERVICE_NAME], "version": __version__}
-    troubles = [words for trouble in request.app[TROUBLES] if (words := trouble())]
-    return web.json_response({**page, "status": "trouble", "trouble": "; ".join(troubles)} if troubles else page)
+    app = request.app
+    page: dict[str, object] = {"status": "ok", "service": app[SERVICE_NAME], "version": __version__}
+    if CALLERS in app and app[CALLERS].refused:
+        page["refused_certificates"] = dict(app[CALLERS].refused)
+    found = [words for trouble in app[TROUBLES] if (words := trouble())]
+    return web.json_response({**page, "status": "trouble", "trouble": "; ".join(found)} if found else page)

@@ -1,4 +1,4 @@
-"""Who may call (P7): bearer tokens compared in constant time, client certificates, TLS or loopback.
+"""Bearer tokens (P7), compared in constant time. Who may call what is ``tacit.service.callers``.
 
 A service stores only the SHA-256 digest of a bearer token in memory; the token itself stays in its 0600 file.
 """
@@ -10,8 +10,8 @@ import hmac
 
 from aiohttp import web
 
-from tacit.adapters.origins import is_loopback
 from tacit.errors import Abort
+from tacit.service.connection import vouch
 
 UNAUTHORIZED = "urn:tacit:problem:unauthorized"
 
@@ -22,7 +22,8 @@ def token_digest(token: str | bytes) -> bytes:
     return hashlib.sha256(raw.strip()).digest()
 
 
-def _unauthorized() -> Abort:
+def unauthorized() -> Abort:
+    """The one answer (401) to whoever may not call, whatever the cause."""
     return Abort(
         UNAUTHORIZED,
         "",
@@ -41,18 +42,6 @@ def require_bearer(request: web.Request, *digests: bytes) -> int:
     actual = token_digest(presented.encode("utf-8", "surrogateescape"))
     matches = [index for index, digest in enumerate(digests) if hmac.compare_digest(actual, digest)]
     if scheme.lower() != "bearer" or not presented or not matches:
-        raise _unauthorized()
+        raise unauthorized()
+    vouch(request)
     return matches[0]
-
-
-def require_peer(request: web.Request, digest: bytes | None) -> None:
-    """Mutual TLS, or a bearer token on loopback (attester -> issuer, P7). Raises ``Abort`` (401).
-
-    A peer certificate present here was already checked against the listener's ``client_ca`` in the handshake.
-    """
-    transport = request.transport
-    if transport is not None and transport.get_extra_info("peercert"):
-        return
-    if digest is None or not is_loopback(request.remote or ""):
-        raise _unauthorized()
-    require_bearer(request, digest)

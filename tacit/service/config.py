@@ -11,17 +11,22 @@ import json
 import os
 import stat
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
 from tacit.adapters.files import sync_folder
+from tacit.adapters.tls import ClientTls
 from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
 from tacit.ports import Clock
 
 _BASE = "base"
+_FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
+"""Of a database's URL."""
 
 
 def _against_base(path: Path, info: ValidationInfo) -> Path:
@@ -39,9 +44,42 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+class Limits(Frozen):
+    """What a listener allows its clients together, and each of them; ``tacit.service.admission`` says how.
+
+    * ``connections``: at most, and never more than half of the descriptors of the process.
+    * ``requests``: answered at one time; ``share``: a source has at most one of so many parts of them.
+    * ``receiving_bytes``: of requests on their way. Not below the largest body.
+    * ``head_seconds``, ``grace_seconds``, ``least_rate`` (bytes a second), ``idle_seconds``, ``wait_seconds``:
+      deadlines.
+    * ``front_proxies``: addresses of proxies that pass connections on, each with a PROXY line (version 1) that names
+      the client; from these one must come, from others it is not HTTP.
+    """
+
+    connections: int = Field(default=4096, ge=1)
+    requests: int = Field(default=256, ge=1)
+    share: int = Field(default=4, ge=1)
+    receiving_bytes: int = Field(default=64 << 20, ge=1 << 16)
+    head_seconds: float = Field(default=20.0, gt=0)
+    grace_seconds: float = Field(default=10.0, gt=0)
+    least_rate: float = Field(default=1024.0, gt=0)
+    idle_seconds: float = Field(default=75.0, gt=0)
+    wait_seconds: float = Field(default=10.0, gt=0)
+    front_proxies: tuple[str, ...] = ()
+
+    @property
+    def turns_of_one(self) -> int:
+        """Requests of one source that are answered at a time."""
+        return max(1, self.requests // self.share)
+
+
 class Listen(Frozen):
-    """Where a service listens. Port 0 lets the system choose. ``client_ca`` demands client certificates.
-    ``reuse_port`` lets several processes of one user listen on one port; the system spreads connections over them."""
+    """Where a service listens. Port 0 lets the system choose.
+
+    ``tls_cert`` and ``tls_key`` (0600) are PEM files; with ``client_ca`` whoever calls a resource that is not public
+    must show a certificate of that authority with one of the DNS or URI names that ``client_names`` lists for its role
+    (``tacit.service.callers``). All three are read again when they change. ``reuse_port`` lets several processes of one
+    user listen on one port; the system spreads connections over them."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
@@ -49,6 +87,8 @@ class Listen(Frozen):
     tls_cert: ConfigPath | None = None
     tls_key: ConfigPath | None = None
     client_ca: ConfigPath | None = None
+    client_names: dict[str, tuple[Annotated[str, Field(min_length=1)], ...]] = Field(default_factory=dict)
+    limits: Limits = Limits()
 
     @model_validator(mode="after")
     def _port_to_share(self) -> Self:
@@ -61,7 +101,9 @@ class ServiceConfig(Frozen):
     """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
     demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
     place of the file in ``state_dir``. ``mark_file``: where a service that knows what was spent keeps the mark
-    by which it notices a database from the past, best on another disk than backups go back to.
+    by which it notices a database from the past, best on another disk than backups go back to. ``peer_ca`` is a further
+    CA file to trust for the services that it calls; ``client_cert`` and ``client_key`` (0600) are the certificate that
+    it shows them. They are read again when they change.
     """
 
     state_dir: ConfigPath
@@ -70,6 +112,20 @@ class ServiceConfig(Frozen):
     storage: Literal["file", "memory"] = "file"
     database_file: ConfigPath | None = None
     mark_file: ConfigPath | None = None
+    peer_ca: ConfigPath | None = None
+    client_cert: ConfigPath | None = None
+    client_key: ConfigPath | None = None
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> Self:
+        if (self.client_cert is None) != (self.client_key is None):
+            raise ValueError("client_cert and client_key go together")
+        return self
+
+    @property
+    def client_tls(self) -> ClientTls:
+        """Whom this service trusts and what it shows when it calls."""
+        return ClientTls(self.peer_ca, self.client_cert, self.client_key)
 
     @model_validator(mode="after")
     def _one_storage(self) -> Self:
@@ -151,11 +207,25 @@ def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
 
 
 def read_database_url(path: Path) -> str:
-    """The PostgreSQL URL in a secret file, for asyncpg. Raises ``UsageError`` that never quotes it."""
+    """The PostgreSQL URL in a secret file, for ``tacit.adapters.sql``; files that it names are taken from the file's
+    folder. Raises ``UsageError`` that never quotes it."""
     scheme, separator, rest = read_secret(path).decode("utf-8", "replace").strip().partition("://")
     if scheme not in {"postgresql", "postgresql+asyncpg"} or not separator or not rest or rest.split() != [rest]:
-        raise UsageError(f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    return f"postgresql+asyncpg://{rest}"
+        raise UsageError(
+            f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE"
+        )
+    return files_beside(path, f"postgresql+asyncpg://{rest}", _FILE_MEMBERS)
+
+
+def files_beside(path: Path, url: str, members: Collection[str]) -> str:
+    """``url`` from the file ``path``, with the files that these members of its query name taken from its folder."""
+    place, mark, query = url.partition("?")
+    folder = path.absolute().parent
+    pairs = [
+        (name, str(folder / Path(value).expanduser()) if name in members else value)
+        for name, value in parse_qsl(query, keep_blank_values=True)
+    ]
+    return f"{place}?{urlencode(pairs)}" if mark else url
 
 
 def write_secret(path: Path, data: bytes) -> None:

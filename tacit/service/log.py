@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from tacit.adapters.tls import LOGGER
 from tacit.errors import TacitError
 
 REDACTED = "[redacted]"
@@ -127,3 +128,20 @@ def quiet_http_logger() -> logging.Logger:
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
     return logger
+
+
+class _TlsLines(logging.Handler):
+    """Passes on what ``tacit.adapters.tls`` says of its files."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = get_logger("tls")
+        (log.warning if record.levelno >= logging.WARNING else log.info)("files", what=record.getMessage())
+
+
+def hear_tls() -> None:
+    """From now on write into the log what the TLS of this process says of its files."""
+    logger = logging.getLogger(LOGGER)
+    if not logger.handlers:
+        logger.addHandler(_TlsLines())
+        logger.setLevel(logging.INFO)
+        logger.propagate = False

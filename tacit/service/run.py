@@ -6,23 +6,25 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 
 from aiohttp import web
 
 from tacit.adapters.origins import is_loopback
-from tacit.errors import Abort, UsageError
-from tacit.service.app import SERVICE_NAME, problem_response
-from tacit.service.config import Listen
-from tacit.service.log import get_logger, quiet_http_logger
+from tacit.adapters.tls import listener_context
+from tacit.errors import UsageError
+from tacit.service.admission import Admission
+from tacit.service.app import SERVICE_NAME
+from tacit.service.config import Limits, Listen
+from tacit.service.connection import Server
+from tacit.service.log import quiet_http_logger
 
 GRACE_SECONDS = 10.0
-KEEPALIVE_SECONDS = 75.0
 BACKLOG = 1024
 
 
@@ -46,69 +48,40 @@ def print_ready(ready: Ready) -> None:
 
 
 def server_tls(listen: Listen) -> ssl.SSLContext | None:
-    """The listener's TLS context (1.2 or newer), None for plain HTTP. Raises ``UsageError`` for bad files."""
+    """The listener's TLS context, None for plain HTTP. Raises ``UsageError`` for bad files."""
     if listen.tls_cert is None and listen.tls_key is None and listen.client_ca is None:
         return None
     if listen.tls_cert is None or listen.tls_key is None:
         raise UsageError("listen: tls_cert and tls_key go together, and client_ca needs both")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(listen.tls_cert, listen.tls_key)
-        if listen.client_ca is not None:
-            context.load_verify_locations(listen.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"listen: certificate, key or client CA cannot be loaded: {error.strerror}") from error
-    return context
-
-
-class _Connection(web.RequestHandler):
-    """aiohttp's server protocol, with what fails below the application (bad HTTP) as a problem document too."""
-
-    __slots__ = ()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Neither echoes the request nor logs its sender, as the method it replaces does."""
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            get_logger("http").error("connection_failed", error=exc)
-        if request.writer.output_size > 0:
-            raise ConnectionError("the response is already on its way")
-        response = problem_response(Abort("about:blank", status=status))
-        response.headers["Server"] = "tacit"
-        response.force_close()
-        return response
-
-
-class _Server(web.Server):
-    def __call__(self) -> web.RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
+    return listener_context(listen.tls_cert, listen.tls_key, listen.client_ca)
 
 
 class Runner(web.AppRunner):
     """Starts and stops an application; ``server`` makes its connections. Writes no access log."""
 
-    __slots__ = ()
+    __slots__ = ("_limits",)
 
-    def __init__(self, app: web.Application, *, grace_seconds: float = GRACE_SECONDS) -> None:
+    def __init__(
+        self, app: web.Application, *, grace_seconds: float = GRACE_SECONDS, limits: Limits | None = None
+    ) -> None:
+        self._limits = limits or Limits()
         super().__init__(
             app,
             access_log=None,
             logger=quiet_http_logger(),
             shutdown_timeout=grace_seconds,
-            keepalive_timeout=KEEPALIVE_SECONDS,
+            keepalive_timeout=self._limits.idle_seconds,
         )
 
     async def _make_server(self) -> web.Server:
         plain = await super()._make_server()
-        loop = asyncio.get_running_loop()
-        return _Server(plain.request_handler, request_factory=plain.request_factory, loop=loop, **self._kwargs)
+        return Server(plain, Admission(self._limits, _connections(self._limits)), **self._kwargs)
+
+
+def _connections(limits: Limits) -> int:
+    """How many connections there may be: the other half of the descriptors is for files and our own connections."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limits.connections if descriptors < 0 else max(1, min(limits.connections, descriptors // 2))
 
 
 @contextlib.asynccontextmanager
@@ -124,7 +97,7 @@ async def started(
         raise UsageError(
             f"listen: plain HTTP on {listen.host} refused; set tls_cert and tls_key or insecure_http = true"
         )
-    runner = Runner(app, grace_seconds=grace_seconds)
+    runner = Runner(app, grace_seconds=grace_seconds, limits=listen.limits)
     try:
         await runner.setup()
         shared = listen.reuse_port or None

@@ -65,7 +65,7 @@ CENSUS_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"os": ("linux", "mac"), "loc
 def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> Question:
     """The question of a census."""
     asked = dict(attributes or CENSUS_ATTRIBUTES)
-    encoder = Attributes(kind="attributes", attributes=asked)
+    encoder = Attributes(kind="attributes", attributes=asked, missing="none of these")
     return Question(text="Which devices are there?", metric="attributes", encoder=encoder, statistic="histogram")
 
 
@@ -196,8 +196,10 @@ class RecipeKit:
         return self.recipe(**{"name": "census", "question": census_question(attributes), "rate": Decimal(1)} | options)
 
     def census_share(self, census: Recipe, role: str, reports: int, counts: Sequence[int]) -> CensusShare:
-        """The share of ``role``: the leader's holds a mask of 7s more than ``counts``, the helper's takes it off."""
+        """The share of ``role``: the leader's holds a mask of 7s more than ``counts`` (of the first cells; the others
+        are 0), the helper's takes it off."""
         vdaf = vdaf_of(census)
+        counts = [*counts, *[0] * (census.vdaf.length - len(counts))]
         share = [count + 7 for count in counts] if role == "leader" else [vdaf.field.MODULUS - 7] * len(counts)
         return CensusShare.model_validate(
             {
@@ -319,6 +321,11 @@ def _bad_questions() -> list[Change]:
         ("randomizer-not-allowed", "randomizer.name", "identity"),
         ("randomizer-parameters", "randomizer.epsilon0", "0"),
         ("randomizer-parameters", "randomizer.max_weight", 3),
+        (
+            "rejection-too-likely",
+            "randomizer",
+            {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+        ),
         ("randomizer-vdaf-mismatch", "vdaf.name", "Prio3Count"),
         ("randomizer-vdaf-mismatch", "vdaf.length", 17),
         ("encoder-mismatch", "question.encoder", {"kind": "categories", "categories": ["a", "b"]}),
@@ -353,9 +360,14 @@ def _bad_batches() -> list[Change]:
 
 def _bad_samples() -> list[Change]:
     def sample(
-        rate: str = "0.5", *, lower: tuple[int, str] | None = None, dummies: tuple[str, int] | None = None
+        rate: str = "0.5",
+        *,
+        lower: tuple[int, str] | None = None,
+        devices: int | None = None,
+        dummies: tuple[str, int] | None = None,
     ) -> Any:
-        importance = {} if lower is None else {"importance": {"default": lower[0], "default_rate": lower[1]}}
+        counted = {} if devices is None else {"devices": devices}
+        importance = {} if lower is None else {"importance": {"default": lower[0], "default_rate": lower[1], **counted}}
         added = {} if dummies is None else {"dummies": {"intensity": dummies[0], "population": dummies[1]}}
         return {"rate": rate, **importance, **added}
 
@@ -371,7 +383,9 @@ def _bad_samples() -> list[Change]:
             for dummies in (("0", 500), ("3", 500), ("150", 500), ("300", 500), ("50", 199), ("50", 1_000_000))
         ),
         ("dummies-invalid", "sampling", sample("1", dummies=("50", 500))),
-        ("population-cap", "sampling", sample(lower=(0, "0.1"), dummies=("50", 1_000_001))),
+        ("population-cap", "sampling", sample(lower=(0, "0.1"), devices=1_000_001)),
+        ("importance-devices", "sampling", sample(lower=(0, "0.1"), devices=100)),
+        ("importance-count-leak", "sampling", sample(lower=(0, "0.1"))),
     ]
 
 

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from tacit.errors import CryptoError, DecodeError
 from tacit.signing import KEY_SIZE, SigningKey, checked_public_key, verify
@@ -31,17 +31,18 @@ _NAME = re.compile(r"[^\s+\x00-\x1f]+")
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
-def _b64(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
+    """Standard base64 with padding."""
     return base64.b64encode(data).decode("ascii")
 
 
-def _unb64(text: str, what: str) -> bytes:
-    """Strict standard base64 with padding: one spelling per value."""
+def unbase64(text: str, what: str) -> bytes:
+    """Strict inverse of ``base64_text``: one spelling per value. Raises DecodeError naming ``what``."""
     try:
         data = base64.b64decode(text.encode("ascii"), validate=True)
     except (UnicodeEncodeError, binascii.Error) as error:
         raise DecodeError(f"{what} is not base64") from error
-    if _b64(data) != text:
+    if base64_text(data) != text:
         raise DecodeError(f"{what} is not in canonical base64")
     return data
 
@@ -67,14 +68,14 @@ class NoteKey:
 
     def encode(self) -> str:
         """Text form."""
-        return f"{self.name}+{self.key_id.hex()}+{_b64(bytes([self.algorithm]) + self.public)}"
+        return f"{self.name}+{self.key_id.hex()}+{base64_text(bytes([self.algorithm]) + self.public)}"
 
     @classmethod
     def decode(cls, text: str) -> Self:
         """Inverse of ``encode``; the id must fit the key. Raises DecodeError."""
         name, _, rest = text.strip().partition("+")
         key_id, _, encoded = rest.partition("+")
-        raw = _unb64(encoded, "note key")
+        raw = unbase64(encoded, "note key")
         if len(raw) != 1 + KEY_SIZE or raw[0] not in {ED25519, COSIGNATURE}:
             raise DecodeError("note key is not an Ed25519 key")
         key = cls(name, raw[1:], raw[0])
@@ -93,7 +94,7 @@ class NoteSignature:
 
     def line(self) -> str:
         """The line, with its newline."""
-        return f"\N{EM DASH} {self.name} {_b64(self.key_id + self.signature)}\n"
+        return f"\N{EM DASH} {self.name} {base64_text(self.key_id + self.signature)}\n"
 
     @classmethod
     def parse(cls, line: str) -> Self:
@@ -101,7 +102,7 @@ class NoteSignature:
         parts = line.split(" ")
         if len(parts) != 3 or parts[0] != "\N{EM DASH}" or not _NAME.fullmatch(parts[1]):
             raise DecodeError("note has a malformed signature line")
-        raw = _unb64(parts[2], "note signature")
+        raw = unbase64(parts[2], "note signature")
         if len(raw) <= 4:
             raise DecodeError("note has a signature that is too short")
         return cls(parts[1], raw[:4], raw[4:])
@@ -156,7 +157,7 @@ class Checkpoint:
 
     def body(self) -> str:
         """The note text: three lines."""
-        return f"{self.origin}\n{self.size}\n{_b64(self.root)}\n"
+        return f"{self.origin}\n{self.size}\n{base64_text(self.root)}\n"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -166,7 +167,7 @@ class Checkpoint:
             raise DecodeError("checkpoint does not have three lines")
         if not _SIZE.fullmatch(lines[1]) or int(lines[1]) > MAX_SIZE:
             raise DecodeError("checkpoint has a malformed size")
-        root = _unb64(lines[2], "checkpoint root")
+        root = unbase64(lines[2], "checkpoint root")
         if len(root) != HASH_SIZE:
             raise DecodeError("checkpoint root is not a SHA-256 hash")
         return cls(lines[0], int(lines[1]), root)
@@ -179,11 +180,21 @@ def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> bytes:
     return Note(text, (NoteSignature(name.name, name.key_id, key.sign(b"", text.encode())),)).encode()
 
 
+class Witnessing(Protocol):
+    """What a reader wants of the witnesses of a log (``tacit.tlog.cosignature.Quorum``)."""
+
+    def require(self, note: Note) -> None:
+        """Raises CryptoError unless the witnesses' lines under ``note`` suffice."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class LogPolicy:
-    """Whose signatures make a checkpoint acceptable: the log's own. The log's name is its origin."""
+    """Whose signatures make a checkpoint acceptable: the log's own, and those that ``witnesses`` wants beside it (None:
+    no other). The log's name is its origin."""
 
     log_key: NoteKey
+    witnesses: Witnessing | None = None
 
     @property
     def origin(self) -> str:
@@ -191,11 +202,16 @@ class LogPolicy:
         return self.log_key.name
 
     def open(self, note: bytes) -> Checkpoint:
-        """The checkpoint in ``note``. Raises DecodeError (malformed) or CryptoError (wrong log or
-        signature)."""
+        """The checkpoint in ``note``, which the log signed; witnesses are the matter of ``require_witnesses``. Raises
+        DecodeError (malformed) or CryptoError (wrong log or signature)."""
         parsed = Note.decode(note)
         parsed.verify(self.log_key)
         checkpoint = Checkpoint.parse(parsed.text)
         if checkpoint.origin != self.origin:
             raise CryptoError("checkpoint is of another log")
         return checkpoint
+
+    def require_witnesses(self, note: bytes) -> None:
+        """Check the witnesses' lines under an opened note. Raises CryptoError."""
+        if self.witnesses is not None:
+            self.witnesses.require(Note.decode(note))

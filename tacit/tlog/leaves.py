@@ -258,34 +258,6 @@ class _Envelope(Body):
     signature: Blob
 
 
-Place = tuple[LeafType, str, int]
-"""What one leaf of a log has for itself, of all that its signer ever signs: (type, issuer, epoch) of a directory,
-(type, gateway, period) of a key set."""
-
-
-def place_of(leaf: SignedLeaf) -> Place | None:
-    """The leaf's place; None where it has none, or its body is not one of its type."""
-    if leaf.type not in _PLACED:
-        return None
-    return _place(leaf.type, leaf.body_bytes())
-
-
-_PLACED = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
-
-
-@lru_cache(maxsize=LEAVES_KEPT)
-def _place(leaf_type: LeafType, body: bytes) -> Place | None:
-    plain = parse_canonical(body, leaf_type.value)
-    try:
-        if leaf_type is LeafType.ISSUER_DIRECTORY:
-            directory = validated(IssuerDirectory, plain, leaf_type.value)
-            return leaf_type, directory.issuer, directory.epoch
-        config = validated(OhttpConfig, plain, leaf_type.value)
-    except DecodeError:
-        return None
-    return leaf_type, config.gateway, config.period
-
-
 def leaf_label(leaf_type: LeafType) -> bytes:
     """Domain separation of a leaf's signature."""
     return LABEL + leaf_type.value.encode() + b"\0"

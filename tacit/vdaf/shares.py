@@ -83,12 +83,16 @@ class ShareCodec(Generic[M]):
             return input_share.share_seed + blind
         return self.field.encode_vec([*input_share.meas_share, *input_share.proofs_share]) + blind
 
+    @property
+    def leader_share_size(self) -> int:
+        """Bytes of the Leader's encoded input share, the longest one."""
+        elements = self.flp.MEAS_LEN + self.flp.PROOF_LEN * self.PROOFS
+        return self.field.ENCODED_SIZE * elements + self._blind_size
+
     def decode_input_share(self, agg_id: int, encoded: bytes) -> InputShare:
         """Inverse of ``encode_input_share`` for Aggregator ``agg_id``. Raises ``DecodeError``."""
         self._require_agg_id(agg_id)
-        proofs_len = self.flp.PROOF_LEN * self.PROOFS
-        vec_size = self.field.ENCODED_SIZE * (self.flp.MEAS_LEN + proofs_len)
-        size = SEED_SIZE if agg_id else vec_size
+        size = SEED_SIZE if agg_id else self.leader_share_size - self._blind_size
         _expect(encoded, size + self._blind_size, "input share")
         blind = encoded[size:] or None
         if agg_id:

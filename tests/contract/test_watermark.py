@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from services.helper import schema
 from tacit.adapters.sql import Database
-from tacit.adapters.watermark import MARKS, Recovery, Watermark
+from tacit.adapters.watermark import Recovery, Watermark
+from tacit.aggregator.schema import MARKS
 from tacit.errors import Fatal, RolledBack, UsageError
 from tacit.testing.clock import SimClock
 

@@ -21,7 +21,12 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     now = time.time()
     epoch_seconds = next(length for length in range(3600, 7200, 60) if length - now % length > 900)
     options = StackOptions(
-        epoch_seconds=epoch_seconds, batch_floor=20, poll_seconds=0.5, idle_seconds=0.2, slots_per_epoch=1
+        epoch_seconds=epoch_seconds,
+        batch_floor=20,
+        poll_seconds=0.5,
+        idle_seconds=0.2,
+        slots_per_epoch=1,
+        witnesses=2,
     )
     return create_layout(tmp_path_factory.mktemp("e2e") / "stack", options, OsEntropy(), now)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import ipaddress
 import json
 import os
 import signal
@@ -15,10 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from infra.layout import KEY_ROTATION, Layout, free_ports
 from services.gateway.keys import KeyRing
@@ -30,6 +24,7 @@ from tacit.codec import b64url
 from tacit.media_types import OHTTP_REQ, dap
 from tacit.ports import HttpResponse, TransportError
 from tacit.testing.processes import ReadyProcess
+from tests.certificates import Authority
 
 Serve = Callable[..., ReadyProcess]
 
@@ -42,29 +37,6 @@ def relay_config(layout: Layout, folder: Path, **listen: Any) -> Path:
     path = folder / "relay.json"
     path.write_text(json.dumps(document))
     return path
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """Certificate and key files for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "relay.example")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file, key_file = folder / "relay.pem", folder / "relay.key"
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    key_file.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
-    return certificate_file, key_file
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -94,11 +66,12 @@ def test_a_service_stops_with_the_process_that_holds_its_standard_input(
 async def test_a_service_with_a_certificate_is_reached_by_those_who_trust_it(
     layout: Layout, serve: Serve, tmp_path: Path
 ) -> None:
-    certificate, key = self_signed(tmp_path)
+    authority = Authority(tmp_path, "ca")
+    certificate, key = authority.issue("relay")
     config = relay_config(layout, tmp_path, tls_cert=str(certificate), tls_key=str(key))
     url = serve("relay", config).ready()["url"]
     assert url.startswith("https://127.0.0.1:")
-    async with AiohttpTransport(tls=ClientTls(ca=certificate)) as trusting:
+    async with AiohttpTransport(tls=ClientTls(ca=authority.certificate)) as trusting:
         assert (await trusting.request("GET", f"{url}/healthz")).status == 200
     async with AiohttpTransport() as others:
         with pytest.raises(TransportError):

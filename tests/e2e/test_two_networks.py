@@ -77,7 +77,7 @@ def folder() -> Iterator[Path]:
 def scenario(folder: Path, names: tuple[str, str]) -> dict[str, Any]:
     """What happened, as the scenario tells it."""
     authority = Authority(folder, "authority")
-    authority.issue("helper", THERE)
+    authority.issue("helper", (THERE,))
     command = ["ip", "netns", "exec", names[0], sys.executable, str(SCENARIO), str(folder), names[1]]
     environment = {**os.environ, "SSL_CERT_FILE": str(authority.certificate)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment, check=False)

@@ -1,4 +1,4 @@
-"""``tacit up``: eight processes, every credential demanded, and a run that outlives killed aggregators.
+"""``tacit up``: eight services, two witnesses, every credential demanded, and a run that outlives killed aggregators.
 
 The tests share one stack and run in the order of this file; the last one stops it.
 """
@@ -44,6 +44,7 @@ from tacit.tokens.attestation import SoftwareDevice
 
 DEVICES = 60
 DURATION = 16
+WITNESSES = ("witness_1", "witness_2")
 NO_TASK = b64url(bytes(32))
 GUARDED = [
     ("issuer", "POST", "/token-request", media_types.PRIVATE_TOKEN_REQUEST, "issuer_client"),
@@ -98,15 +99,16 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, http: AiohttpTransport) -> None:
-    assert set(stack.document) == {"state_dir", "credentials", *SERVICE_NAMES}
+    assert set(stack.document) == {"state_dir", "credentials", *SERVICE_NAMES, *WITNESSES}
     assert stack.document["state_dir"] == str(stack.layout.state_dir)
-    for name in SERVICE_NAMES:
+    for name in (*SERVICE_NAMES, *WITNESSES):
+        kind = name.partition("_")[0] if name in WITNESSES else name
         answer = await http.request("GET", f"{stack.url(name)}/healthz")
         assert (answer.status, json.loads(answer.body)) == (
             200,
-            {"status": "ok", "service": name, "version": __version__},
+            {"status": "ok", "service": kind, "version": __version__},
         )
-        assert runs(stack.document[name]["pid"], ["infra.cli", "serve", name, stack.document[name]["config"]])
+        assert runs(stack.document[name]["pid"], ["infra.cli", "serve", kind, stack.document[name]["config"]])
     assert len({stack.document[name]["pid"] for name in SERVICE_NAMES}) == len(SERVICE_NAMES)
 
 

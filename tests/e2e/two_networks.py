@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from infra.api import call, verified_log
 from infra.backends import BACKENDS, Wanted, backends
@@ -40,6 +39,7 @@ from infra.processes import serve_command
 from infra.redis import RedisServer, RedisUser
 from services.leader.schema import COMMON
 from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
@@ -95,7 +95,7 @@ class Site:
         table = COMMON.buckets
 
         async def ask() -> int:
-            engine = create_async_engine(url)
+            engine = engine_of(url)
             try:
                 async with engine.connect() as connection:
                     return int((await connection.execute(sa.select(sa.func.sum(table.c.count)))).scalar() or 0)
@@ -167,7 +167,8 @@ def lay_out(folder: Path) -> Layout:
             path.write_text(text.replace(near, far))
     layout = load_layout(state)
     body = json.loads(layout.configs["leader"].read_text())
-    amend_config(layout.configs["leader"], peer_ca=str(folder / "authority.pem"), limits={**body["limits"], **LIMITS})
+    trusted = str(folder / "authority" / "ca.pem")
+    amend_config(layout.configs["leader"], peer_ca=trusted, limits={**body["limits"], **LIMITS})
     listen = json.loads(layout.configs["recipe_server"].read_text())["listen"]
     amend_config(layout.configs["recipe_server"], listen={**listen, "host": "0.0.0.0"}, insecure_http=True)  # noqa: S104
     return layout
@@ -186,7 +187,8 @@ def carried_over(layout: Layout, folder: Path) -> tuple[Path, Path]:
         log = {**body["log"], "url": body["log"]["url"].replace(LOOPBACK, HERE)}
         listen = {**body["listen"], "host": THERE}
         if name == "helper":
-            listen |= {"tls_cert": str(folder / "helper.pem"), "tls_key": str(folder / "helper.key")}
+            files = folder / "authority" / "helper"
+            listen |= {"tls_cert": str(files / "tls.pem"), "tls_key": str(files / "tls.key")}
         amend_config(config, log=log, listen=listen, insecure_http=True)
     amend_config(configs[1], roles=["worker"])
     return configs[0], configs[1]

@@ -56,7 +56,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         )
         leader, server = web.Application(), web.Application()
         leader.router.add_post("/tasks/{task}/reports", upload)
-        server.router.add_get("/v1/bundle", log.answer)
+        server.router.add_get("/v1/{path:.+}", log.answer)
         for url, app in (
             (GATEWAY_URL, gateway),
             (URLS["relay"], relay),

@@ -40,6 +40,7 @@ async def test_a_collection_is_asked_for_polled_released_and_published(stage: St
     assert privacy["n"] == stage.recipe.batch.min_batch_size
     assert privacy["epsilon"] == privacy["by_adversary"]["aggregator"]
     assert privacy["relation"] == "replacement"
+    assert privacy["conditions"]["both_aggregators"]["otherwise"] == "both_aggregators_with_relay"
     ran = result["privacy_of_batch"]
     assert ran["n"] == sum(COUNTS)
     assert all(ran["by_adversary"][name] <= value for name, value in privacy["by_adversary"].items())

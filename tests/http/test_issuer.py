@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -11,9 +9,6 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from services.issuer.app import create_app
 from services.issuer.config import IssuerConfig
@@ -40,6 +35,7 @@ from tacit.tokens.directory import WELL_KNOWN_PATH, IssuerDirectory
 from tacit.tokens.issuance import request_token
 from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
 from tacit.tokens.structures import TokenRequest, TokenResponse
+from tests.certificates import Authority
 
 ISSUER = "http://127.0.0.1:8001"
 LOG = "http://127.0.0.1:8002"
@@ -278,52 +274,40 @@ async def test_a_bearer_token_from_another_machine_is_not_enough(stage: Stage) -
     assert response.status == 401
 
 
-def _certificate(folder: Path, name: str, issuer: str) -> None:
-    """A P-256 certificate for 127.0.0.1 signed by ``issuer`` (itself: an authority), as two PEM files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    signer: ec.EllipticCurvePrivateKey = key
-    if issuer != name:
-        loaded = serialization.load_pem_private_key((folder / f"{issuer}.key").read_bytes(), None)
-        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-        signer = loaded
-    subject, parent = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in (name, issuer))
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(parent)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer == name, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(signer, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / f"{name}.pem").write_bytes(certificate.public_bytes(pem))
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / f"{name}.key").write_bytes(private)
-
-
-async def test_a_client_certificate_opens_the_door_and_without_one_it_stays_shut(stage: Stage) -> None:
-    for name, issuer in (("ca", "ca"), ("server", "ca"), ("client", "ca"), ("stranger", "stranger")):
-        _certificate(stage.folder, name, issuer)
-    files = {name: stage.folder / f"{name}.pem" for name in ("ca", "server", "client", "stranger")}
-    keys = {name: stage.folder / f"{name}.key" for name in files}
-    listen = Listen(tls_cert=files["server"], tls_key=keys["server"], client_ca=files["ca"])
+async def test_the_attesters_certificate_opens_the_door_and_no_other_of_the_authority_does(stage: Stage) -> None:
+    """The relay's certificate is as good in the handshake: only its name tells the two apart."""
+    ours, other = Authority(stage.folder, "ca"), Authority(stage.folder, "other")
+    certificate, key = ours.issue("server")
+    names = {"attester": ("attester.example",)}
+    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=ours.certificate, client_names=names)
     deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
     app = create_app(stage.config(attester_credential=None, storage="memory", listen=listen), deps)
+
     async with started(app, listen) as ready:
-        url, headers = f"{ready.url}/token-request", {**CONTENT}
-        known = ClientTls(files["ca"], files["client"], keys["client"])
-        async with AiohttpTransport(tls=known) as attester:
-            assert (await attester.request("POST", url, headers=headers, body=b"x")).status == 422
-        for tls in (ClientTls(files["ca"]), ClientTls(files["ca"], files["stranger"], keys["stranger"])):
-            async with AiohttpTransport(tls=tls) as nobody:
-                with pytest.raises(TransportError):
-                    await nobody.request("POST", url, headers=headers, body=b"x")
+
+        async def asked(tls: ClientTls, method: str = "POST", path: str = "/token-request") -> int:
+            async with AiohttpTransport(tls=tls) as http:
+                body = b"x" if method == "POST" else b""
+                return (await http.request(method, ready.url + path, headers=CONTENT, body=body)).status
+
+        known = ours.issue("attester.example")
+        assert await asked(ClientTls(ours.certificate, *known)) == 422
+        nobody, relay = ClientTls(ours.certificate), ClientTls(ours.certificate, *ours.issue("relay.example"))
+        pretender = ClientTls(ours.certificate, *ours.issue("attester.example.attacker.example"))
+        for tls in (nobody, relay, pretender):
+            assert await asked(tls) == 401
+            for public in (WELL_KNOWN_PATH, "/healthz"):
+                assert await asked(tls, "GET", public) == 200
+        page = json.loads((await get(ready.url, nobody)).body)
+        assert (page["status"], page["refused_certificates"]) == ("ok", {"attester": 2})
+        stranger = ClientTls(ours.certificate, *other.issue("attester.example"))
+        with pytest.raises(TransportError):
+            await asked(stranger)
+
+
+async def get(url: str, tls: ClientTls) -> HttpResponse:
+    async with AiohttpTransport(tls=tls) as http:
+        return await http.request("GET", f"{url}/healthz")
 
 
 async def test_each_epochs_leaf_is_signed_and_published_once(stage: Stage) -> None:

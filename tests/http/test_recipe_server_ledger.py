@@ -24,7 +24,7 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.config import write_secret
-from tacit.testing.recipes import NOW, RecipeKit
+from tacit.testing.recipes import NOW, RecipeKit, with_sampling
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server
@@ -132,11 +132,21 @@ async def test_a_void_recipe_gives_its_budget_back_when_both_have_said_so(server
     assert (answer.status, json.loads(answer.body)["type"]) == (422, "urn:tacit:refusal:result-void")
 
 
+async def test_a_recipe_in_which_answers_decide_who_sends_gives_nothing_back(server: Server) -> None:
+    crowd = KIT.recipe(population=20_000, epsilon=Decimal("0.6"))
+    recipe = with_sampling(crowd, importance={"default": 0, "default_rate": "0.4"})
+    await start(server, "1")
+    await activate(server, recipe)
+    server.clock.jump(recipe.interval.end - NOW)
+    await server.publish(*(KIT.void_leaf(recipe, role) for role in ROLES))
+    later = KIT.recipe_leaf(KIT.recipe(name="later", slot=1, start=recipe.interval.end))
+    assert await server.refused(later) == "budget-spent", "or it could be asked again and again for nothing"
+
+
 async def whole(server: Server, view: LogView) -> LiveLog:
     """The log as a reader sees it who keeps what it read."""
     known = [KIT.recipe_leaf(RECIPES[0])]
-    entries = view.accept(await server.bundle(view.state.size), LeafSigners(KIT.policy, known))
-    return LiveLog.from_entries(entries)
+    return await server.read(view, LeafSigners(KIT.policy, known))
 
 
 async def test_void_leaves_stay_in_the_bundle_for_a_while(server: Server) -> None:

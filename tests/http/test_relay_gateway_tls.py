@@ -1,4 +1,4 @@
-"""Relay and gateway over real TLS: the gateway serves who holds a certificate of its relay's CA, and no one else."""
+"""Relay and gateway over real TLS: the gateway serves who holds its relay's certificate, and no one else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def authority(folder: Path) -> Authority:
 async def send(folder: Path, tmp_path: Path, authority: Authority) -> AsyncIterator[Send]:
     """Start a gateway behind mutual TLS; send one request through a relay with the given client identity."""
     certificate, key = authority.issue("gateway")
-    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.certificate)
+    names = {"relay": ("relay.example",)}
+    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.certificate, client_names=names)
     config = GatewayConfig(state_dir=tmp_path / "gateway", listen=listen)
     clock, entropy = SystemClock(), OsEntropy()
     app = create_gateway(config, Deps(clock, entropy, NoTarget(), background=False))
@@ -62,7 +63,7 @@ async def send(folder: Path, tmp_path: Path, authority: Authority) -> AsyncItera
             settings = RelayConfig(
                 state_dir=tmp_path / "relay",
                 gateway_url=gateway.url,
-                gateway_ca=tls.ca,
+                peer_ca=tls.ca,
                 client_cert=tls.certificate,
                 client_key=tls.key,
             )
@@ -79,7 +80,7 @@ async def send(folder: Path, tmp_path: Path, authority: Authority) -> AsyncItera
 
 
 async def test_a_relay_with_its_certificate_is_served(send: Send, authority: Authority) -> None:
-    answer, context = await send(ClientTls(authority.certificate, *authority.issue("relay")))
+    answer, context = await send(ClientTls(authority.certificate, *authority.issue("relay.example")))
     assert answer.status == 200
     assert ohttp.open_response(context, answer.body).status == 403, "no target is on the list"
 
@@ -93,10 +94,15 @@ async def test_a_relay_with_a_certificate_of_another_authority_is_not_served(
     send: Send, folder: Path, authority: Authority
 ) -> None:
     other = Authority(folder, "other-ca")
-    answer, _ = await send(ClientTls(authority.certificate, *other.issue("impostor")))
+    answer, _ = await send(ClientTls(authority.certificate, *other.issue("relay.example")))
     assert answer.status == 502
 
 
 async def test_a_gateway_whose_certificate_is_not_trusted_gets_nothing(send: Send, authority: Authority) -> None:
-    answer, _ = await send(ClientTls(None, *authority.issue("relay")))
+    answer, _ = await send(ClientTls(None, *authority.issue("relay.example")))
+    assert answer.status == 502
+
+
+async def test_another_party_of_the_relays_authority_is_not_served(send: Send, authority: Authority) -> None:
+    answer, _ = await send(ClientTls(authority.certificate, *authority.issue("leader.example")))
     assert answer.status == 502

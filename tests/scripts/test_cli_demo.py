@@ -47,3 +47,19 @@ def test_a_wrong_file_is_one_line_that_names_it(
 def test_too_few_devices_are_refused_with_the_number_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--devices", "199"]) == 1
     assert "at least 200" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_take_the_report_is_refused_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("")
+    assert run(["demo", "--out", str(tmp_path / "taken")]) == 1
+    assert "choose another folder with --out" in capsys.readouterr().err
+
+
+def test_a_path_of_the_kernels_that_does_not_exist_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TACIT_NATIVE", "fast")
+    assert run(["demo"]) == 1
+    assert capsys.readouterr().err.startswith("tacit: TACIT_NATIVE must be one of off, baseline")

@@ -366,7 +366,7 @@ def made_by_hand(tmp_path: Path, *words: str) -> list[str]:
     return ["recipe", "new", *question, *place, "--out", str(tmp_path / "errors.json"), *words]
 
 
-RARELY = ["--importance-rate", "0.05", "--non-default-share", "0.1"]
+RARELY = ["--importance-rate", "0.05", "--non-default-share", "0.1", "--attested-devices", "20000"]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_a_usual_answer_is_named_as_people_read_it(
     assert run(made_by_hand(tmp_path, *words, *RARELY, "--json")) == 0
     answered = capsys.readouterr()
     made = json.loads(answered.out)
-    assert made["recipe"]["sampling"]["importance"] == {"default": default, "default_rate": "0.05"}
+    assert made["recipe"]["sampling"]["importance"] == {"default": default, "default_rate": "0.05", "devices": 20_000}
     assert made["hiding"]["dummies_epsilon"] is None
     assert 0 < made["hiding"]["count_epsilon"] < 1
     assert "the relay sees who sends: epsilon 2." in answered.err
@@ -420,7 +420,7 @@ def test_as_few_dummies_as_will_do_are_found(tmp_path: Path, capsys: pytest.Capt
     [
         (["--boolean", "--importance-default", "no"], 2, "--importance-rate, --non-default-share"),
         (["--boolean", "--importance-default", "no", *RARELY[2:]], 2, "needs --importance-rate too"),
-        (["--boolean", "--importance-default", "maybe", *RARELY], 1, "neither true nor false"),
+        (["--boolean", "--importance-default", "maybe", *RARELY], 1, "is no answer to a count"),
         (["--categories", "a,b", "--importance-default", "c", *RARELY], 1, "'c' is no answer; one of a, b is"),
         (["--boolean", "--dummy-epsilon", "1"], 2, "belongs to --dummies auto"),
         (["--boolean", "--dummies", "many"], 2, "--dummies takes a number"),

@@ -174,7 +174,7 @@ def test_an_unknown_service_gets_the_list_of_names(capsys: Capture) -> None:
         ),
         (
             '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "listen": {"tls_cert": "x.pem", "tls_key": "x"}}',
-            "listen: certificate, key or client CA cannot be loaded",
+            "listen: certificate, key or CA cannot be loaded",
         ),
     ],
 )

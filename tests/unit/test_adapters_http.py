@@ -5,8 +5,6 @@ clocks.
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import json
 import os
 import signal
@@ -14,15 +12,10 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import origin_of, require_secure_url
@@ -30,80 +23,20 @@ from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.service.app import Deps, make_app
-from tacit.service.auth import require_peer, token_digest
+from tacit.service.auth import token_digest
+from tacit.service.callers import CALLERS, Callers
 from tacit.service.config import Listen
 from tacit.service.run import Ready, serve, started
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import InProcessTransport
-
-
-@dataclass(frozen=True)
-class _Authority:
-    """A certificate authority in a folder."""
-
-    folder: Path
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @property
-    def file(self) -> Path:
-        return self.folder / "ca.pem"
-
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key files of ``name``, valid for 127.0.0.1."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        builder = _builder(name, self.certificate.subject, key).add_extension(addresses, critical=False)
-        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        certificate = builder.add_extension(identifier, critical=False).sign(self.key, hashes.SHA256())
-        files = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        files[1].write_bytes(_pem(key))
-        return files
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _builder(name: str, issuer: x509.Name | None, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer or subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-    )
+from tests.certificates import Authority
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> _Authority:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """One certificate authority for all tests here."""
-    folder = tmp_path_factory.mktemp("ca")
-    key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder("ca", None, key)
-    for extension in (
-        x509.BasicConstraints(ca=True, path_length=0),
-        x509.KeyUsage(*(name in ("key_cert_sign", "crl_sign") for name in _USAGES)),
-    ):
-        builder = builder.add_extension(extension, critical=True)
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    certificate = builder.add_extension(identifier, critical=False).sign(key, hashes.SHA256())
-    (folder / "ca.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    return _Authority(folder, key, certificate)
-
-
-_USAGES = (
-    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
-    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-)
+    return Authority(tmp_path_factory.mktemp("authority"), "ca")
 
 
 async def _show(request: web.Request) -> web.Response:
@@ -124,12 +57,13 @@ async def _slow(_request: web.Request) -> web.Response:
 
 
 async def _peers_only(request: web.Request) -> web.Response:
-    require_peer(request, token_digest("loopback"))
+    request.app[CALLERS].require(request, "attester")
     return web.Response(text="welcome")
 
 
-def _app() -> web.Application:
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport()))
+def _app(listen: Listen | None = None, digest: bytes | None = None) -> web.Application:
+    callers = Callers("probe", listen or Listen(), {"attester": digest}, local=frozenset({"attester"}))
+    app = make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport()), callers=callers)
     app.router.add_get("/show/{rest:.*}", _show)
     app.router.add_get("/authorization", _authorization)
     app.router.add_get("/large", _large)
@@ -141,7 +75,7 @@ def _app() -> web.Application:
 @pytest.fixture
 async def plain() -> AsyncIterator[Ready]:
     """The probe application on plain loopback HTTP."""
-    async with started(_app(), Listen(), grace_seconds=2) as ready:
+    async with started(_app(digest=token_digest("loopback")), Listen(), grace_seconds=2) as ready:
         yield ready
 
 
@@ -201,26 +135,64 @@ def test_what_is_not_a_web_url_is_refused(url: str) -> None:
         origin_of(url)
 
 
-async def test_tls_is_verified_against_the_given_authority(authority: _Authority) -> None:
+async def test_tls_is_verified_against_the_given_authority(authority: Authority) -> None:
     certificate, key = authority.issue("server")
     async with started(_app(), Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as ready:
         assert ready.url.startswith("https://127.0.0.1:")
-        async with AiohttpTransport(tls=ClientTls(ca=authority.file)) as http:
+        async with AiohttpTransport(tls=ClientTls(ca=authority.certificate)) as http:
             assert (await http.request("GET", f"{ready.url}/healthz")).status == 200
         async with AiohttpTransport() as http:
             with pytest.raises(TransportError):
                 await http.request("GET", f"{ready.url}/healthz")
 
 
-async def test_a_client_certificate_is_demanded_where_configured(authority: _Authority) -> None:
+async def test_a_certificate_of_the_callers_name_is_demanded_where_configured(authority: Authority) -> None:
     certificate, key = authority.issue("server")
-    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.file)
-    async with started(_app(), listen, grace_seconds=2) as ready:
-        async with AiohttpTransport(tls=ClientTls(authority.file, *authority.issue("attester"))) as http:
-            assert (await http.request("GET", f"{ready.url}/peers-only")).body == b"welcome"
-        async with AiohttpTransport(tls=ClientTls(ca=authority.file)) as http:
-            with pytest.raises(TransportError):
-                await http.request("GET", f"{ready.url}/peers-only")
+    names = {"attester": ("attester", "spiffe://attester.example/service")}
+    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.certificate, client_names=names)
+    shown = [authority.issue("attester"), authority.issue("relay"), None]
+    async with started(_app(listen), listen, grace_seconds=2) as ready:
+        for files, status in zip(shown, (200, 401, 401), strict=True):
+            async with AiohttpTransport(tls=ClientTls(authority.certificate, *(files or ()))) as http:
+                assert (await http.request("GET", f"{ready.url}/peers-only")).status == status
+                assert (await http.request("GET", f"{ready.url}/healthz")).status == 200
+
+
+async def test_a_certificate_does_not_stand_in_for_the_bearer_token_that_is_configured_too(
+    authority: Authority,
+) -> None:
+    certificate, key = authority.issue("server")
+    listen = Listen(
+        tls_cert=certificate, tls_key=key, client_ca=authority.certificate, client_names={"attester": ("attester",)}
+    )
+    relay, attester = (ClientTls(authority.certificate, *authority.issue(name)) for name in ("relay", "attester"))
+    async with started(_app(listen, token_digest("loopback")), listen, grace_seconds=2) as ready:
+        for tls, bearer, status in (
+            (attester, "Bearer loopback", 200),
+            (attester, "Bearer other", 401),
+            (attester, "", 401),
+            (relay, "Bearer loopback", 401),
+            (ClientTls(authority.certificate), "Bearer loopback", 401),
+        ):
+            async with AiohttpTransport(tls=tls) as http:
+                answer = await http.request("GET", f"{ready.url}/peers-only", headers={"Authorization": bearer})
+                assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("client_ca", "names", "says"),
+    [
+        (True, {}, r'add "attester": \["NAME"\]'),
+        (True, {"attester": ("a",), "relay": ("b",)}, "no caller relay; it has attester"),
+        (False, {"attester": ("a",)}, "needs client_ca"),
+    ],
+)
+def test_the_names_of_callers_are_stated_for_every_role_and_no_other(
+    authority: Authority, client_ca: bool, names: dict[str, tuple[str, ...]], says: str
+) -> None:
+    listen = Listen(client_ca=authority.certificate if client_ca else None, client_names=names)
+    with pytest.raises(UsageError, match=says):
+        _app(listen)
 
 
 async def test_on_loopback_a_bearer_token_stands_in_for_the_certificate(plain: Ready) -> None:
@@ -228,16 +200,17 @@ async def test_on_loopback_a_bearer_token_stands_in_for_the_certificate(plain: R
         async with AiohttpTransport(origin_headers={plain.url: {"Authorization": bearer}}) as http:
             assert (await http.request("GET", f"{plain.url}/peers-only")).status == status
     origin = "http://127.0.0.1:1"
-    async with InProcessTransport({origin: _app()}, client_address="192.0.2.7") as network:
+    app = _app(digest=token_digest("loopback"))
+    async with InProcessTransport({origin: app}, client_address="192.0.2.7") as network:
         response = await network.request("GET", f"{origin}/peers-only", headers={"Authorization": "Bearer loopback"})
         assert response.status == 401
 
 
-async def test_wrong_tls_files_are_usage_errors(authority: _Authority, tmp_path: Path) -> None:
+async def test_wrong_tls_files_are_usage_errors(authority: Authority, tmp_path: Path) -> None:
     certificate, key = authority.issue("server")
     for listen in (
         Listen(tls_cert=certificate),
-        Listen(client_ca=authority.file),
+        Listen(client_ca=authority.certificate),
         Listen(tls_cert=certificate, tls_key=tmp_path / "none"),
         Listen(tls_cert=key, tls_key=key),
     ):
@@ -247,8 +220,8 @@ async def test_wrong_tls_files_are_usage_errors(authority: _Authority, tmp_path:
         ClientTls(ca=tmp_path / "none").context()
 
 
-async def test_old_tls_is_refused(authority: _Authority) -> None:
-    assert ClientTls(ca=authority.file).context().minimum_version == ssl.TLSVersion.TLSv1_2
+async def test_old_tls_is_refused(authority: Authority) -> None:
+    assert ClientTls(ca=authority.certificate).context().minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_an_address_in_use_is_a_usage_error(plain: Ready) -> None:

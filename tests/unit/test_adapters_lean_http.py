@@ -22,9 +22,11 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app
+from tacit.service.callers import certificate_names
 from tacit.service.config import Listen
 from tacit.service.run import Ready, server_tls, started
-from tests.unit.test_adapters_http import _Authority, authority  # noqa: F401 - a fixture
+from tests.certificates import Authority
+from tests.unit.test_adapters_http import authority  # noqa: F401 - a fixture
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -169,21 +171,29 @@ async def test_responses_with_and_without_a_body_leave_the_connection_sound(
             assert (answer.status, answer.body) == (status, body)
 
 
-async def test_tls_is_verified_and_certificates_are_shown(authority: _Authority) -> None:  # noqa: F811
+async def _shown(request: web.Request) -> web.Response:
+    return web.json_response(sorted(certificate_names(request)))
+
+
+async def test_tls_is_verified_and_certificates_are_shown(authority: Authority) -> None:  # noqa: F811
     certificate, key = authority.issue("server")
-    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.file)
+    listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.certificate)
     body = bytes(300_000)
-    async with started(_app(), listen, grace_seconds=2) as ready:
-        async with LeanTransport(tls=ClientTls(authority.file, *authority.issue("relay"))) as http:
+    app = _app()
+    app.router.add_get("/shown", _shown)
+    async with started(app, listen, grace_seconds=2) as ready:
+        async with LeanTransport(tls=ClientTls(authority.certificate, *authority.issue("relay"))) as http:
             for _ in range(2):
                 assert (await http.request("POST", f"{ready.url}/echo", body=body)).body == body
-        for tls in (ClientTls(ca=authority.file), ClientTls()):
-            async with LeanTransport(tls=tls) as http:
-                with pytest.raises(TransportError):
-                    await http.request("GET", f"{ready.url}/healthz")
+            assert json.loads((await http.request("GET", f"{ready.url}/shown")).body) == ["relay"]
+        async with LeanTransport(tls=ClientTls(ca=authority.certificate)) as http:
+            assert json.loads((await http.request("GET", f"{ready.url}/shown")).body) == []
+        async with LeanTransport() as http:
+            with pytest.raises(TransportError):
+                await http.request("GET", f"{ready.url}/healthz")
 
 
-def test_tls_carries_exchanges_on_the_event_loop_of_the_services(authority: _Authority) -> None:  # noqa: F811
+def test_tls_carries_exchanges_on_the_event_loop_of_the_services(authority: Authority) -> None:  # noqa: F811
     """uvloop tells of a connection before the last bytes of its handshake have left."""
     certificate, key = authority.issue("server")
     bodies = [b"", b"short", bytes(300_000)]
@@ -191,7 +201,7 @@ def test_tls_carries_exchanges_on_the_event_loop_of_the_services(authority: _Aut
     async def echoed() -> list[bytes]:
         async with (
             started(_app(), Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as ready,
-            LeanTransport(tls=ClientTls(authority.file)) as http,
+            LeanTransport(tls=ClientTls(authority.certificate)) as http,
         ):
             return [(await http.request("POST", f"{ready.url}/echo", body=body)).body for body in bodies]
 
@@ -313,7 +323,7 @@ async def test_wrong_truncated_and_oversized_responses_are_errors(answer: bytes)
         await _ask(answer + (b"b" * 1000 if answer.endswith(b"400\r\n") else b""), max_response=1000)
 
 
-async def test_a_response_without_an_end_of_its_own_is_refused_over_tls(authority: _Authority) -> None:  # noqa: F811
+async def test_a_response_without_an_end_of_its_own_is_refused_over_tls(authority: Authority) -> None:  # noqa: F811
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
@@ -323,7 +333,7 @@ async def test_a_response_without_an_end_of_its_own_is_refused_over_tls(authorit
     certificate, key = authority.issue("server")
     server = await asyncio.start_server(cut, "127.0.0.1", 0, ssl=server_tls(Listen(tls_cert=certificate, tls_key=key)))
     port = server.sockets[0].getsockname()[1]
-    async with LeanTransport(tls=ClientTls(authority.file)) as http:
+    async with LeanTransport(tls=ClientTls(authority.certificate)) as http:
         with pytest.raises(TransportError, match="within a response"):
             await http.request("GET", f"https://127.0.0.1:{port}/")
     server.close()

@@ -19,6 +19,7 @@ SCHEMAS = (
     "services.helper.schema",
     "services.issuer.schema",
     "services.leader.schema",
+    "services.witness.schema",
 )
 
 

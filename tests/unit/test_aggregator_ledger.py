@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.task import Task
-from tacit.testing.recipes import NOW
+from tacit.testing.recipes import NOW, with_sampling
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void
 from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, identity
@@ -260,6 +261,22 @@ async def test_an_aggregator_is_charged_once_for_a_series_and_waits_for_its_leaf
         TaskState.REFUSED,
     ]
     assert rows[alone.hash].rule == "budget-spent"
+
+
+async def test_an_aggregator_gives_nothing_back_where_answers_decide_who_sends(party: tuple[Role, Store]) -> None:
+    crowd = KIT.recipe(population=20_000, epsilon=Decimal("0.6"))
+    recipe = with_sampling(crowd, importance={"default": 0, "default_rate": "0.4"})
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    found = subject(party, log, policy("2"))
+    await found.follower.step()
+    await closed(found, party, recipe)
+    for role in ("leader", "helper"):
+        log.add(KIT.opt_in_leaf(recipe, role))
+        log.add(KIT.void_leaf(recipe, role))
+    await found.follower.step()
+    live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(data)) for index, data in enumerate(log.entries))
+    (charge,) = own_charges(live, await found.rows(), found.clock.now())
+    assert (charge.state, charge.counts) == (ChargeState.UNREFUNDED, True)
 
 
 async def test_an_aggregator_refuses_every_round_of_a_series_over_its_budget(party: tuple[Role, Store]) -> None:

@@ -108,6 +108,11 @@ def settings(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     return {**settings_of(tmp_path, KIT, Role.LEADER), **changes}
 
 
+def at_helper(config: dict[str, Any]) -> HelperConfig:
+    """The same files at a helper, who takes no uploads."""
+    return HelperConfig.model_validate({name: value for name, value in config.items() if name != "gateway_tokens"})
+
+
 def test_configuration_names_its_mistakes(tmp_path: Path) -> None:
     good = settings(tmp_path)
     parse_config(good, LeaderConfig)
@@ -123,18 +128,17 @@ def test_configuration_names_its_mistakes(tmp_path: Path) -> None:
         parse_config({**good, "max_job": 0}, HelperConfig)
     bad_log = LeaderConfig.model_validate({**good, "log": {"url": "http://127.0.0.1:1", "key": "nonsense"}})
     with pytest.raises(UsageError, match=r"log\.key"):
-        bad_log.log.policy()
+        bad_log.log.note_key()
 
 
 def test_credentials_are_read_once_and_kept_as_digests(tmp_path: Path) -> None:
     found = read_credentials(LeaderConfig.model_validate(settings(tmp_path)), Role.LEADER)
-    assert found.collector == (token_digest(COLLECTOR_TOKEN),)
-    assert found.readers == (token_digest(COLLECTOR_TOKEN), token_digest(OPERATOR_TOKEN))
+    assert found.digests == {"collector": token_digest(COLLECTOR_TOKEN), "operator": token_digest(OPERATOR_TOKEN)}
     assert found.identity.role_name == "leader"
     assert found.identity.seed("seed-1") == KIT.verify_key_seed
     assert found.identity.seed("seed-9") is None
     alone = LeaderConfig.model_validate(settings(tmp_path, operator_token=None))
-    assert read_credentials(alone, Role.LEADER).readers == (token_digest(COLLECTOR_TOKEN),)
+    assert set(read_credentials(alone, Role.LEADER).digests) == {"collector"}
     doubled = settings(tmp_path, old_peer_files=[str(tmp_path / "peer.json")])
     with pytest.raises(UsageError, match="one seed_id"):
         read_credentials(LeaderConfig.model_validate(doubled), Role.LEADER)
@@ -150,7 +154,7 @@ def test_aggregator_without_its_secrets_does_not_start(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="nothing"):
             create_leader(LeaderConfig.model_validate(config), deps)
         with pytest.raises(UsageError, match="nothing"):
-            create_helper(HelperConfig.model_validate(config), deps)
+            create_helper(at_helper(config), deps)
 
 
 def test_whoever_holds_a_credential_must_say_to_which_aggregators_it_may_go(tmp_path: Path) -> None:
@@ -162,7 +166,7 @@ def test_whoever_holds_a_credential_must_say_to_which_aggregators_it_may_go(tmp_
         with pytest.raises(UsageError, match=r"policy\.aggregators is missing: add .*signing_key.*no other address"):
             create_leader(LeaderConfig.model_validate(config), deps)
         with pytest.raises(UsageError, match=r"policy\.aggregators is missing"):
-            create_helper(HelperConfig.model_validate(config), deps)
+            create_helper(at_helper(config), deps)
 
 
 async def test_parties_are_found_by_the_id_in_a_url() -> None:

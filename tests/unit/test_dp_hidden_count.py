@@ -117,8 +117,8 @@ def device_law(reports: Reports, sample: Sample, value: int, *, dummy: float | N
 
 
 def released(law: Law, batch: int) -> Law:
-    """What is seen: a batch below ``batch`` shows nothing."""
-    return np.concatenate(([law[:batch].sum()], law[batch:].ravel()))
+    """What is seen: of a batch below ``batch`` how many messages it has, and no more."""
+    return np.concatenate((law[:batch].sum(axis=1), law[batch:].ravel()))
 
 
 def views(reports: Reports, sample: Sample, others: tuple[int, int], own: list[Law]) -> list[Law]:
@@ -189,7 +189,8 @@ def test_a_claim_that_leaves_the_number_of_messages_out_is_false() -> None:
 
 
 def test_coins_that_are_no_coins_hide_nothing() -> None:
-    claimed = compute_hidden_claim(RR, SAMPLES["importance"], n=BATCH, delta=DELTA).aggregator
+    known = dataclasses.replace(SAMPLES["importance"], attested=OTHERS)
+    claimed = compute_hidden_claim(RR, known, n=BATCH, delta=DELTA).aggregator
     own = answers(RR, SAMPLES["importance"])
     surely = dataclasses.replace(SAMPLES["importance"], rate=0.9999)
     one, other = views(RR, surely, (0, OTHERS), own)
@@ -238,14 +239,14 @@ def test_without_a_default_and_with_hardly_any_dummies_the_claim_is_that_of_the_
 
 
 def test_the_relay_learns_by_who_sends_what_the_rates_tell() -> None:
-    sample = Sample(4000, 0.5, 0.1)
+    sample = Sample(4000, 0.5, 0.1, attested=10_000)
     claim = compute_hidden_claim(RR, sample, n=4000, delta=1e-6)
     part = math.log(5)
     assert claim.aggregator_with_relay == pytest.approx(RR.one(4000, 1e-6) + part)
     assert claim.both_aggregators_with_relay == pytest.approx(1 + part)
     assert claim.aggregator < claim.both_aggregators < 1
     assert claim.mechanism == "rr-exact+importance"
-    dummies = compute_hidden_claim(RR, Sample(4000, 0.5, 0.1, 2000.0, 10_000), n=4000, delta=1e-6)
+    dummies = compute_hidden_claim(RR, Sample(4000, 0.5, 0.1, 2000.0, 10_000, 10_000), n=4000, delta=1e-6)
     assert dummies.mechanism == "rr-exact+importance+dummies"
     assert dummies.both_aggregators_with_relay == pytest.approx(1 + math.log(0.6 / 0.28))
     quiet = Sample(4000, 0.99, 0.5)

@@ -61,13 +61,14 @@ def transform(sample: Sample, epsilon0: float, answer: int, size: int) -> NDArra
 
 
 def views(sample: Sample, epsilon0: float, others: list[int]) -> list[Law]:
-    """What is seen for each answer: the three counts, or that the batch did not fill."""
+    """What is seen for each answer: the three counts, or, of a batch that did not fill, how many messages it has."""
     size = sum(others) + 2
     total = reduce(np.add.outer, [np.arange(size)] * CATEGORIES)
     own = [transform(sample, epsilon0, answer, size) for answer in range(CATEGORIES)]
     rest = np.prod([law**count for law, count in zip(own, others, strict=True)], axis=0)
     seen = [np.maximum(np.fft.ifftn(rest * law).real, 0) for law in own]
-    return [np.append(law[total >= sample.batch], law[total < sample.batch].sum()) for law in seen]
+    few = total[total < sample.batch]
+    return [np.append(law[total >= sample.batch], np.bincount(few, law[total < sample.batch])) for law in seen]
 
 
 def claimed(sample: Sample, epsilon0: float, delta: float) -> Claim | None:

@@ -19,8 +19,8 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import AccountLimit, Policy, parse_policy
 from tacit.recipe.rules import check
 from tacit.testing.bundles import signed_bundle
-from tacit.testing.recipes import NOW, RecipeKit, changed
-from tacit.tlog.client import Bundle, LogView, VerifiedEntry
+from tacit.testing.recipes import NOW, RecipeKit, changed, with_sampling
+from tacit.tlog.client import LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tacit.tlog.log import MemoryTree
 
@@ -107,7 +107,7 @@ def read(*leaves: SignedLeaf) -> LiveLog:
     """What a reader makes of a log of these leaves. Raises Refusal."""
     view = LogView(KIT.log_policy)
     bundle = signed_bundle(MemoryTree(leaf.encode() for leaf in leaves), 0, KIT.keys["log"])
-    return LiveLog.from_entries(view.accept(Bundle.decode(bundle), LeafSigners(KIT.policy)))
+    return LiveLog.from_entries(view.accept(bundle, LeafSigners(KIT.policy)))
 
 
 def logged(*voids: SignedLeaf) -> LiveLog:
@@ -133,6 +133,18 @@ def test_a_recipe_is_void_once_both_aggregators_say_so() -> None:
     (live,) = both.recipes
     assert live.void_roles == live.opted_in_roles == {"leader", "helper"}
     assert not read(KIT.directory_leaf(), KIT.void_leaf(GOOD, "leader")).unreadable
+
+
+def test_a_recipe_in_which_answers_decide_who_sends_is_never_given_back() -> None:
+    unequal = with_sampling(GOOD, importance={"default": 0, "default_rate": "0.4"})
+    leaves = [KIT.directory_leaf(), KIT.recipe_leaf(unequal)]
+    for role in ("leader", "helper"):
+        leaves += [KIT.opt_in_leaf(unequal, role), KIT.void_leaf(unequal, role)]
+    (charge,) = charges_of(read(*leaves), 1e12)
+    assert charge.state is ChargeState.UNREFUNDED
+    assert charge.counts, "both have seen how many messages came, whether or not they were released"
+    lapsed = read(KIT.directory_leaf(), KIT.recipe_leaf(unequal), KIT.opt_in_leaf(unequal, "leader"))
+    assert [one.state for one in charges_of(lapsed, 1e12)] == [ChargeState.LAPSED], "no device ever answered"
 
 
 def test_a_void_leaf_with_a_forged_signature_is_refused_by_every_reader() -> None:

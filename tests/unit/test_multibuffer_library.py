@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tacit.errors import Fatal
+from tacit.errors import Fatal, UsageError
 from tacit.multibuffer import build, library
 from tacit.multibuffer.interface import Multibuffer, Setup
 from tacit.multibuffer.known_answers import failed_answers
@@ -54,7 +54,7 @@ def test_ifma_can_be_named(kernels: Multibuffer, monkeypatch: pytest.MonkeyPatch
 
 def test_an_unknown_path_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_NATIVE", "sse9")
-    with pytest.raises(ValueError, match="TACIT_NATIVE must be one of off, baseline"):
+    with pytest.raises(UsageError, match="TACIT_NATIVE must be one of off, baseline"):
         library.kernels()
 
 

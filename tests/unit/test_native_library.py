@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.errors import UsageError
 from tacit.vdaf.native import LEVELS, batch, build, level, library, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.prio3 import Prio3Count
@@ -43,7 +44,7 @@ def test_off_means_pure_python_with_the_same_results(monkeypatch: pytest.MonkeyP
 
 def test_an_unknown_level_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_NATIVE", "sse9")
-    with pytest.raises(ValueError, match="TACIT_NATIVE must be one of off, baseline"):
+    with pytest.raises(UsageError, match="TACIT_NATIVE must be one of off, baseline"):
         level()
 
 

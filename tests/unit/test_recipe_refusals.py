@@ -112,6 +112,13 @@ DESIGN = [
         "randomizer-parameters", "randomizer.scale", 3, "krr has scale, flips, maximum 3", "every other randomizer none"
     ),
     bad(
+        "rejection-too-likely",
+        "randomizer",
+        {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+        "max_weight 1 keeps back",
+        "at most 0.5 passes; take 5",
+    ),
+    bad(
         "randomizer-vdaf-mismatch", "vdaf.length", 17, "has Prio3Histogram of length 17", "Prio3Histogram of length 16"
     ),
     bad("encoder-mismatch", "question.statistic", "count", "not buckets", "needs an encoder boolean"),
@@ -190,6 +197,8 @@ ELSEWHERE = {
     "importance-count-leak": "test_recipe_samples.py",
     "dummies-invalid": "test_recipe_samples.py",
     "population-cap": "test_recipe_samples.py",
+    "importance-devices": "test_recipe_samples.py",
+    "importance-attested": "test_recipe_audience.py",
     "audience-attribute": "test_recipe_audience.py",
     "audience-rate": "test_recipe_audience.py",
     "audience-floor": "test_recipe_audience.py",

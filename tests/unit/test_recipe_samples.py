@@ -38,6 +38,7 @@ YES = question("count", kind="boolean")
 SPENT = question("sum", kind="number", low=0, high=100)
 DEPTH = question("sum", kind="number", low=-20, high=20)
 RARE: dict[str, Any] = {"default": 0, "default_rate": Decimal("0.05"), "non_default_share": Decimal("0.1")}
+RARE["attested_devices"] = 20_000
 ASKED: dict[str, dict[str, Any]] = {
     "krr": {"question": ERRORS, **RARE},
     "rappor": {"question": ERRORS, "randomizer": "rappor", **RARE},
@@ -159,7 +160,10 @@ def test_members_that_are_absent_change_nothing() -> None:
         ("dummies", "sampling.dummies.intensity", "10001", "dummies-invalid", "at most 10000"),
         ("dummies", "sampling.dummies.intensity", "4000", "dummies-invalid", "expected ones pass, or a larger B"),
         ("dummies", "sampling.rate", "1", "dummies-invalid", "leaves no device"),
-        ("both", "sampling.dummies.population", 2_000_000, "population-cap", "over the cap of 1000000"),
+        ("both", "sampling.importance.devices", 2_000_000, "population-cap", "over the cap of 1000000"),
+        ("krr", "sampling.importance.devices", 3000, "importance-devices", "devices send 1500 messages at most"),
+        ("krr", "sampling.importance.devices", 30, "importance-count-leak", "devices are counted on"),
+        ("krr", "sampling.importance.devices", 2, "claim-understated", "is claimed"),
         ("dummies", "privacy.mechanism", "shuffle-fmt22+sampling", "claim-mechanism", "shuffle-fmt22+dummies"),
         ("krr", "privacy.epsilon.aggregator_with_relay", "1", "claim-understated", "1 is claimed"),
         ("krr", "privacy.epsilon.both_aggregators_with_relay", "4", "claim-understated", "4 is claimed"),
@@ -224,6 +228,7 @@ def test_a_claim_that_cannot_be_computed_is_a_refusal() -> None:
 def test_the_outlook_says_in_words_what_hides_whom() -> None:
     lines = outlook_lines(RECIPES["both"])
     assert any("the number of messages adds epsilon 0." in line for line in lines)
+    assert any("does not fill it tells epsilon 0.0" in line and "20,000 devices" in line for line in lines)
     assert any("somebody who knows which others took part: epsilon 0." in line for line in lines)
     assert any("the relay sees who sends: epsilon 2." in line for line in lines)
     assert any("expected standard error" in line for line in lines)

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from infra.result_page import result_page
-from infra.result_view import sampling_lines, show_result
+from infra.result_view import price_rows, sampling_lines, show_result
 
-PRIVACY = {"aggregator": 0.9, "both_aggregators_with_relay": "unbounded"}
+PRIVACY = {"aggregator": 0.9, "both_aggregators": 0.95, "both_aggregators_with_relay": "unbounded"}
 DOCUMENT: dict[str, Any] = {
     "recipe_hash": "abcdefghijkl",
     "name": "visits",
@@ -56,6 +56,15 @@ def test_a_result_says_who_sent_and_what_the_claim_and_this_batch_cost() -> None
     assert "0.9000" in text
     assert "0.8000" in text
     assert "stated at n = 388 contributions; this batch has 458" in text
+
+
+def test_the_claim_against_both_aggregators_is_shown_with_its_condition_and_what_holds_without_it() -> None:
+    rows = {row[0]: row[1:] for row in price_rows(DOCUMENT)}
+    assert rows["both aggregators, if at least 388 honest devices reported"][2] == "", "how many were honest is unknown"
+    assert rows["both aggregators otherwise, or with the relay"][0] == "unbounded"
+    for text in (shown(DOCUMENT), result_page([DOCUMENT])):
+        assert "if at least 388 honest devices reported" in text
+        assert "both aggregators otherwise" in text
 
 
 @pytest.mark.parametrize(

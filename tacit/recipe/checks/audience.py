@@ -66,24 +66,40 @@ def floor_attested(recipe: Recipe, policy: Policy, context: Context) -> str | No
     """The newest census that the log held before the recipe attests enough devices for its criteria."""
     if not recipe.criteria:
         return None
-    wanted = conjunction(recipe.criteria)
+    found = _attested(recipe, policy, context, policy.min_audience)
+    return found if isinstance(found, str) else _dummies_spread(recipe, found)
+
+
+def devices_attested(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The same census, or without criteria one of the whole population, attests as many devices as the claim of
+    importance sampling counts on (P22)."""
+    importance = recipe.sampling.importance
+    if importance is None or importance.devices is None:
+        return None
+    found = _attested(recipe, policy, context, importance.devices)
+    return found if isinstance(found, str) else None
+
+
+def _attested(recipe: Recipe, policy: Policy, context: Context, needed: int) -> Attested | str:
+    """What a census attests of the recipe's audience, or why that is not ``needed`` devices."""
+    wanted = conjunction(recipe.criteria) if recipe.criteria else "any attributes"
     age = policy.census_max_age_seconds
     census = census_for(recipe, context.censuses, context.index, context.now - age)
     if census is None:
         return (
             f"no census of the last {period_text(age)} in the log counted {wanted} for the recipe's leader and helper; "
-            f"one that attests at least {policy.min_audience} devices would pass"
+            f"one that attests at least {needed} devices would pass"
         )
     try:
         found = attested(census, recipe.criteria)
     except Refusal as refusal:
         return refusal.detail
-    if found.floor >= policy.min_audience:
-        return _dummies_spread(recipe, found)
+    if found.floor >= needed:
+        return found
     return (
         f"census {census.recipe.name} attests {found.floor} devices with {wanted} "
         f"(estimate {found.estimate:.0f}, less {STDERRS:g} standard errors of {found.stderr:.0f}); "
-        f"at least {policy.min_audience} are needed"
+        f"at least {needed} are needed"
     )
 
 

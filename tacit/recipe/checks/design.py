@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
+
 from tacit.errors import Refusal
+from tacit.ohttp import SIZE_CLASSES
 from tacit.randomizers.flips import Flips
+from tacit.randomizers.registry import randomizer_from
 from tacit.recipe.context import Context
 from tacit.recipe.derive import labels, randomizer_of, range_of, vdaf_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Recipe, Vector
 from tacit.recipe.policy import Policy
 
 SUPPORTED_MODEL = "secure-aggregation"
@@ -33,6 +37,10 @@ RANDOMIZERS_OF_STATISTIC = {
     "mean": ("flips",),
     "vector-sum": ("flips",),
 }
+MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
+"""Bytes of the leader's input share: with token, envelope and addresses it fits into the largest size class (P12)."""
+MOST_REJECTED = 0.5
+"""Most of the answers that a bound of the weight may keep back."""
 _ONE_ELEMENT = ("Prio3Count", "Prio3Sum")
 MODE_OF_CLOSE = {"interval_end": "time_interval", "at_B": "leader_selected"}
 
@@ -75,6 +83,25 @@ def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> s
     return None
 
 
+def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """At most every second answer is beyond the bound of its weight, and therefore not sent."""
+    spec = recipe.randomizer
+    try:
+        chance = randomizer_of(recipe).reject_probability
+        if chance <= MOST_REJECTED:
+            return None
+        fitting = bisect.bisect_left(
+            range(spec.categories),
+            -MOST_REJECTED,
+            lo=spec.max_weight or 1,
+            key=lambda weight: -randomizer_from(spec.name, recipe.epsilon0, spec.categories, weight).reject_probability,
+        )
+    except (Refusal, ValueError):
+        return None
+    bound = f"max_weight {spec.max_weight}"
+    return f"{bound} keeps back an answer with probability {chance:.3f}, at most {MOST_REJECTED} passes; take {fitting}"
+
+
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF proves exactly the outputs of the randomizer (P18)."""
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
@@ -103,7 +130,7 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
     randomizers = RANDOMIZERS_OF_STATISTIC[question.statistic]
     if randomizer.name not in randomizers:
         return f"a {question.statistic} needs the randomizer {' or '.join(randomizers)}, not {randomizer.name}"
-    wanted = 2 if randomizer.name == "rr" else len(labels(recipe))
+    wanted = 2 if randomizer.name == "rr" else _width(recipe)
     if randomizer.categories != wanted:
         return f"the encoder has {wanted} categories, the randomizer {randomizer.categories}"
     widest = range_of(question)
@@ -112,8 +139,14 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
     return None
 
 
+def _width(recipe: Recipe) -> int:
+    """Entries of the result; the labels of a vector, of which there may be a million, are not spelt out for it."""
+    encoder = recipe.question.encoder
+    return encoder.length if isinstance(encoder, Vector) else len(labels(recipe))
+
+
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The VDAF can be made and is not longer than the policy allows."""
+    """The VDAF can be made, is not longer than the policy allows, and its reports fit into what a device can send."""
     spec = recipe.vdaf
     if spec.length > policy.max_length:
         return f"length {spec.length} is over the limit of {policy.max_length}"
@@ -122,10 +155,13 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
         most = 1 if spec.name in _ONE_ELEMENT else elements
         return f"chunk_length {spec.chunk_length} is not from 1 to {most}, the elements that {spec.name} checks"
     try:
-        vdaf_of(recipe)
+        size = vdaf_of(recipe).leader_share_size
     except Refusal as refusal:
         return refusal.detail
-    return None
+    if size <= MAX_SHARE_SIZE:
+        return None
+    fitting = "fewer or smaller entries, or a chunk_length near the root of the elements, make them smaller"
+    return f"reports of {spec.name} hold {size} bytes for the leader, at most {MAX_SHARE_SIZE} can be sent; {fitting}"
 
 
 def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:

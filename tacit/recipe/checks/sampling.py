@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from decimal import Decimal
 
-from tacit.dp.hidden_claim import Sample, count_cost, dummies_cost, largest_intensity, sufficient_intensity
+from tacit.dp.hidden_claim import (
+    Reports,
+    Sample,
+    count_cost,
+    dummies_cost,
+    largest_intensity,
+    sufficient_intensity,
+    unfilled_cost,
+)
 from tacit.dp.hidden_count import MAX_COUNT_EPSILON
+from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
 from tacit.recipe.claims import reports_of, sample_of
 from tacit.recipe.context import Context
@@ -19,6 +29,8 @@ IMPORTANCE_STATISTICS = ("histogram", "count", "sum")
 """What can be estimated where the rate depends on the answer."""
 MOST_DUMMY_PROBABILITY = 0.5
 _SUGGESTED_EPSILON = 1.0
+_MOST_ATTESTED = 1 << 15
+"""Most devices that a refusal looks at to say how many would pass."""
 _CLAIMED = ("sampling", "importance", "dummies")
 
 
@@ -88,7 +100,8 @@ def _sample(recipe: Recipe, policy: Policy) -> Sample | None:
 
 
 def importance_count(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Where taking part depends on the answer, something hides one message: coins of the others, or dummies."""
+    """Where taking part depends on the answer, something hides one message: coins of the others, or dummies; in a batch
+    that does not fill too, of as few devices as are not ruled out."""
     sample = _sample(recipe, policy)
     if recipe.sampling.importance is None or sample is None:
         return None
@@ -96,7 +109,7 @@ def importance_count(recipe: Recipe, policy: Policy, context: Context) -> str | 
     try:
         reports = reports_of(recipe)
         if math.isfinite(count_cost(reports, sample, n=sample.batch, delta=delta)):
-            return None
+            return _unfilled_problem(reports, sample, policy, delta)
         size = sample.batch
         while size <= policy.max_batch_size:
             size *= 2
@@ -106,6 +119,65 @@ def importance_count(recipe: Recipe, policy: Policy, context: Context) -> str | 
     except (Refusal, ValueError) as error:
         return str(error)
     return f"the number of messages tells whether one device took part, at q = {recipe.sampling.rate} whatever B is"
+
+
+def _unfilled_problem(reports: Reports, sample: Sample, policy: Policy, delta: float) -> str | None:
+    cap = float(policy.max_epsilon_aggregator)
+
+    def told(one: Sample) -> float:
+        return unfilled_cost(reports, one, n=one.batch, delta=delta)
+
+    found = told(sample)
+    if found <= cap or sample.default_rate is None:
+        return None
+    largest = min(_MOST_ATTESTED, policy.max_population)
+    devices = _least_where(
+        lambda count: told(dataclasses.replace(sample, attested=count)) <= cap, sample.attested, largest
+    )
+    low, high = sample.default_rate, sample.rate
+
+    def nearer(less: float) -> bool:
+        return told(dataclasses.replace(sample, default_rate=high - less)) <= cap
+
+    rate = largest_where(nearer, 0, high - low, 1e-4) if sample.attested <= _MOST_ATTESTED else None
+    fitting = [] if devices is None else [f"{devices} devices that a census attests"]
+    fitting += [] if rate is None else [f"a default rate of {math.ceil(1e4 * (high - rate)) / 1e4:g}"]
+    return (
+        f"a batch that does not fill tells epsilon {found:.4f} by the number of its messages, where {sample.attested} "
+        f"{'device is' if sample.attested == 1 else 'devices are'} counted on, over the cap of {cap:g}; "
+        f"{' or '.join(fitting)} would pass"
+    )
+
+
+def _least_where(holds: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The least number above ``low``, at most 2 % too large, at which a condition holds that holds above it; None where
+    it does not at ``high``."""
+    upper = low
+    while not holds(upper):
+        if upper >= high:
+            return None
+        low, upper = upper, min(high, 2 * upper)
+    while upper - low > max(1, low // 50):
+        middle = (low + upper) // 2
+        low, upper = (low, middle) if holds(middle) else (middle, upper)
+    return upper
+
+
+def importance_devices(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A batch that so many devices can be expected to fill, where importance sampling counts on a number of them."""
+    sample = _sample(recipe, policy)
+    importance = recipe.sampling.importance
+    if importance is None or importance.devices is None or sample is None:
+        return None
+    try:
+        most = math.floor(importance.devices * sample.turnout(reports_of(recipe)).sends)
+    except (Refusal, ValueError) as error:
+        return str(error)
+    if sample.batch <= most:
+        return None
+    return (
+        f"{importance.devices} devices send {most} messages at most, which is below B = {sample.batch}; lower B to that"
+    )
 
 
 def dummies_valid(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -147,8 +219,8 @@ def _dummies_worth(recipe: Recipe, sample: Sample) -> str | None:
 
 
 def population_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's cap of a population that the claim takes on trust."""
-    dummies = recipe.sampling.dummies
-    if dummies is None or recipe.sampling.importance is None or dummies.population <= policy.max_population:
+    """The policy's cap of the devices that the claim of importance sampling counts on, whatever a census says."""
+    importance = recipe.sampling.importance
+    if importance is None or importance.devices is None or importance.devices <= policy.max_population:
         return None
-    return f"a population of {dummies.population} is over the cap of {policy.max_population}"
+    return f"the claim counts on {importance.devices} devices, over the cap of {policy.max_population}"

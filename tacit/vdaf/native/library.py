@@ -15,6 +15,7 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_voi
 from functools import cache
 from pathlib import Path
 
+from tacit.errors import UsageError
 from tacit.native_build import BuildError, library_folders, open_library
 from tacit.vdaf.native.build import SOURCES, compile_library, library_name
 
@@ -55,11 +56,17 @@ def level() -> str:
     return OFF if chosen is None else LEVELS[chosen]
 
 
-def chosen_level() -> int | None:
-    """Index into ``LEVELS``, or None for pure Python. Raises ``ValueError`` for a TACIT_NATIVE that is none."""
+def wanted_level() -> str:
+    """What TACIT_NATIVE asks for, or nothing. Raises ``UsageError`` for a path that does not exist."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in (OFF, *LEVELS):
-        raise ValueError(f"{VARIABLE} must be one of {', '.join((OFF, *LEVELS))}, not {wanted!r}")
+        raise UsageError(f"{VARIABLE} must be one of {', '.join((OFF, *LEVELS))}, not {wanted!r}")
+    return wanted
+
+
+def chosen_level() -> int | None:
+    """Index into ``LEVELS``, or None for pure Python. Raises as ``wanted_level``."""
+    wanted = wanted_level()
     library = None if wanted == OFF else load()
     if library is None:
         return None

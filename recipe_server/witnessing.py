@@ -1,0 +1,214 @@
+"""Getting this log's checkpoints cosigned: one driver per witness, and what of it readers are shown (P29).
+
+All witnesses are asked for the same tree, the *candidate*; once ``quorum`` of them have cosigned it, it is what readers
+are shown, and the newest tree becomes the next candidate. So entries are stored and acknowledged whether a witness
+answers or not, and readers are never shown a checkpoint that their policies would refuse while an older one would do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from recipe_server.config import WitnessConfig
+from tacit.errors import CryptoError, DecodeError, UsageError
+from tacit.ports import Clock, HttpResponse, Transport, TransportError
+from tacit.service.log import get_logger
+from tacit.tlog.checkpoint import Note, NoteKey, NoteSignature
+from tacit.tlog.cosignature import cosigned_at, witness_key
+from tacit.tlog.witnessing import AddCheckpoint
+
+ANSWER_SECONDS = 60.0
+"""In which a witness reads what is new and answers."""
+MAX_STEP = 4096
+"""Entries by which one request goes on: a witness that has far to go is taken there in steps."""
+MAX_BACKOFF_SECONDS = 60.0
+_MAX_ANSWER = 4096
+_SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n?")
+
+
+class Tree(Protocol):
+    """The log's tree, as its service holds it."""
+
+    async def newest(self) -> int:
+        """Its size."""
+        ...
+
+    async def signed(self, size: int) -> bytes:
+        """The checkpoint of its first ``size`` entries, signed by the log alone."""
+        ...
+
+    async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
+        """Proof that the tree of ``size`` entries extends that of ``old``."""
+        ...
+
+    async def show(self, size: int, note: bytes) -> None:
+        """From now on readers are shown ``note``, a checkpoint of ``size`` entries."""
+        ...
+
+
+class Cosignatures:
+    """What every witness has said of the candidate."""
+
+    def __init__(self, tree: Tree, quorum: int) -> None:
+        self._tree = tree
+        self._quorum = quorum
+        self._lines: dict[str, NoteSignature] = {}
+        self._size: int | None = None
+        self._adding = asyncio.Lock()
+
+    async def candidate(self) -> int:
+        """The size that is to be cosigned now."""
+        newest = await self._tree.newest()
+        if self._size is None or (len(self._lines) >= self._quorum and newest > self._size):
+            self._size, self._lines = newest, {}
+        return self._size
+
+    def has(self, witness: str, size: int) -> bool:
+        """Whether the witness has cosigned the candidate, and that has ``size`` entries."""
+        return size == self._size and witness in self._lines
+
+    async def add(self, size: int, line: NoteSignature) -> None:
+        """A witness cosigned the tree of ``size`` entries."""
+        async with self._adding:
+            if size != self._size:
+                return
+            self._lines[line.name] = line
+            if len(self._lines) >= self._quorum:
+                note = Note.decode(await self._tree.signed(size))
+                lines = tuple(self._lines[name] for name in sorted(self._lines))
+                await self._tree.show(size, Note(note.text, (*note.signatures, *lines)).encode())
+
+
+class WitnessDriver:
+    """Has one witness cosign each candidate, and again every ``fresh_seconds``, so that no reader finds its line old. A
+    witness that does not answer is asked again, less and less often."""
+
+    def __init__(
+        self,
+        config: WitnessConfig,
+        tree: Tree,
+        cosignatures: Cosignatures,
+        transport: Transport,
+        clock: Clock,
+        fresh_seconds: float,
+    ) -> None:
+        """Raises ``UsageError`` for a malformed key."""
+        self._url = config.url
+        try:
+            self._key: NoteKey = witness_key(config.key)
+        except DecodeError as error:
+            raise UsageError(f"witnesses: {error}") from error
+        self._tree = tree
+        self._cosignatures = cosignatures
+        self._transport = transport
+        self._clock = clock
+        self._fresh_seconds = fresh_seconds
+        self._known = 0
+        self._made = 0.0
+        self._failures = 0
+        self._next = 0.0
+        self._conflicts = 0
+        self._trouble = ""
+        self._log = get_logger("recipe_server")
+
+    @property
+    def name(self) -> str:
+        """The witness's name."""
+        return self._key.name
+
+    def trouble(self) -> str:
+        """What has kept this witness from cosigning more than once, in public words, or nothing."""
+        return self._trouble if self._failures > 1 else ""
+
+    async def step(self) -> int:
+        """Ask for a cosignature if one is due; returns 1 if the witness moved on."""
+        now = self._clock.now()
+        candidate = await self._cosignatures.candidate()
+        aged = not self._made <= now < self._made + self._fresh_seconds
+        if (self._cosignatures.has(self.name, candidate) and not aged) or now < self._next:
+            return 0
+        size = min(candidate, self._known + MAX_STEP) if self._known <= candidate else candidate
+        try:
+            return await self._ask(size)
+        except (TransportError, TimeoutError, CryptoError, DecodeError) as error:
+            return self._failed(str(error) or "no answer in time")
+
+    async def _ask(self, size: int) -> int:
+        old = min(self._known, size)
+        note = await self._tree.signed(size)
+        request = AddCheckpoint(old, await self._tree.extends(old, size), note)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer = await self._transport.request(
+                "POST",
+                f"{self._url}/add-checkpoint",
+                headers={"Content-Type": "text/plain; charset=utf-8"},
+                body=request.encode(),
+            )
+        if len(answer.body) > _MAX_ANSWER:
+            return self._failed("an answer that is too long")
+        if answer.status == 409:
+            return self._conflict(answer, old)
+        if answer.status != 200:
+            return self._failed(_words(answer))
+        line = self._cosignature(Note.decode(note).text, answer.body)
+        self._known, self._made, self._trouble = size, self._clock.now(), ""
+        self._failures = self._conflicts = 0
+        await self._cosignatures.add(size, line)
+        return 1
+
+    def _cosignature(self, text: str, body: bytes) -> NoteSignature:
+        """This witness's line among those of its answer, verified."""
+        for found in body.decode("utf-8", "replace").splitlines():
+            line = NoteSignature.parse(found)
+            if (line.name, line.key_id) == (self._key.name, self._key.key_id):
+                cosigned_at(text, line, self._key)
+                return line
+        raise CryptoError("the answer has no cosignature of the witness")
+
+    def _conflict(self, answer: HttpResponse, old: int) -> int:
+        """The witness is elsewhere: go on from there, unless it said so of the very place that we named."""
+        match = _SIZE.fullmatch(answer.body)
+        self._conflicts += 1
+        if match is None or int(match[1]) == old or self._conflicts > 2:
+            return self._failed("it holds another tree of this log")
+        self._known = int(match[1])
+        return 1
+
+    def _failed(self, why: str) -> int:
+        self._failures += 1
+        self._conflicts = 0
+        self._next = self._clock.now() + min(2.0 ** min(self._failures, 16), MAX_BACKOFF_SECONDS)
+        self._trouble = f"witness {self.name}: {why}"
+        self._log.warning("witness_failed", witness=self.name, why=why, failures=self._failures)
+        return 0
+
+
+def _words(answer: HttpResponse) -> str:
+    """What a problem document says, cut to a line."""
+    said: object = None
+    with contextlib.suppress(ValueError):
+        said = json.loads(answer.body)
+    detail = said.get("detail") if isinstance(said, Mapping) else None
+    text = "".join(char for char in str(detail or "") if char.isprintable())[:200]
+    return f"status {answer.status}" + (f", {text}" if text else "")
+
+
+def drivers_of(
+    configs: Sequence[WitnessConfig],
+    quorum: int,
+    tree: Tree,
+    transport: Transport,
+    clock: Clock,
+    fresh_seconds: float,
+) -> list[WitnessDriver]:
+    """A driver for each witness, all about one candidate. Raises ``UsageError``."""
+    cosignatures = Cosignatures(tree, quorum)
+    drivers = [WitnessDriver(config, tree, cosignatures, transport, clock, fresh_seconds) for config in configs]
+    if len({driver.name for driver in drivers}) != len(drivers):
+        raise UsageError("witnesses: two of them have one name")
+    return drivers

@@ -1,0 +1,1 @@
+"""The witness: cosigns the checkpoints of logs that it has read."""

@@ -1,0 +1,44 @@
+"""The witness as an aiohttp application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from services.witness.config import WitnessConfig
+from services.witness.handlers import WITNESS, get_key, get_metrics, post_add_checkpoint
+from services.witness.service import Witness
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.origins import require_secure_url
+from tacit.adapters.tiles import MAX_BUNDLE
+from tacit.service.app import TROUBLES, Deps, make_app, refuse_expect
+from tacit.service.callers import Callers
+from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
+
+NAME = "witness"
+
+
+def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
+    """The application; its store opens with it. Raises ``UsageError`` for an unsafe setting or an unreadable key."""
+    for log in config.logs:
+        require_secure_url(log.url, insecure_http=config.insecure_http)
+    app = make_app(NAME, deps, max_body=MAX_ADD_CHECKPOINT, callers=Callers(NAME, config.listen, {}))
+    app[WITNESS] = witness = Witness(config, deps)
+    app[TROUBLES].append(witness.trouble)
+    app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=refuse_expect)
+    app.router.add_get("/key", get_key)
+    app.router.add_get("/metrics", get_metrics)
+    app.cleanup_ctx.append(_running)
+    return app
+
+
+def make_transport(config: WitnessConfig) -> AiohttpTransport:
+    """The transport for ``Deps`` of a witness that runs on its own."""
+    return AiohttpTransport(max_response=MAX_BUNDLE, tls=config.client_tls, insecure_http=config.insecure_http)
+
+
+async def _running(app: web.Application) -> AsyncIterator[None]:
+    await app[WITNESS].open()
+    yield
+    await app[WITNESS].close()

@@ -1,0 +1,25 @@
+"""The witness's tables: what it cosigned last of each log, and what the leaves of each log have taken."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, String, Table
+
+MIGRATIONS = "services.witness.migrations"
+
+METADATA = MetaData()
+
+LOGS = Table(
+    "logs",
+    METADATA,
+    Column("origin", String(200), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("root", LargeBinary(32), nullable=False),
+    Column("frontier", LargeBinary, nullable=False),
+)
+CLAIMS = Table(
+    "claims",
+    METADATA,
+    Column("origin", String(200), primary_key=True),
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("position", BigInteger, nullable=False),
+)

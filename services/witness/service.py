@@ -1,0 +1,188 @@
+"""The witness without HTTP: cosign a checkpoint once everything behind it was read (P29).
+
+A checkpoint is cosigned if its log signed it, if it extends the tree that was cosigned last, if the log shows the
+entries that lead to its root, and if none of them takes what another leaf of the log holds (``tacit.tlog.once``). What
+was cosigned is durable before the cosignature leaves; so of two histories of one log at most one is ever cosigned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from services.witness.config import WitnessConfig, WitnessedLog
+from services.witness.store import Moved, Twice, Witnessed, WitnessStore
+from tacit.adapters.tiles import read_entries
+from tacit.errors import Abort, CryptoError, DecodeError, Fatal, Refusal, UsageError
+from tacit.service.app import Deps
+from tacit.service.keys import read_signing_key
+from tacit.service.log import get_logger
+from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, LogPolicy, Note, NoteKey
+from tacit.tlog.cosignature import cosign
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.merkle import verify_consistency
+from tacit.tlog.once import claims_of
+from tacit.tlog.witnessing import AddCheckpoint, Frontier
+
+DATABASE = "witness"
+
+
+class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a fault
+    """The request does not begin where this witness is: at ``size``."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the witness is at size {size}")
+        self.size = size
+
+
+class Witness:
+    """One witness over one store. ``open`` before use, ``close`` after."""
+
+    def __init__(self, config: WitnessConfig, deps: Deps) -> None:
+        """Raises ``UsageError`` for a key or a log that cannot be used."""
+        self._config = config
+        self._deps = deps
+        self._key = read_signing_key(config.signing_key)
+        try:
+            policies = {entry.key: LogPolicy(NoteKey.decode(entry.key)) for entry in config.logs}
+        except DecodeError as error:
+            raise UsageError(f"logs: {error}") from error
+        self._logs = {policies[entry.key].origin: (policies[entry.key], entry) for entry in config.logs}
+        if len(self._logs) != len(config.logs):
+            raise UsageError("logs: one origin stands twice")
+        self._reading = {origin: asyncio.Lock() for origin in self._logs}
+        self._opened: WitnessStore | None = None
+        self.counts: Counter[str] = Counter()
+        """Answers by kind, and leaves that were read, since the start."""
+        self._refused = ""
+        self._log = get_logger("witness")
+
+    @property
+    def key(self) -> NoteKey:
+        """The key that readers' policies name."""
+        return NoteKey(self._config.name, self._key.public, COSIGNATURE)
+
+    @property
+    def _store(self) -> WitnessStore:
+        if self._opened is None:
+            raise Fatal("the witness is not open")
+        return self._opened
+
+    async def open(self) -> None:
+        """Open the store."""
+        self._opened = await WitnessStore.open(self._config.database_url(DATABASE))
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+    def trouble(self) -> str:
+        """The last refusal, in public words, until a checkpoint of that log is cosigned."""
+        return self._refused
+
+    async def add_checkpoint(self, data: bytes) -> bytes:
+        """The cosignature line for a request's bytes.
+
+        Raises ``DecodeError`` (400), ``Abort`` (404: no log of ours; 403: not signed by it), ``SizeConflict`` (409),
+        ``Refusal`` (422): ``log-consistency``, ``witness-step``, ``log-entries``, ``log-twice``; and
+        ``TransportError`` where the log does not show its entries.
+        """
+        request = AddCheckpoint.decode(data)
+        policy, entry, checkpoint = self._opened_note(request.note)
+        if request.old > checkpoint.size:
+            raise DecodeError("the old size is larger than the checkpoint's")
+        known = await self._store.witnessed(policy.origin)
+        self._check_old(request, checkpoint, known)
+        try:
+            verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, request.proof)
+            if checkpoint.size > known.size:
+                async with self._reading[policy.origin]:
+                    await self._still_at(policy.origin, known)
+                    await self._advance(entry, policy.origin, known, checkpoint)
+        except CryptoError as error:
+            raise self._refusal("log-consistency", str(error)) from error
+        self.counts["cosigned"] += 1
+        self._refused = ""
+        line = cosign(checkpoint.body(), self._config.name, self._key, int(self._deps.clock.now()))
+        return line.line().encode()
+
+    def _opened_note(self, data: bytes) -> tuple[LogPolicy, WitnessedLog, Checkpoint]:
+        note = Note.decode(data)
+        checkpoint = Checkpoint.parse(note.text)
+        found = self._logs.get(checkpoint.origin)
+        if found is None:
+            self.counts["unknown_log"] += 1
+            raise Abort("about:blank", "this witness does not watch the log", status=404, title="Not Found")
+        try:
+            found[0].open(data)
+        except CryptoError as error:
+            self.counts["unsigned"] += 1
+            raise Abort("about:blank", "the log's key did not sign this", status=403, title="Forbidden") from error
+        return *found, checkpoint
+
+    def _check_old(self, request: AddCheckpoint, checkpoint: Checkpoint, known: Witnessed) -> None:
+        """The protocol's first check: the request begins at the tree that was cosigned last, and says of the same size
+        the same root."""
+        if request.old != known.size:
+            self.counts["conflict"] += 1
+            raise SizeConflict(known.size)
+        if checkpoint.size == known.size and checkpoint.root != known.root:
+            self._refusal("log-split-view", f"two roots for {known.size} entries")
+            raise SizeConflict(known.size)
+
+    async def _still_at(self, origin: str, known: Witnessed) -> None:
+        """Raises ``SizeConflict`` where another request has moved on while this one waited, before anything is read."""
+        current = await self._store.witnessed(origin)
+        if current != known:
+            self.counts["conflict"] += 1
+            raise SizeConflict(current.size)
+
+    async def _advance(self, entry: WitnessedLog, origin: str, known: Witnessed, checkpoint: Checkpoint) -> None:
+        """Read what is new, check it, and move on to ``checkpoint``."""
+        if checkpoint.size - known.size > self._config.max_step:
+            raise Refusal("witness-step", f"at most {self._config.max_step} entries are read for one request")
+        frontier = Frontier.decode(known.size, known.frontier)
+        claims: dict[str, int] = {}
+        async for entries in read_entries(self._deps.transport, entry.url, known.size, checkpoint.size):
+            self._read(entries, frontier, claims)
+        if frontier.root() != checkpoint.root:
+            raise self._refusal("log-entries", "the entries that the log shows do not lead to the root that it signed")
+        new = Witnessed(checkpoint.size, checkpoint.root, frontier.encode())
+        outcome = await self._store.advance(origin, known, new, claims)
+        if isinstance(outcome, Twice):
+            raise self._twice(outcome)
+        if isinstance(outcome, Moved):
+            self.counts["conflict"] += 1
+            raise SizeConflict(outcome.size)
+
+    def _read(self, entries: list[bytes], frontier: Frontier, claims: dict[str, int]) -> None:
+        for data in entries:
+            index = frontier.size
+            frontier.append(data)
+            self.counts["leaves_read"] += 1
+            try:
+                leaf = SignedLeaf.decode(data)
+            except DecodeError:  # readers act on no such leaf, so that it takes nothing
+                self.counts["leaves_unknown"] += 1
+                continue
+            for claim in claims_of(leaf):
+                if claim in claims:
+                    raise self._twice(Twice(claim, index, claims[claim]))
+                claims[claim] = index
+
+    def _twice(self, found: Twice) -> Refusal:
+        return self._refusal("log-twice", f"leaf {found.index} takes what leaf {found.holder} holds: {found.claim}")
+
+    def _refusal(self, rule: str, detail: str) -> Refusal:
+        self.counts["refused"] += 1
+        self._refused = f"{rule}: {detail}"
+        self._log.warning("checkpoint_refused", rule=rule, detail=detail)
+        return Refusal(rule, detail)
+
+    def metrics(self) -> str:
+        """The counts in the text format of Prometheus."""
+        names = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read", "leaves_unknown")
+        lines = []
+        for name in names:
+            lines += [f"# TYPE tacit_witness_{name}_total counter", f"tacit_witness_{name}_total {self.counts[name]}"]
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,112 @@
+"""What a witness must not forget: the tree that it cosigned last of each log, and every claim in it.
+
+``advance`` is the only write. It compares with what the caller read and sets in one transaction, so that of two
+requests that would lead to different trees, in one process or in two, one finds that the log has moved on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.witness.schema import CLAIMS, LOGS, METADATA, MIGRATIONS
+from tacit.adapters.sql import Database
+from tacit.tlog.merkle import EMPTY_ROOT
+
+_FETCH = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """The tree that was cosigned last; ``frontier`` are the hashes of its right edge."""
+
+    size: int = 0
+    root: bytes = EMPTY_ROOT
+    frontier: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Somebody else advanced the log first."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """The leaf at ``index`` takes what the leaf at ``holder`` holds."""
+
+    claim: str
+    index: int
+    holder: int
+
+
+class WitnessStore:
+    """The witness's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, url: str) -> WitnessStore:
+        """Open and migrate. Raises what ``Database.open`` raises."""
+        return cls(await Database.open(url, METADATA, MIGRATIONS))
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._database.close()
+
+    async def witnessed(self, origin: str) -> Witnessed:
+        """What was cosigned last of a log; the empty tree where nothing was."""
+        async with self._database.read() as connection:
+            return await _witnessed(connection, origin)
+
+    async def advance(
+        self, origin: str, known: Witnessed, new: Witnessed, claims: Mapping[str, int]
+    ) -> Moved | Twice | None:
+        """Go from ``known`` to ``new``, whose further leaves hold ``claims`` (by the index of the leaf).
+
+        None: done, and durable. Otherwise nothing is written.
+        """
+        digests = {_digest(claim): claim for claim in claims}
+        async with self._database.transaction() as connection:
+            current = await _witnessed(connection, origin)
+            if current != known:
+                return Moved(current.size)
+            held = await _holders(connection, origin, digests)
+            twice = [Twice(digests[digest], claims[digests[digest]], holder) for digest, holder in held.items()]
+            if twice:
+                return min(twice, key=lambda one: one.index)
+            await connection.execute(sa.delete(LOGS).where(LOGS.c.origin == origin))
+            row = {"origin": origin, "size": new.size, "root": new.root, "frontier": new.frontier}
+            await connection.execute(sa.insert(LOGS).values(**row))
+            if digests:
+                rows = [
+                    {"origin": origin, "digest": digest, "position": claims[claim]} for digest, claim in digests.items()
+                ]
+                await connection.execute(sa.insert(CLAIMS), rows)
+        return None
+
+
+async def _witnessed(connection: AsyncConnection, origin: str) -> Witnessed:
+    statement = sa.select(LOGS.c.size, LOGS.c.root, LOGS.c.frontier).where(LOGS.c.origin == origin)
+    row = (await connection.execute(statement)).first()
+    return Witnessed() if row is None else Witnessed(row.size, row.root, row.frontier)
+
+
+async def _holders(connection: AsyncConnection, origin: str, digests: Iterable[bytes]) -> dict[bytes, int]:
+    """Who holds a claim already, by its digest."""
+    wanted, found = sorted(digests), {}
+    for start in range(0, len(wanted), _FETCH):
+        inside = CLAIMS.c.digest.in_(wanted[start : start + _FETCH])
+        statement = sa.select(CLAIMS.c.digest, CLAIMS.c.position).where(CLAIMS.c.origin == origin, inside)
+        found.update({row.digest: row.position for row in await connection.execute(statement)})
+    return found
+
+
+def _digest(claim: str) -> bytes:
+    return hashlib.sha256(claim.encode()).digest()

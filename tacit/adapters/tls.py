@@ -1,0 +1,194 @@
+"""TLS of clients and listeners: contexts made of files, and made anew when the files change (P7).
+
+Nothing here is timed: whoever needs a context for a new connection (or is asked how it is) looks whether the files are
+still the same, by inode, size and times. New files take effect as a whole: the certificate, its key and the
+authorities are loaded into a fresh context, which takes the old one's place only when all of it could be loaded. Files
+that cannot be used leave the old context where it is, are said once in the log, and show in the health check until
+they are mended. Connections that exist go on.
+
+TLS 1.2 is the least that is spoken, 1.3 where a listener asks for certificates; there no session is resumed, so that a
+certificate is always checked against the authorities of that moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import stat
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tacit.errors import UsageError
+
+LOGGER = "tacit.tls"
+"""Its lines are for a service's log: words about files, never what they hold."""
+_KEY_SIZE = 1 << 16
+_NAME_MISMATCH = (62, 64)
+"""OpenSSL's verify codes for a certificate of another host name or address."""
+
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""What comes of a server that answers in plain text, or hangs up."""
+
+Make = Callable[[], ssl.SSLContext]
+_State = tuple[tuple[int, ...] | None, ...]
+
+_live: weakref.WeakSet[LiveContext] = weakref.WeakSet()
+
+
+class LiveContext:
+    """What ``make`` gives for ``files`` as they are now. ``what`` names it to a person."""
+
+    def __init__(self, what: str, files: Sequence[Path | None], make: Make) -> None:
+        self.trouble = ""
+        self._what = what
+        self._files = tuple(path for path in files if path is not None)
+        self._make = make
+        self._seen: _State | None = None
+        self._context: ssl.SSLContext | None = None
+        _live.add(self)
+
+    def current(self) -> ssl.SSLContext:
+        """The newest context that could be made. Raises ``UsageError`` where none ever could."""
+        state = tuple(_state_of(path) for path in self._files)
+        if self._context is not None and state == self._seen:
+            return self._context
+        try:
+            fresh = self._make()
+        except UsageError as error:
+            if self._context is None:
+                raise
+            self._seen = state
+            self.trouble = f"{self._what}: new files are not used, the old ones are: {error}"
+            logging.getLogger(LOGGER).warning(self.trouble)
+            return self._context
+        if self._context is not None:
+            logging.getLogger(LOGGER).info("%s: new files are used", self._what)
+        self._seen, self._context, self.trouble = state, fresh, ""
+        return fresh
+
+
+def troubles() -> list[str]:
+    """What is wrong with the files of this process's TLS contexts, after another look at them."""
+    found = []
+    for one in tuple(_live):
+        try:
+            one.current()
+        except UsageError as error:
+            found.append(str(error))
+        else:
+            found += [one.trouble] if one.trouble else []
+    return sorted(set(found))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """Trust and identity of a client: an extra CA file, and a certificate with its key for mutual TLS."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = field(default=None, repr=False)
+
+    def context(self) -> ssl.SSLContext:
+        """A verifying TLS 1.2+ context. Raises ``UsageError`` for files that cannot be loaded."""
+        context = ssl.create_default_context()
+        return _loaded(context, "client", self.ca, self.certificate, self.key)
+
+    def live(self) -> LiveContext:
+        """The same, made anew when the files change. Raises ``UsageError`` for files that cannot be loaded now."""
+        found = LiveContext("TLS of outgoing connections", (self.ca, self.certificate, self.key), self.context)
+        if self.ca is not None or self.certificate is not None:
+            found.current()
+        return found
+
+
+def private_context(ca: Path | None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
+    """A verifying client context for a server of one's own: it trusts ``ca`` alone, the system's authorities only where
+    there is none. Raises ``UsageError``."""
+    context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return _loaded(context, "server's CA", ca, certificate, key)
+
+
+def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+    """A listener's context, which follows its files. With ``client_ca`` clients may show a certificate, which must then
+    be good; who needs one is decided per resource (``tacit.service.callers``). Raises ``UsageError``."""
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if client_ca is not None:
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.num_tickets = 0
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return _loaded(context, "listen", client_ca, certificate, key)
+
+    live = LiveContext("TLS of the listener", (certificate, key, client_ca), make)
+    front = make()
+    live.current()
+
+    def choose(connection: ssl.SSLObject, _name: str | None, _front: ssl.SSLContext) -> None:
+        connection.context = live.current()
+
+    front.sni_callback = choose
+    return front
+
+
+def tls_reason(error: BaseException | None) -> str | None:
+    """Why TLS did not come about, in a few words for a person: of ``error`` or what led to it; None where that was
+    something else."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            if error.verify_code in _NAME_MISMATCH:
+                return "its certificate is for another host"
+            return f"its certificate is not trusted ({error.verify_message})"
+        if isinstance(error, ssl.SSLError):
+            return "it does not speak TLS" if error.reason in _NO_TLS else f"TLS failed ({error.reason})"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _loaded(
+    context: ssl.SSLContext, what: str, ca: Path | None, certificate: Path | None, key: Path | None
+) -> ssl.SSLContext:
+    context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
+    for path in (certificate, key):
+        _require_private(path, what)
+    try:
+        if ca is not None:
+            context.load_verify_locations(ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ValueError) as error:
+        names = ", ".join(str(path) for path in (certificate, key, ca) if path is not None)
+        number = None if isinstance(error, ssl.SSLError) else getattr(error, "errno", None)
+        why = os.strerror(number) if number else "not PEM files that fit together"
+        raise UsageError(f"{what}: certificate, key or CA cannot be loaded ({names}): {why}") from error
+    return context
+
+
+def _no_password() -> str:
+    """Instead of a prompt on the terminal that a service does not have: keys lie unencrypted in 0600 files."""
+    raise ValueError("the key is encrypted")
+
+
+def _require_private(path: Path | None, what: str) -> None:
+    """Refuse a file with a private key that others may read."""
+    if path is None:
+        return
+    try:
+        with path.open("rb") as file:
+            is_key = b"PRIVATE KEY-----" in file.read(_KEY_SIZE)
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    except OSError:
+        return  # whoever loads it says so
+    if is_key and mode & 0o077:
+        raise UsageError(f"{what}: {path}: a private key readable by others; run: chmod 600 {path}")
+
+
+def _state_of(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

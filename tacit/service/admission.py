@@ -1,0 +1,326 @@
+"""Who is served next at one listener, and whom a full one lets go: fair between sources, whatever one of them holds.
+
+A *source* is a client address (IPv6: its /64), or all peers that proved who they are. Nothing here is a ban: a source
+alone may use its whole share, and many devices behind one address wait in one queue and are served in turn.
+
+* Connections are many and cost little. When they run out, the source that has most gives one up: an idle one first,
+  then one whose request is still on its way, never one that is being answered.
+* A *turn* is what counts: a whole request that is being answered. Of these there are ``requests`` at a time, and a
+  source has at most one of ``share`` parts of them. Who finds none waits unread, and sources take turns. A sender
+  holds no turn before its request is there, so slowness holds nothing.
+* Requests on their way hold their bytes. Above ``receiving_bytes`` the source that holds most gives some up.
+* Deadlines: a head has ``head_seconds``; a body arrives at ``least_rate`` bytes a second after ``grace_seconds``, or
+  the answer is 408; an answer is read at that rate; who waited ``wait_seconds`` for a turn is told to come back (503).
+
+Pure: no clock, no socket. Times are seconds of any one clock. An address lives here while its connections are open,
+and is in no log, metric, error or representation.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tacit.service.config import Limits
+
+IPV6_PREFIX = 64
+LINGER_SECONDS = 5.0
+"""From a 408 until the connection is cut."""
+
+
+class Guest(Protocol):
+    """A connection, as far as it is told what to do."""
+
+    def cut(self) -> None:
+        """End at once."""
+        ...
+
+    def proceed(self, *, late: bool) -> None:
+        """Read what waits; ``late``: only to be told to come back."""
+        ...
+
+    def too_slow(self) -> None:
+        """Answer 408."""
+        ...
+
+
+class Phase(enum.Enum):
+    """Of a connection: between requests; a request is on its way; it waits for its turn; it has it."""
+
+    IDLE = enum.auto()
+    RECEIVING = enum.auto()
+    WAITING = enum.auto()
+    WORKING = enum.auto()
+
+
+@dataclass(eq=False, slots=True)
+class Source:
+    """One source's connections by phase (oldest first), its turns, and the bytes of requests on their way."""
+
+    known: bool = False
+    turns: int = 0
+    received: int = 0
+    phases: dict[Phase, dict[Visit, None]] = field(default_factory=lambda: {phase: {} for phase in Phase}, repr=False)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.phases.values()))
+
+    def spared(self) -> Iterator[Visit]:
+        """What it could give up, the least missed first."""
+        for phase in (Phase.IDLE, Phase.RECEIVING, Phase.WAITING):
+            yield from self.phases[phase]
+
+
+@dataclass(eq=False, slots=True)
+class Visit:
+    """One connection. ``since``: of its phase, moved on by the time that it waited for us; ``headed``: the head of its
+    request is there; ``has_turn``: it counts among the turns."""
+
+    guest: Guest = field(repr=False)
+    key: str | None = field(repr=False)
+    source: Source = field(repr=False)
+    since: float
+    phase: Phase = Phase.IDLE
+    fresh: bool = True
+    headed: bool = False
+    has_turn: bool = False
+    gone: bool = False
+    received: int = 0
+    waiting_since: float = 0.0
+    cut_at: float = math.inf
+
+
+class Admission:
+    """The connections of one listener, at most ``connections``."""
+
+    def __init__(self, limits: Limits, connections: int) -> None:
+        self.limits = limits
+        self._connections = connections
+        self._sources: dict[str | None, Source] = {}
+        self._queue: deque[Source] = deque()
+        self._count = self._turns = self._received = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def turns(self) -> int:
+        """Requests that are being answered."""
+        return self._turns
+
+    @property
+    def receiving(self) -> int:
+        """Connections whose request is on its way."""
+        return sum(len(source.phases[Phase.RECEIVING]) for source in self._sources.values())
+
+    @property
+    def waiting(self) -> int:
+        """Connections that wait for their turn."""
+        return sum(len(source.phases[Phase.WAITING]) for source in self._sources.values())
+
+    def arrive(self, guest: Guest, address: str, now: float, *, known: bool = False) -> Visit | None:
+        """A new connection; ``None`` where there is no room for it."""
+        if self._count >= self._connections and not self._make_room(now):
+            return None
+        key = None if known else source_of(address)
+        visit = Visit(guest, key, self._source(key), now)
+        visit.source.phases[Phase.IDLE][visit] = None
+        self._count += 1
+        return visit
+
+    def move(self, visit: Visit, address: str | None) -> None:
+        """The connection belongs to another source: that of ``address``, or with ``None`` to the known peers."""
+        key = None if address is None else source_of(address)
+        if visit.gone or key == visit.key:
+            return
+        old, new = visit.source, self._source(key)
+        del old.phases[visit.phase][visit]
+        new.phases[visit.phase][visit] = None
+        for source, sign in ((old, -1), (new, 1)):
+            source.turns += sign * visit.has_turn
+            source.received += sign * visit.received
+        self._forget_empty(visit.key)
+        visit.key, visit.source = key, new
+
+    def depart(self, visit: Visit, now: float) -> None:
+        """The connection has ended."""
+        if visit.gone:
+            return
+        visit.gone = True
+        del visit.source.phases[visit.phase][visit]
+        self._drop_bytes(visit)
+        self._count -= 1
+        self._end_turn(visit, now)
+        self._forget_empty(visit.key)
+
+    def may_read(self, visit: Visit, size: int, now: float) -> bool:
+        """Whether ``size`` bytes that have come may be read now; if so ``was_read`` follows, if not ``proceed``."""
+        if visit.phase is Phase.IDLE:
+            visit.headed = False
+            self._enter(visit, Phase.RECEIVING, now)
+        visit.received += size
+        visit.source.received += size
+        self._received += size
+        while self._received > self.limits.receiving_bytes and self._shed(now):
+            pass
+        if visit.gone:
+            return False
+        if not visit.source.phases[Phase.WAITING] and self._has_turn_for(visit.source):
+            self._take_turn(visit)
+            return True
+        self._enter(visit, Phase.WAITING, visit.since)
+        visit.waiting_since = now
+        if visit.source not in self._queue:
+            self._queue.append(visit.source)
+        return False
+
+    def was_read(self, visit: Visit, now: float, *, headed: bool, complete: bool) -> None:
+        """What came was read; ``complete``: a whole request is there, which keeps the turn until it is answered."""
+        if visit.gone:
+            return
+        if complete:
+            self._drop_bytes(visit)
+            self._enter(visit, Phase.WORKING, now)
+            return
+        if headed and not visit.headed:
+            visit.headed, visit.since = True, now
+        self._end_turn(visit, now)
+
+    def answered(self, visit: Visit, now: float) -> None:
+        """The connection's request was answered."""
+        if visit.gone:
+            return
+        visit.fresh, visit.cut_at = False, math.inf
+        self._drop_bytes(visit)
+        self._enter(visit, Phase.IDLE, now)
+        self._end_turn(visit, now)
+
+    def stalled(self, visit: Visit, size: int, now: float) -> None:
+        """``size`` bytes of an answer wait for their reader."""
+        visit.cut_at = now + self.limits.grace_seconds + size / self.limits.least_rate
+
+    def flows(self, visit: Visit) -> None:
+        """They were read."""
+        visit.cut_at = math.inf
+
+    def sweep(self, now: float) -> None:
+        """Enforce the deadlines; to be called about once a second."""
+        late = 0
+        for source in list(self._sources.values()):
+            for phase in Phase:
+                for visit in list(source.phases[phase]):
+                    if visit.gone or visit.phase is not phase:
+                        continue
+                    if phase is Phase.WAITING:
+                        if late < self.limits.requests and now - visit.waiting_since > self.limits.wait_seconds:
+                            late += 1
+                            self._proceed(visit, now, late=True)
+                    elif now > visit.cut_at or self._is_overdue(visit, now):
+                        self._cut(visit, now)
+
+    def _is_overdue(self, visit: Visit, now: float) -> bool:
+        """Whether a deadline is over for which there is no answer; a slow body is told first."""
+        limits, seconds = self.limits, now - visit.since
+        if visit.phase is Phase.IDLE:
+            return seconds > (limits.head_seconds if visit.fresh else limits.idle_seconds)
+        if visit.phase is not Phase.RECEIVING:
+            return False
+        if not visit.headed:
+            return seconds > limits.head_seconds
+        if seconds > limits.grace_seconds + visit.received / limits.least_rate and visit.cut_at == math.inf:
+            visit.cut_at = now + LINGER_SECONDS
+            visit.guest.too_slow()
+        return False
+
+    def _make_room(self, now: float) -> bool:
+        """Cut a connection of the source that has most; False if every one is being answered."""
+        able = [source for source in self._sources.values() if next(source.spared(), None) is not None]
+        if not able:
+            return False
+        largest = max(able, key=lambda source: (not source.known, len(source), bool(source.phases[Phase.IDLE])))
+        self._cut(next(largest.spared()), now)
+        return True
+
+    def _shed(self, now: float) -> bool:
+        """Cut the request on its way that holds most bytes, of the source whose requests do."""
+        able = [source for source in self._sources.values() if source.received]
+        largest = max(able, key=lambda source: (not source.known, source.received))
+        visit = max(largest.spared(), key=lambda one: one.received, default=None)
+        if visit is None or not visit.received:
+            return False
+        self._cut(visit, now)
+        return True
+
+    def _cut(self, visit: Visit, now: float) -> None:
+        self.depart(visit, now)
+        visit.guest.cut()
+
+    def _has_turn_for(self, source: Source) -> bool:
+        most = self.limits.requests if source.known else self.limits.turns_of_one
+        return self._turns < self.limits.requests and source.turns < most
+
+    def _take_turn(self, visit: Visit) -> None:
+        visit.has_turn = True
+        visit.source.turns += 1
+        self._turns += 1
+
+    def _end_turn(self, visit: Visit, now: float) -> None:
+        if visit.has_turn:
+            visit.has_turn = False
+            visit.source.turns -= 1
+            self._turns -= 1
+            self._give_turns(now)
+
+    def _give_turns(self, now: float) -> None:
+        """Free turns go to sources that wait, one each in turn."""
+        for _ in range(len(self._queue)):
+            if self._turns >= self.limits.requests:
+                return
+            source = self._queue.popleft()
+            waiting = source.phases[Phase.WAITING]
+            if waiting and self._has_turn_for(source):
+                self._proceed(next(iter(waiting)), now, late=False)
+            if waiting:
+                self._queue.append(source)
+
+    def _proceed(self, visit: Visit, now: float, *, late: bool) -> None:
+        visit.since += now - visit.waiting_since
+        self._enter(visit, Phase.RECEIVING, visit.since)
+        self._take_turn(visit)
+        visit.guest.proceed(late=late)
+
+    def _enter(self, visit: Visit, phase: Phase, since: float) -> None:
+        del visit.source.phases[visit.phase][visit]
+        visit.phase, visit.since = phase, since
+        visit.source.phases[phase][visit] = None
+
+    def _drop_bytes(self, visit: Visit) -> None:
+        """The request is whole, or gone: its bytes are no longer on their way."""
+        visit.source.received -= visit.received
+        self._received -= visit.received
+        visit.received = 0
+
+    def _source(self, key: str | None) -> Source:
+        return self._sources.setdefault(key, Source(known=key is None))
+
+    def _forget_empty(self, key: str | None) -> None:
+        if key in self._sources and not len(self._sources[key]):
+            del self._sources[key]
+
+
+def source_of(address: str) -> str:
+    """The source of a client address: itself, or the /64 of an IPv6 address, since one client has all of that."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, IPV6_PREFIX), strict=False).network_address)

@@ -1,0 +1,247 @@
+"""One connection of a service's HTTP server: aiohttp's protocol, read as ``Admission`` says.
+
+What fails below the application (bad HTTP) is a problem document too, and says nothing of its sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+from aiohttp import StreamReader, web
+
+from tacit.errors import Abort
+from tacit.service.admission import Admission, Visit, source_of
+from tacit.service.log import get_logger
+from tacit.service.problems import problem_response
+
+SWEEP_SECONDS = 1.0
+PROXY_LINE = 107
+"""Most bytes of a PROXY line, version 1."""
+
+
+class Connection(web.RequestHandler):
+    """See the module. ``late``: the request waited too long for its turn and is only to be told so."""
+
+    __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_visit", "late")
+
+    def __init__(
+        self, server: Server, admission: Admission, loop: asyncio.AbstractEventLoop, **options: object
+    ) -> None:
+        super().__init__(server, loop=loop, **options)  # type: ignore[arg-type]
+        self._admission = admission
+        self._visit: Visit | None = None
+        self._body: StreamReader | None = None
+        self._answered = 0
+        self._held = b""
+        self._line: bytes | None = None
+        self.late = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Unless there is no room for it."""
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) else ""
+        proxied = address in self._admission.limits.front_proxies
+        self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
+        if self._visit is None:
+            self._force_close = True
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()
+            return
+        self._line = b"" if proxied else None
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The turn of a request that is being answered lasts until it is: nobody has more of them for hanging up."""
+        self._held = b""
+        if self._visit is not None and not self._request_in_progress:
+            self._admission.depart(self._visit, self._loop.time())
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read ``data`` now, or when it is this source's turn."""
+        if self._line is not None:
+            data = self._after_proxy_line(self._line + data)
+        visit = self._visit
+        if visit is None or self._force_close or self._close:
+            return
+        if not data:  # aiohttp's own call, for what it has
+            self._parse(data)
+        elif self._held or self._is_whole():
+            self._hold(data)
+        elif self._admission.may_read(visit, len(data), self._loop.time()):
+            self._read(visit, data)
+        elif not visit.gone:
+            self._hold(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what came until it is its turn, or until the request before it is answered; nothing more comes then."""
+        self._held += data
+        self._pause_transport_reading()
+
+    def _read(self, visit: Visit, data: bytes) -> None:
+        self._parse(data)
+        headed = self._request_count > self._answered
+        self._admission.was_read(visit, self._loop.time(), headed=headed, complete=self._is_whole())
+
+    def _parse(self, data: bytes) -> None:
+        before = self._request_count
+        super().data_received(data)
+        if self._request_count > before and self._messages:
+            self._body = self._messages[-1][1]
+        if self._request_count - self._answered > 1:
+            self.close()  # nobody has several requests answered in one turn: RFC 9112, section 9.3.2
+
+    def _is_whole(self) -> bool:
+        """Whether a whole request is there that was not answered."""
+        unanswered = self._request_count - self._answered
+        return unanswered > 0 and (unanswered > 1 or (self._body is not None and self._body.is_eof()))
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer; then the turn is over."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._answered += 1
+            self.late = False
+            visit, now = self._visit, self._loop.time()
+            if visit is not None and self.transport is None:
+                self._admission.depart(visit, now)
+            elif visit is not None:
+                self._admission.answered(visit, now)
+                if self._held:
+                    self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """Read what came while the request before was being answered."""
+        data, self._held = self._held, b""
+        if self._visit is not None and not self._visit.gone:
+            self.data_received(data)
+        self._resume_transport_reading()
+
+    @property
+    def source(self) -> str | None:
+        """Whose connection it is; ``None`` for a known peer's."""
+        return None if self._visit is None else self._visit.key
+
+    def vouch(self) -> None:
+        """Whoever is behind the connection proved who it is: no share limits it from now on."""
+        if self._visit is not None:
+            self._admission.move(self._visit, None)
+
+    def cut(self) -> None:
+        """See ``Guest``."""
+        transport = self.transport
+        self.force_close()
+        if transport is not None:
+            transport.abort()
+
+    def proceed(self, *, late: bool) -> None:
+        """See ``Guest``."""
+        self._loop.call_soon(self._proceed, late)
+
+    def _proceed(self, late: bool) -> None:
+        visit, data = self._visit, self._held
+        if visit is None or visit.gone:
+            return
+        self._held, self.late = b"", late
+        self._read(visit, data)
+        self._resume_transport_reading()
+
+    def too_slow(self) -> None:
+        """See ``Guest``."""
+        if self._body is not None and not self._body.is_eof():
+            self._body.set_exception(TimeoutError("the body comes too slowly"))
+
+    def pause_writing(self) -> None:
+        """An answer waits for its reader."""
+        super().pause_writing()
+        if self._visit is not None and self.transport is not None:
+            size = self.transport.get_write_buffer_size()
+            self._admission.stalled(self._visit, size, self._loop.time())
+
+    def resume_writing(self) -> None:
+        """Its reader has read it."""
+        super().resume_writing()
+        if self._visit is not None:
+            self._admission.flows(self._visit)
+
+    def _resume_transport_reading(self) -> None:
+        if not self._held and not self._buffer_paused and not self._reading_paused:
+            super()._resume_transport_reading()
+
+    def _after_proxy_line(self, data: bytes) -> bytes:
+        """What follows the PROXY line, which says whose connection this is; nothing until it is there."""
+        line, end, rest = data.partition(b"\r\n")
+        if not end and len(data) <= PROXY_LINE:
+            self._line = data
+            return b""
+        parts = line.split(b" ")
+        self._line = None
+        if not end or len(line) > PROXY_LINE or parts[0] != b"PROXY" or len(parts) < 2 or self._visit is None:
+            self.cut()
+            return b""
+        if parts[1] in {b"TCP4", b"TCP6"} and len(parts) == 6:
+            self._admission.move(self._visit, parts[2].decode("latin-1"))
+        return rest
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Neither echoes the request nor logs its sender, as the method it replaces does."""
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            get_logger("http").error("connection_failed", error=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response is already on its way")
+        response = problem_response(Abort("about:blank", status=status))
+        response.headers["Server"] = "tacit"
+        response.force_close()
+        return response
+
+
+class Server(web.Server):
+    """Makes the connections of one listener."""
+
+    def __init__(self, plain: web.Server, admission: Admission, **options: object) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(plain.request_handler, request_factory=plain.request_factory, loop=loop, **options)  # type: ignore[arg-type]
+        self.admission = admission
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __call__(self) -> web.RequestHandler:
+        """A connection to be."""
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        return Connection(self, self.admission, self._loop, **self._kwargs)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        self.admission.sweep(self._loop.time())
+        if len(self.admission):
+            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+def vouch(request: web.Request) -> None:
+    """Whoever sent the request has proved who it is."""
+    connection = connection_of(request)
+    if connection is not None:
+        connection.vouch()
+
+
+def source_of_request(request: web.Request) -> str:
+    """The source that a request came from (``tacit.service.admission``)."""
+    connection = connection_of(request)
+    source = None if connection is None else connection.source
+    return source_of(request.remote or "") if source is None else source
+
+
+def connection_of(request: web.Request) -> Connection | None:
+    """The connection that a request came by, where a service's server made it."""
+    protocol = request.protocol
+    return protocol if isinstance(protocol, Connection) else None
