@@ -278,6 +278,7 @@ async def test_a_census_counts_in_the_bundle_long_after_it_ended_and_then_no_mor
         end = census(simulation).interval.end
         for moment, expected in ((end + age - 10, 1), (end + age + 10, 0)):
             simulation.clock.jump(moment - simulation.clock.now())
+            await simulation.settle("gateway", "recipe_server", "relay")
             await simulation.devices[0].agent.sync()
             assert len(log_of(simulation).censuses) == expected
 
