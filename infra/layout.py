@@ -393,8 +393,17 @@ class _Builder:
             ],
         }
 
-    def _relay_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
-        return {"gateway_url": self._urls["gateway"], "gateway_bearer": "gateway_client.token"}
+    def _relay_config(self, log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "gateway_url": self._urls["gateway"],
+            "gateway_bearer": "gateway_client.token",
+            "log": {
+                "url": self._urls["recipe_server"],
+                "key": log_key,
+                "gateway": OPERATORS["gateway"],
+                "signing_key": b64url(self._keys["gateway"].public),
+            },
+        }
 
     def _aggregator(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -19,9 +19,8 @@ from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, LogPolicy, Note, NoteKey
 from tacit.tlog.cosignature import cosign
-from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.merkle import verify_consistency
-from tacit.tlog.once import claims_of
+from tacit.tlog.once import claims_in
 from tacit.tlog.witnessing import AddCheckpoint, Frontier
 
 DATABASE = "witness"
@@ -97,6 +96,7 @@ class Witness:
             verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, request.proof)
             if checkpoint.size > known.size:
                 async with self._reading[policy.origin]:
+                    await self._still_at(policy.origin, known)
                     await self._advance(entry, policy.origin, known, checkpoint)
         except CryptoError as error:
             raise self._refusal("log-consistency", str(error)) from error
@@ -129,6 +129,13 @@ class Witness:
             self._refusal("log-split-view", f"two roots for {known.size} entries")
             raise SizeConflict(known.size)
 
+    async def _still_at(self, origin: str, known: Witnessed) -> None:
+        """Raises ``SizeConflict`` where another request has moved on while this one waited, before anything is read."""
+        current = await self._store.witnessed(origin)
+        if current != known:
+            self.counts["conflict"] += 1
+            raise SizeConflict(current.size)
+
     async def _advance(self, entry: WitnessedLog, origin: str, known: Witnessed, checkpoint: Checkpoint) -> None:
         """Read what is new, check it, and move on to ``checkpoint``."""
         if checkpoint.size - known.size > self._config.max_step:
@@ -152,12 +159,7 @@ class Witness:
             index = frontier.size
             frontier.append(data)
             self.counts["leaves_read"] += 1
-            try:
-                leaf = SignedLeaf.decode(data)
-            except DecodeError:  # readers act on no such leaf, so that it takes nothing
-                self.counts["leaves_unknown"] += 1
-                continue
-            for claim in claims_of(leaf):
+            for claim in claims_in(data):
                 if claim in claims:
                     raise self._twice(Twice(claim, index, claims[claim]))
                 claims[claim] = index
@@ -173,7 +175,7 @@ class Witness:
 
     def metrics(self) -> str:
         """The counts in the text format of Prometheus."""
-        names = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read", "leaves_unknown")
+        names = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read")
         lines = []
         for name in names:
             lines += [f"# TYPE tacit_witness_{name}_total counter", f"tacit_witness_{name}_total {self.counts[name]}"]
