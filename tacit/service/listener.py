@@ -49,7 +49,7 @@ class TlsSite(web.BaseSite):
         if not isinstance(server, Server):
             raise TypeError("a site serves a runner that was set up")
         found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        places = sorted({(family, address[:2]) for family, _, _, _, address in found})
+        places = sorted({(family, (str(address[0]), self._port)) for family, _, _, _, address in found})
         with contextlib.ExitStack() as stack:
             listening = [stack.enter_context(self._bound(family, address)) for family, address in places]
             stack.pop_all()
