@@ -8,6 +8,7 @@ from tacit.aggregator.config import LogConfig
 from tacit.errors import Refusal
 from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.policy import Policy
+from tacit.service.log import get_logger
 from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
 
@@ -20,6 +21,7 @@ class LogReader:
         self._url = config.url
         self._policy = policy.log_policy(config.note_key(), clock.now)
         self._transport = transport
+        self._log = get_logger("log_reader")
 
     async def fetch(
         self,
@@ -36,7 +38,8 @@ class LogReader:
         raises.
         """
         view = LogView(self._policy, None if saved is None else LogState.decode(saved))
-        answer = await self._transport.request("GET", f"{self._url}/v1/bundle?since={view.state.size}")
+        before = view.state.size
+        answer = await self._transport.request("GET", f"{self._url}/v1/bundle?since={before}")
         if answer.status != 200:
             raise TransportError(f"the log answered with status {answer.status}")
         try:
@@ -45,4 +48,7 @@ class LogReader:
             if view.state.failure:
                 await keep(view.state.encode())
             raise
+        for one in view.left_out:
+            if one.index >= before:
+                self._log.error("leaf_left_out", index=one.index, rule=one.rule, why=one.detail)
         return view.state.encode(), entries
