@@ -16,8 +16,9 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.canonical import parse_json
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import Bundle, LogView
+from tacit.tlog.client import LogView
 from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.pages import PagedReader
 
 REFUSAL_PREFIX = "urn:tacit:refusal:"
 SHORTEST_PREFIX = 6
@@ -76,9 +77,12 @@ def _json(answer: HttpResponse, url: str) -> Any:
 
 async def verified_log(transport: Transport, layout: Layout, policy: Policy) -> LiveLog:
     """The stack's log as of now: checkpoint, inclusion and signatures checked. Raises ``Refusal``."""
-    bundle = await get_bytes(transport, f"{layout.urls['recipe_server']}/v1/bundle?since=0")
+
+    async def get(path: str) -> bytes:
+        return await get_bytes(transport, f"{layout.urls['recipe_server']}{path}")
+
     view = LogView(LogPolicy(NoteKey.decode(layout.log_key)))
-    return LiveLog.from_entries(view.accept(Bundle.decode(bundle), LeafSigners(policy)))
+    return LiveLog.from_entries(await PagedReader(get).read(view, LeafSigners(policy)) or ())
 
 
 async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:

@@ -24,6 +24,9 @@ from tacit.service.config import read_secret, write_secret
 
 CA_FILE, CA_KEY = "ca.pem", "ca.key"
 CERTIFICATE, KEY = "tls.pem", "tls.key"
+LIFETIME = 400 * 86400
+"""Seconds for which a stack's certificates are valid; each start makes new ones."""
+AUTHORITY_LIFETIME = 3650 * 86400
 LOOPBACK = ("127.0.0.1", "::1")
 EARLY_SECONDS = 3600
 """How long before its making a certificate is valid: clocks differ."""
@@ -33,6 +36,17 @@ _USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
     *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
+
+
+def is_certified(folder: Path) -> bool:
+    """Whether a server's folder holds a certificate: it then speaks TLS only."""
+    return (folder / CERTIFICATE).exists()
+
+
+def certify(folder: Path, authority: CertificateAuthority, names: Sequence[str], now: float) -> None:
+    """Put a new certificate with its key into ``folder``, and beside it the authority's."""
+    write_secret(folder / CA_FILE, authority.pem)
+    authority.issue(folder, names, now, LIFETIME)
 
 
 @dataclass(frozen=True)

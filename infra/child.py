@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.certificates import CA_FILE, is_certified
+from tacit.adapters.tls import private_context
 from tacit.errors import UsageError
 
 LOG_NAME = "server.log"
@@ -98,6 +101,22 @@ class PrivateServer(ABC):
     @abstractmethod
     def answers(self) -> bool:
         """Whether it serves by now."""
+
+    @property
+    def certified(self) -> bool:
+        """Whether it speaks TLS, and nothing else."""
+        return is_certified(self.folder)
+
+    def connect(self, seconds: float) -> socket.socket:
+        """A connection to it, over TLS where it speaks that. Raises ``OSError``."""
+        link = socket.create_connection(("127.0.0.1", self.port), seconds)
+        if not self.certified:
+            return link
+        try:
+            return private_context(self.folder / CA_FILE).wrap_socket(link, server_hostname="127.0.0.1")
+        except BaseException:
+            link.close()
+            raise
 
     def start(self) -> None:
         """Start, and return once it serves. Raises ``UsageError`` with what its log says."""

@@ -38,6 +38,7 @@ COMMANDS = {
         "infra.commands.results:results",
         "Show what was released: estimates, their errors, and what they cost.",
     ),
+    "log": ("infra.commands.log:app", "Read the whole log from outside: verify it, and watch what it says."),
     "fleet": ("infra.commands.fleet:app", "Simulate very many devices over the real wire."),
     "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),
     "privacy": ("infra.commands.privacy:app", "Account for privacy: mechanisms, worked examples, budgets."),

@@ -12,10 +12,10 @@ import hashlib
 import os
 import pwd
 import shutil
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from infra.certificates import CERTIFICATE, KEY
 from infra.child import PrivateServer, require_program
 from tacit.ports import Entropy
 from tacit.service.config import write_secret
@@ -33,8 +33,11 @@ class MosquittoServer(PrivateServer):
     """A broker of this stack."""
 
     @classmethod
-    def create(cls, folder: Path, port: int, publishers: Mapping[str, str], entropy: Entropy) -> MosquittoServer:
-        """Make a new broker's files; ``publishers``: passwords by name. Raises ``UsageError``."""
+    def create(
+        cls, folder: Path, port: int, publishers: Mapping[str, str], entropy: Entropy, *, tls: bool = False
+    ) -> MosquittoServer:
+        """Make a new broker's files; ``publishers``: passwords by name. With ``tls`` it waits for its certificate
+        (``infra.certificates.certify``) before it can start. Raises ``UsageError``."""
         require_mosquitto()
         folder.mkdir(mode=0o700, parents=True)
         rules = [f"topic read {TOPICS}"]
@@ -44,7 +47,7 @@ class MosquittoServer(PrivateServer):
             passwords.append(f"{name}:{_hashed(password, entropy)}")
         write_secret(folder / "access", "\n".join([*rules, ""]).encode())
         write_secret(folder / "passwords", "\n".join([*passwords, ""]).encode())
-        write_secret(folder / "mosquitto.conf", _settings(folder, port).encode())
+        write_secret(folder / "mosquitto.conf", _settings(folder, port, tls=tls).encode())
         return cls(folder, port)
 
     def command(self) -> list[str]:
@@ -53,16 +56,18 @@ class MosquittoServer(PrivateServer):
 
     def answers(self) -> bool:
         """Whether it takes connections."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as link:
+        with contextlib.suppress(OSError), self.connect(ANSWER_SECONDS) as link:
             link.sendall(_CONNECT)
             return link.recv(1) == b"\x20"
         return False
 
 
-def _settings(folder: Path, port: int) -> str:
+def _settings(folder: Path, port: int, *, tls: bool) -> str:
+    files = [f"certfile {folder / CERTIFICATE}", f"keyfile {folder / KEY}"] if tls else []
     return "\n".join(
         [
             f"listener {port} 127.0.0.1",
+            *files,
             f"user {pwd.getpwuid(os.geteuid()).pw_name}",
             "allow_anonymous true",
             f"password_file {folder / 'passwords'}",

@@ -13,10 +13,12 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.certificates import CA_FILE, CERTIFICATE, KEY, CertificateAuthority, certify, is_certified
 from infra.child import LOG_NAME, Child
 from tacit.errors import UsageError
 from tacit.service.config import read_secret, write_secret
@@ -89,8 +91,17 @@ class PostgresServer:
         return self.url_of(SUPERUSER, self.password, "postgres")
 
     def url_of(self, role: str, password: str, database: str) -> str:
-        """SQLAlchemy URL of ``database`` for ``role``."""
-        return f"postgresql+asyncpg://{role}:{password}@127.0.0.1:{self.port}/{database}"
+        """SQLAlchemy URL of ``database`` for ``role``; the authority's file is named where it lies here."""
+        url = f"postgresql+asyncpg://{role}:{password}@127.0.0.1:{self.port}/{database}"
+        return f"{url}?sslmode=verify-full&sslrootcert={self.folder / CA_FILE}" if is_certified(self.folder) else url
+
+    def certify(self, authority: CertificateAuthority, names: Sequence[str], now: float) -> None:
+        """Give it a certificate: from its next start on it takes no connection without TLS."""
+        certify(self.folder, authority, names, now)
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text("hostssl all all all scram-sha-256\n")
+        for path in (self.folder / CERTIFICATE, self.folder / KEY):
+            _give_to_system_user(path)
 
     def start(self) -> None:
         """Start, and return when connections are accepted. Raises ``UsageError`` with what the log says.
@@ -105,7 +116,7 @@ class PostgresServer:
             time.sleep(PAUSE_SECONDS)
 
     def _started(self) -> bool:
-        settings = {**SETTINGS, "port": str(self.port), **self.extra}
+        settings = {**SETTINGS, **self._tls_settings(), "port": str(self.port), **self.extra}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
         self._child = Child(command, self.folder / LOG_NAME, **_as_system_user())
@@ -113,6 +124,12 @@ class PostgresServer:
             return True
         self._child = None
         return False
+
+    def _tls_settings(self) -> dict[str, str]:
+        if not is_certified(self.folder):
+            return {}
+        files = {"ssl_cert_file": CERTIFICATE, "ssl_key_file": KEY}
+        return {"ssl": "on", **{name: str(self.folder / file) for name, file in files.items()}}
 
     def stop(self) -> None:
         """Shut down: open transactions end, everything committed is on disk. Kills what does not stop."""

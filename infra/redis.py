@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.certificates import CA_FILE, CERTIFICATE, KEY
 from infra.child import PrivateServer, require_program
 from tacit.service.config import write_secret
 
@@ -61,17 +61,23 @@ class RedisServer(PrivateServer):
         return cls(folder, port)
 
     def url_of(self, user: RedisUser) -> str:
-        """URL for one user."""
-        return f"redis://{user.name}:{user.password}@127.0.0.1:{self.port}/0"
+        """URL for one user; the authority's file lies beside the URL's."""
+        place = f"{user.name}:{user.password}@127.0.0.1:{self.port}/0"
+        return f"rediss://{place}?ssl_ca_certs={CA_FILE}" if self.certified else f"redis://{place}"
 
     def command(self) -> list[str]:
         """See ``PrivateServer``."""
-        return [require_redis(), str(self.folder / "redis.conf")]
+        return [require_redis(), str(self.folder / "redis.conf"), *(self._over_tls() if self.certified else ())]
+
+    def _over_tls(self) -> list[str]:
+        files = {"cert-file": CERTIFICATE, "key-file": KEY, "ca-cert-file": CA_FILE}
+        named = [part for name, file in files.items() for part in (f"--tls-{name}", str(self.folder / file))]
+        return ["--port", "0", "--tls-port", str(self.port), "--tls-auth-clients", "no", *named]
 
     def answers(self) -> bool:
         """Whether it has loaded its data: until then it says -LOADING, afterwards that a password is needed."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as connection:
+            with self.connect(ANSWER_SECONDS) as connection:
                 connection.sendall(b"PING\r\n")
                 return connection.recv(64).startswith(b"-NOAUTH")
         except OSError:

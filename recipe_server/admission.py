@@ -9,8 +9,8 @@ through ``tacit.recipe.series_rules``; a series comes before its rounds. The rul
 ``census-share-signer``, ``census-share-mismatch``, ``census-share-opt-in``, ``census-share-early``,
 ``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
 ``ohttp-config-rotation``, ``ohttp-config-exists``, ``ohttp-config-order``, ``ohttp-config-over``,
-``ohttp-config-early``, ``ohttp-config-late``, ``ohttp-config-previous``; for all of them ``leaf-malformed`` and
-``leaf-signature``.
+``ohttp-config-early``, ``ohttp-config-late``, ``ohttp-config-previous``; for all of them ``log-room``,
+``leaf-malformed`` and ``leaf-signature``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from recipe_server.room import census_room, recipe_room
 from recipe_server.store import Transaction
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
@@ -36,6 +37,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
+from tacit.tlog.pages import entry_room
 from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)
@@ -44,11 +46,12 @@ Register = Callable[[Transaction, int], Awaitable[None]]
 """Notes what an admitted leaf says, once its index is known, in the transaction that stores it."""
 
 MAX_CENSUS_CELLS = 2048
-"""Conjunctions of all censuses that count, together: their shares have a place in every answer to a device, and the
-largest message that the relay takes has 256 KiB."""
+"""Conjunctions of all censuses that count, together: every device fetches their shares."""
 KEY_SET_MARGIN = 8
 """A key set is in the log this part of a period, or more, before its own period begins: devices that look at the log as
 often as that all change keys at one moment."""
+_RESERVED = frozenset({LeafType.OPT_IN, LeafType.CENSUS_SHARE})
+"""What a recipe takes room for when it enters the log."""
 _CHEAP_FIRST = ("analyst-unknown", "recipe-signature")
 
 
@@ -58,10 +61,21 @@ class Admission:
 
     policy: Policy
     accept_late_directories: bool
+    ended_seconds: int
     accountant: Accountant = conservative
 
     async def admit(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         """How to register ``leaf`` if it may enter the log at ``now``. Raises Refusal."""
+        register = await self._admitted(leaf, tx, now)
+        if leaf.type not in _RESERVED:
+            left = await tx.room.left(now, self.ended_seconds, self.policy.census_max_age_seconds)
+            wanted = _room_of(leaf)
+            if wanted > left:
+                detail = f"what every device fetches has room for {max(0, left)} bytes more; this takes {wanted}"
+                raise Refusal("log-room", detail)
+        return register
+
+    async def _admitted(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         if leaf.type is LeafType.RECIPE:
             return await self._recipe(leaf, tx, now)
         if leaf.type is LeafType.SERIES:
@@ -280,6 +294,15 @@ async def _check_period(config: OhttpConfig, tx: Transaction, now: float) -> Non
     logged = SignedLeaf.decode((await tx.leaves([before.index]))[before.index]).body_as(OhttpConfig)
     if config.previous not in {None, logged.active}:
         raise Refusal("ohttp-config-previous", f"the previous key is not the active one of period {before.period}")
+
+
+def _room_of(leaf: SignedLeaf) -> int:
+    """What a leaf takes of the room of all live entries."""
+    size = len(leaf.encode())
+    if leaf.type is not LeafType.RECIPE:
+        return entry_room(size)
+    recipe = Recipe.from_body(leaf.body)
+    return recipe_room(size) + (census_room(recipe.randomizer.categories) if recipe.is_census else 0)
 
 
 async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: Transaction) -> Recipe:

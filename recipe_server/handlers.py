@@ -43,9 +43,34 @@ async def get_tile(request: web.Request) -> web.Response:
 
 
 async def get_bundle(request: web.Request) -> web.Response:
-    """GET /v1/bundle?since=SIZE: checkpoint, proof from SIZE, live entries with their proofs."""
-    since = _number(request, "since", 0)
-    return _answer(request, await request.app[RECIPES].bundle(since), media_types.JSON)
+    """GET /v1/bundle: checkpoint, and the digests of the pages with the live entries."""
+    return _answer(request, await request.app[RECIPES].head(), media_types.JSON)
+
+
+async def get_page(request: web.Request) -> web.Response:
+    """GET /v1/bundle/{digest}: live entries with their proofs; immutable, and gone some trees later."""
+    try:
+        digest = unb64url(request.match_info["digest"], length=32, what="digest")
+    except DecodeError as error:
+        raise web.HTTPNotFound from error
+    return _immutable(request.app[RECIPES].page(digest))
+
+
+async def get_key_sets(request: web.Request) -> web.Response:
+    """GET /v1/key-sets: checkpoint, and the gateways' live key sets with their proofs, for relays."""
+    return _answer(request, await request.app[RECIPES].key_sets(), media_types.JSON)
+
+
+async def get_hashes(request: web.Request) -> web.Response:
+    """GET /v1/hashes/{size}/{block}: what a consistency proof from a size in that block takes; immutable."""
+    size, block = (_whole(request.match_info[name]) for name in ("size", "block"))
+    return _immutable(await request.app[RECIPES].hashes(size, block))
+
+
+def _immutable(content: bytes | None) -> web.Response:
+    if content is None:
+        raise web.HTTPNotFound
+    return web.Response(body=content, headers={"Content-Type": media_types.JSON, "Cache-Control": FOR_EVER})
 
 
 async def post_leaf(request: web.Request) -> web.Response:
@@ -103,9 +128,19 @@ def _number(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or len(text) > _MAX_NUMBER:
+    if not _is_whole(text):
         raise Abort("about:blank", f"{name} must be a number", status=400, title="Bad Request")
     return int(text)
+
+
+def _whole(text: str) -> int:
+    if not _is_whole(text):
+        raise web.HTTPNotFound
+    return int(text)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_NUMBER
 
 
 def _hash(request: web.Request) -> bytes:

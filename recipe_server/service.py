@@ -8,14 +8,13 @@ checkpoint never runs ahead of what is stored nor behind what was acknowledged.
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from recipe_server.admission import Admission, decode_leaf, operator_policy, stored_recipe
+from recipe_server.bundles import Answers
 from recipe_server.config import RecipeServerConfig
-from recipe_server.live import LiveEntries, live_entries
 from recipe_server.results import Result
 from recipe_server.store import LoggedRecipe, PublishedResult, RecipeStore, Transaction
 from tacit.accounting.budgets import accountant_of_record
@@ -28,7 +27,6 @@ from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
-from tacit.tlog.client import Bundle
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
@@ -36,7 +34,6 @@ from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 
 DATABASE = "recipe_server"
 LIST_LIMIT = 1000
-_PROOFS_KEPT = 256
 _KEY_LEAVES = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
 
@@ -67,21 +64,17 @@ class RecipeService:
         self._announcer = announcer
         self._key = read_signing_key(config.log_key)
         self._admission = Admission(
-            operator_policy(config.policy), config.accept_late_directories, accountant_of_record()
+            operator_policy(config.policy), config.accept_late_directories, config.ended_seconds, accountant_of_record()
         )
         self._opened: RecipeStore | None = None
-        self._live: LiveEntries | None = None
         self.grown: Callable[[], None] | None = None
         """Called after an entry was added, to have it cosigned."""
-        self._proofs: OrderedDict[tuple[int, int], tuple[bytes, ...]] = OrderedDict()
         self._size = 0
         """Entries that readers are shown."""
-        self._notes = 0
-        """How many notes of witnesses came in."""
         self._unsaid: set[str] = set()
         """Topics of entries that readers are not shown yet."""
-        self._bundles: OrderedDict[int, bytes] = OrderedDict()
-        """Encoded answers by ``since``, for the tree of ``_size`` entries and as long as ``_live`` holds."""
+        census_seconds = config.policy.census_max_age_seconds
+        self._answers = Answers(lambda: self._store, self._shown, clock, config.ended_seconds, census_seconds)
         self._log = get_logger("recipe_server")
 
     @property
@@ -153,7 +146,6 @@ class RecipeService:
         """Readers are shown ``size`` entries from now on."""
         if size != self._size:
             self._size = size
-            self._bundles.clear()
             self._announce(*sorted(self._unsaid))
             self._unsaid.clear()
 
@@ -173,7 +165,7 @@ class RecipeService:
     async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
         """Proof that the tree of ``size`` entries extends that of ``old``."""
         async with self._store.read() as tx:
-            return await self._consistency(tx, old, size)
+            return tuple(await tx.with_nodes(lambda read: prove_consistency(read, old, size)))
 
     async def show(self, size: int, note: bytes) -> None:
         """Show readers ``note``, a checkpoint of ``size`` entries that witnesses have cosigned, unless they are shown a
@@ -183,8 +175,6 @@ class RecipeService:
             if shown is not None and shown[0] > size:
                 return
             await tx.put_shown(size, note)
-        self._notes += 1
-        self._bundles.clear()
         self._grown_to(size)
 
     def _announce(self, *topics: str) -> None:
@@ -219,48 +209,21 @@ class RecipeService:
                 return encode_bundle(await tx.leaf_range(tile.index * TILE_WIDTH, tile.width))
             return await tx.with_nodes(lambda read: tile_bytes(tile, read))
 
-    async def bundle(self, since: int) -> bytes:
-        """The encoded bundle for a reader whose last checkpoint has size ``since``. Where the log is smaller
-        than that there is no proof, and the reader sees the rollback in the checkpoint."""
-        now = self._clock.now()
-        if self._live is None or not self._live.holds(self._size, now):
-            self._bundles.clear()
-        elif since in self._bundles:
-            return self._bundles[since]
-        notes = self._notes
-        async with self._store.read() as tx:
-            size, note = await self._shown(tx)
-            live = self._live
-            if live is None or not live.holds(size, now):
-                census_seconds = self._config.policy.census_max_age_seconds
-                live = await live_entries(tx, size, now, self._config.ended_seconds, census_seconds)
-            consistency = await self._consistency(tx, since, size)
-        encoded = Bundle(note, consistency, live.entries).encode()
-        if notes == self._notes:
-            self._keep(since, size, live, encoded)
-        return encoded
+    async def head(self) -> bytes:
+        """The encoded head of the log's pages (``tacit.tlog.pages``)."""
+        return await self._answers.head()
 
-    def _keep(self, since: int, size: int, live: LiveEntries, encoded: bytes) -> None:
-        """Keep an answer, unless a leaf was published while it was put together."""
-        self._size = max(self._size, size)
-        if size != self._size:
-            return
-        if live is not self._live:
-            self._live = live
-            self._bundles.clear()
-        self._bundles[since] = encoded
-        if len(self._bundles) > _PROOFS_KEPT:
-            self._bundles.popitem(last=False)
+    def page(self, digest: bytes) -> bytes | None:
+        """The page with this digest, as long as it is kept."""
+        return self._answers.page(digest)
 
-    async def _consistency(self, tx: Transaction, since: int, size: int) -> tuple[bytes, ...]:
-        if not 0 < since < size:
-            return ()
-        if (since, size) not in self._proofs:
-            proof = await tx.with_nodes(lambda read: prove_consistency(read, since, size))
-            self._proofs[since, size] = tuple(proof)
-            if len(self._proofs) > _PROOFS_KEPT:
-                self._proofs.popitem(last=False)
-        return self._proofs[since, size]
+    async def key_sets(self) -> bytes:
+        """The encoded key sets of gateways, for relays."""
+        return await self._answers.key_sets()
+
+    async def hashes(self, size: int, block: int) -> bytes | None:
+        """The encoded hashes of a block in a tree that the log has had."""
+        return await self._answers.hashes(size, block)
 
     async def recipes(self, after: int = -1) -> list[dict[str, Any]]:
         """Summaries in the order of the log, at most LIST_LIMIT of those behind index ``after``."""

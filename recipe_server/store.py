@@ -12,6 +12,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from recipe_server.room import Room
 from recipe_server.schema import (
     CENSUS_SHARES,
     CENSUSES,
@@ -103,6 +104,7 @@ class Transaction:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self.series = SeriesRows(connection)
+        self.room = Room(connection)
 
     async def checkpoint(self) -> tuple[int, bytes] | None:
         """(size, note) of the newest checkpoint; None before the first."""

@@ -122,8 +122,8 @@ class WitnessDriver:
         return self._key.name
 
     def trouble(self) -> str:
-        """What keeps this witness from cosigning, in public words, or nothing."""
-        return self._trouble
+        """What has kept this witness from cosigning more than once, in public words, or nothing."""
+        return self._trouble if self._failures > 1 else ""
 
     async def step(self) -> int:
         """Ask for a cosignature if one is due; returns 1 if the witness moved on."""

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from infra.layout import Layout
 from services.issuer.config import IssuerConfig
 from tacit import bhttp, ohttp
+from tacit.adapters.sql import engine_of
 from tacit.codec import unb64url
 from tacit.errors import UsageError
 from tacit.media_types import dap
@@ -138,7 +138,7 @@ def slot_keys(layout: Layout) -> dict[tuple[int, int], bytes]:
 
 
 async def _slot_keys(url: str) -> dict[tuple[int, int], bytes]:
-    engine = create_async_engine(url)
+    engine = engine_of(url)
     try:
         async with engine.connect() as connection:
             rows = await connection.execute(text("SELECT epoch, slot, private_key FROM slot_keys"))

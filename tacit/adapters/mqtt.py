@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from dataclasses import dataclass, field
 
 import aiomqtt
@@ -18,6 +17,7 @@ from paho.mqtt.properties import Properties
 
 from tacit.adapters.memory import Latest, checked_announcement
 from tacit.adapters.outage import Outage, Report, unreported
+from tacit.adapters.tls import LiveContext
 from tacit.adapters.waiting import first_of
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Clock, Entropy
 
@@ -35,7 +35,7 @@ class Broker:
 
     host: str
     port: int
-    tls: ssl.SSLContext | None = None
+    tls: LiveContext | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
 
@@ -107,7 +107,7 @@ class MqttAnnouncer:
             broker.port,
             username=broker.username,
             password=broker.password,
-            tls_context=broker.tls,
+            tls_context=None if broker.tls is None else broker.tls.current(),
             identifier=self._entropy(8).hex(),
             protocol=aiomqtt.ProtocolVersion.V5,
             clean_start=True,

@@ -32,7 +32,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from tacit.adapters.migrate import MARKER_TABLE, upgrade_async
+from tacit.adapters.postgres_tls import protection_of, speaks_no_tls
 from tacit.adapters.sql import Database
+from tacit.adapters.tls import tls_reason
 from tacit.errors import Fatal, TacitError, Unavailable, UsageError
 
 CONNECTIONS = 5
@@ -237,7 +239,7 @@ def for_a_person(url: URL) -> Iterator[None]:
         with typed():
             yield
     except (Fatal, sa.exc.DBAPIError) as error:
-        where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
+        where = f"{url.host or url.query.get('host')}:{url.port or 5432}/{url.database or ''}"
         why = error if isinstance(error, Fatal) else f"it refuses: {reason(error.orig)}"
         raise UsageError(f"PostgreSQL at {where}: {why}") from error
 
@@ -260,7 +262,10 @@ def _sqlstate(error: BaseException | None) -> str:
 
 
 def reason(error: BaseException | None) -> str:
-    """The kind of an error: its text may quote rows, addresses or statements."""
+    """The kind of an error: its text may quote rows, addresses or statements. What is wrong with TLS in full."""
+    known = "it does not speak TLS" if speaks_no_tls(error) else tls_reason(error)
+    if known is not None:
+        return known
     cause = error if error is None or error.__cause__ is None else error.__cause__
     return type(cause).__name__
 
@@ -272,16 +277,23 @@ def require_driver() -> None:
 
 
 def make_engine(url: URL) -> AsyncEngine:
-    """Connections that are durable, give up in time, and are replaced when the server has gone."""
+    """Connections that are durable, protected as ``tacit.adapters.postgres_tls`` says, give up in time, and are
+    replaced when the server has gone. Raises ``UsageError`` for a URL that is not safe."""
     arguments: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
         "server_settings": SERVER_SETTINGS,
     }
     require_driver()
+    bare, protection = protection_of(url)
     engine = create_async_engine(
-        url, hide_parameters=True, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments
+        bare, hide_parameters=True, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments
     )
+
+    def protect(_dialect: object, _record: object, _positional: object, named: dict[str, Any]) -> None:
+        named.update(protection.arguments())
+
+    event.listen(engine.sync_engine, "do_connect", protect)
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     return engine
 

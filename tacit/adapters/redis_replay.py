@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from redis.exceptions import RedisError
 
 from tacit.adapters.redis_streams import connect
+from tacit.adapters.tls import tls_reason
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 
@@ -30,7 +31,7 @@ class RedisSeen:
             memory = await self._redis.info("memory")
         except (RedisError, OSError) as error:
             await self.close()
-            raise UsageError(f"Redis does not answer: {type(error).__name__}") from error
+            raise UsageError(f"Redis does not answer: {tls_reason(error) or type(error).__name__}") from error
         if memory["maxmemory"] and memory["maxmemory_policy"] != _SAFE_POLICY:
             await self.close()
             raise UsageError("Redis evicts keys, and a replay window must not; set maxmemory-policy noeviction")

@@ -174,6 +174,17 @@ def _typed() -> Iterator[None]:
         raise Unavailable("every connection to the database is busy") from error
 
 
+def engine_of(url: str) -> AsyncEngine:
+    """Connections for a look at a database whose tables another opened, protected as its own are. Raises
+    ``UsageError``."""
+    parsed = _parsed(url)
+    if parsed.drivername == "postgresql+asyncpg":
+        from tacit.adapters.postgres import make_engine
+
+        return make_engine(parsed)
+    return create_async_engine(parsed, hide_parameters=True)
+
+
 def _parsed(url: str) -> URL:
     try:
         return make_url(url)

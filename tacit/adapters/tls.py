@@ -29,6 +29,9 @@ _KEY_SIZE = 1 << 16
 _NAME_MISMATCH = (62, 64)
 """OpenSSL's verify codes for a certificate of another host name or address."""
 
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""What comes of a server that answers in plain text, or hangs up."""
+
 Make = Callable[[], ssl.SSLContext]
 _State = tuple[tuple[int, ...] | None, ...]
 
@@ -131,15 +134,18 @@ def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ss
     return front
 
 
-def reason(error: BaseException) -> str:
-    """Why a TLS connection did not come about, in a few words for a person."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        if error.verify_code in _NAME_MISMATCH:
-            return "its certificate is for another host name"
-        return f"its certificate is not trusted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {error.reason or type(error).__name__}"
-    return type(error).__name__
+def tls_reason(error: BaseException | None) -> str | None:
+    """Why TLS did not come about, in a few words for a person: of ``error`` or what led to it; None where that was
+    something else."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            if error.verify_code in _NAME_MISMATCH:
+                return "its certificate is for another host"
+            return f"its certificate is not trusted ({error.verify_message})"
+        if isinstance(error, ssl.SSLError):
+            return "it does not speak TLS" if error.reason in _NO_TLS else f"TLS failed ({error.reason})"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _loaded(

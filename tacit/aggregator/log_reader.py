@@ -9,8 +9,9 @@ from tacit.errors import Refusal
 from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.policy import Policy
 from tacit.service.log import get_logger
-from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
+from tacit.tlog.client import LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
+from tacit.tlog.pages import PagedReader
 
 
 class LogReader:
@@ -21,6 +22,7 @@ class LogReader:
         self._url = config.url
         self._policy = policy.log_policy(config.note_key(), clock.now)
         self._transport = transport
+        self._pages = PagedReader(self._get)
         self._log = get_logger("log_reader")
 
     async def fetch(
@@ -39,11 +41,8 @@ class LogReader:
         """
         view = LogView(self._policy, None if saved is None else LogState.decode(saved))
         before = view.state.size
-        answer = await self._transport.request("GET", f"{self._url}/v1/bundle?since={before}")
-        if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
         try:
-            entries = view.accept(Bundle.decode(answer.body), keys, known)
+            entries = await self._pages.read(view, keys, known)
         except Refusal:
             if view.state.failure:
                 await keep(view.state.encode())
@@ -51,4 +50,12 @@ class LogReader:
         for one in view.left_out:
             if one.index >= before:
                 self._log.error("leaf_left_out", index=one.index, rule=one.rule, why=one.detail)
-        return view.state.encode(), entries
+        return view.state.encode(), entries or []
+
+    async def _get(self, path: str) -> bytes | None:
+        answer = await self._transport.request("GET", f"{self._url}{path}")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise TransportError(f"the log answered with status {answer.status}")
+        return answer.body

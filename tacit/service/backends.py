@@ -6,7 +6,7 @@ plain connections leave the machine only with ``insecure_http`` (P7).
 
 from __future__ import annotations
 
-import ssl
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,10 +16,11 @@ from tacit.adapters.memory import MemoryJobQueue
 from tacit.adapters.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.origins import is_loopback
 from tacit.adapters.outage import Report
-from tacit.adapters.redis_streams import RedisJobQueue
+from tacit.adapters.redis_streams import TLS_OPTIONS, RedisJobQueue
+from tacit.adapters.tls import LiveContext, private_context, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import Announcer, Clock, Entropy, JobQueue
-from tacit.service.config import ConfigPath, Frozen, read_secret
+from tacit.service.config import ConfigPath, Frozen, files_beside, read_secret
 from tacit.service.log import get_logger
 
 _REDIS_FORM = "must hold one URL, redis://USER:PASSWORD@HOST:PORT/0, rediss:// or unix://PATH"
@@ -27,19 +28,22 @@ _MQTT_FORM = "must hold one URL, mqtt://HOST:PORT or mqtts://USER:PASSWORD@HOST:
 
 
 class RedisConfig(Frozen):
-    """``redis``: the secret file with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` trusts a further CA file.
-    ``prefix`` begins every key, so that stacks may share a server."""
+    """``redis``: the secret file with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust
+    (``tacit.adapters.redis_streams.connect``), by default the system's authorities. ``prefix`` begins every key, so
+    that stacks may share a server."""
 
     redis: ConfigPath
     prefix: str = Field(default="tacit", pattern=r"^[A-Za-z0-9_-]{1,64}$")
 
     def url(self, *, insecure: bool) -> str:
         """The URL. Raises ``UsageError`` that never quotes it."""
-        return _checked_url(self.redis, ("rediss", "unix"), ("redis",), _REDIS_FORM, insecure=insecure)
+        url = _checked_url(self.redis, ("rediss", "unix"), ("redis",), _REDIS_FORM, insecure=insecure)
+        return files_beside(self.redis, url, TLS_OPTIONS)
 
 
 class AnnouncerConfig(Frozen):
-    """``mqtt``: the secret file with the broker's URL. ``tls_ca``: further CA file to trust for it."""
+    """``mqtt``: the secret file with the broker's URL. ``tls_ca``: the CA file to trust for it, by default the system's
+    authorities."""
 
     mqtt: ConfigPath
     tls_ca: ConfigPath | None = None
@@ -89,21 +93,17 @@ def outage_report(service: str, what: str) -> Report:
         if error is None:
             log.info("backend_back", backend=what)
         else:
-            log.warning("backend_away", backend=what, error=error)
+            log.warning("backend_away", backend=what, error=error, why=tls_reason(error))
 
     return report
 
 
-def broker_tls(ca: Path | None) -> ssl.SSLContext:
-    """What a broker's certificate is checked against: the system's authorities, and those in ``ca``. Raises
+def broker_tls(ca: Path | None) -> LiveContext:
+    """What a broker's certificate is checked against: the authorities in ``ca``, without it the system's. Raises
     ``UsageError``."""
-    context = ssl.create_default_context()
-    if ca is not None:
-        try:
-            context.load_verify_locations(ca)
-        except (OSError, ssl.SSLError) as error:
-            raise UsageError(f"{ca}: not a file of CA certificates") from error
-    return context
+    live = LiveContext("TLS of the broker", (ca,), partial(private_context, ca))
+    live.current()
+    return live
 
 
 def _checked_url(path: ConfigPath, safe: tuple[str, ...], plain: tuple[str, ...], form: str, *, insecure: bool) -> str:

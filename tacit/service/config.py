@@ -11,8 +11,10 @@ import json
 import os
 import stat
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
@@ -20,6 +22,8 @@ from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 
 _BASE = "base"
+_FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
+"""Of a database's URL."""
 
 
 def _against_base(path: Path, info: ValidationInfo) -> Path:
@@ -191,11 +195,25 @@ def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
 
 
 def read_database_url(path: Path) -> str:
-    """The PostgreSQL URL in a secret file, for asyncpg. Raises ``UsageError`` that never quotes it."""
+    """The PostgreSQL URL in a secret file, for ``tacit.adapters.sql``; files that it names are taken from the file's
+    folder. Raises ``UsageError`` that never quotes it."""
     scheme, separator, rest = read_secret(path).decode("utf-8", "replace").strip().partition("://")
     if scheme not in {"postgresql", "postgresql+asyncpg"} or not separator or not rest or rest.split() != [rest]:
-        raise UsageError(f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    return f"postgresql+asyncpg://{rest}"
+        raise UsageError(
+            f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE"
+        )
+    return files_beside(path, f"postgresql+asyncpg://{rest}", _FILE_MEMBERS)
+
+
+def files_beside(path: Path, url: str, members: Collection[str]) -> str:
+    """``url`` from the file ``path``, with the files that these members of its query name taken from its folder."""
+    place, mark, query = url.partition("?")
+    folder = path.absolute().parent
+    pairs = [
+        (name, str(folder / Path(value).expanduser()) if name in members else value)
+        for name, value in parse_qsl(query, keep_blank_values=True)
+    ]
+    return f"{place}?{urlencode(pairs)}" if mark else url
 
 
 def write_secret(path: Path, data: bytes) -> None:

@@ -7,22 +7,20 @@ one (``tacit.tlog.once``), is never trusted again: that failure is sticky and ke
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, NoReturn, Self
-
-from pydantic import Field
+from typing import NoReturn, Self
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, parse_json, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
-from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
+from tacit.tlog.leaves import Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
 from tacit.tlog.once import signers_claims_of
 
 MAX_PROOF = 64
+"""Hashes of an audit path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,64 +34,12 @@ class BundleEntry:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A checkpoint, the proof that it extends the one asked from, and entries with their proofs."""
+    """A checkpoint, the proof that it extends the one that its reader knows, and entries with their proofs. How these
+    come to the reader: ``tacit.tlog.pages``."""
 
     checkpoint: bytes
     consistency: tuple[bytes, ...]
     entries: tuple[BundleEntry, ...]
-
-    def encode(self) -> bytes:
-        """JSON bytes: the note as text, hashes and leaves in base64url."""
-        return canonical_bytes(
-            {
-                "checkpoint": self.checkpoint.decode(),
-                "consistency": [b64url(item) for item in self.consistency],
-                "entries": [
-                    {
-                        "index": entry.index,
-                        "leaf": b64url(entry.leaf),
-                        "inclusion": [b64url(item) for item in entry.inclusion],
-                    }
-                    for entry in self.entries
-                ],
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Inverse of ``encode``; indices strictly increasing. Raises DecodeError."""
-        wire = validated(_BundleBody, parse_json(data, "bundle"), "bundle")
-        indices = [entry.index for entry in wire.entries]
-        if any(later <= earlier for earlier, later in itertools.pairwise(indices)):
-            raise DecodeError("bundle: entries are not in the order of the log")
-        return cls(
-            _utf8(wire.checkpoint),
-            _hashes(wire.consistency),
-            tuple(BundleEntry(entry.index, unb64url(entry.leaf), _hashes(entry.inclusion)) for entry in wire.entries),
-        )
-
-
-class _EntryBody(Body):
-    index: Count
-    leaf: Blob
-    inclusion: Annotated[list[Hash], Field(max_length=MAX_PROOF)]
-
-
-class _BundleBody(Body):
-    checkpoint: str
-    consistency: Annotated[list[Hash], Field(max_length=2 * MAX_PROOF)]
-    entries: list[_EntryBody]
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise DecodeError("bundle: checkpoint is not Unicode text") from error
-
-
-def _hashes(texts: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(unb64url(text, length=32) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +116,27 @@ class LogView:
         """What to persist; changes with every accepted checkpoint and with a sticky failure."""
         return self._state
 
-    def advance(self, note: bytes, consistency: Sequence[bytes]) -> Checkpoint:
-        """Accept a checkpoint that extends the last one. Raises Refusal."""
+    def opened(self, note: bytes) -> Checkpoint:
+        """The checkpoint in ``note``, which the policy accepts and which has yet to be proved to extend the last one.
+        Raises Refusal, also where the log is not trusted any more. Two roots for one size are the log's own doing,
+        whether a witness cosigned the second or not."""
         self._check_not_failed()
+        known = self._state
         try:
             checkpoint = self._policy.open(note)
+            if checkpoint.size == known.size and checkpoint.root != known.root:
+                self._fail("log-split-view", f"the log signed two roots for size {checkpoint.size}", note)
+            self._policy.require_witnesses(note)
         except (DecodeError, CryptoError) as error:
             raise Refusal("log-checkpoint", str(error)) from error
+        return checkpoint
+
+    def advance(self, note: bytes, consistency: Sequence[bytes]) -> Checkpoint:
+        """Accept a checkpoint that extends the last one. Raises Refusal."""
+        checkpoint = self.opened(note)
         known = self._state
         if checkpoint.size < known.size:
             raise Refusal("log-rollback", f"the log shows {checkpoint.size} entries, it had {known.size}")
-        if checkpoint.size == known.size and checkpoint.root != known.root:
-            self._fail("log-split-view", f"the log signed two roots for size {checkpoint.size}", note)
         try:
             verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, consistency)
         except CryptoError as error:

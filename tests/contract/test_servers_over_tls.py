@@ -12,11 +12,13 @@ import pytest
 from infra.layout import free_ports
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer
+from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import UsageError
 from tacit.ports import Announcement
 from tacit.service.announcements import LOG
 from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer, make_queue
-from tacit.service.config import write_secret
+from tacit.service.config import read_secret, write_secret
 from tests.certificates import Authority
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 
@@ -37,33 +39,67 @@ def extended(config: Path, lines: list[str]) -> None:
     config.write_text("\n".join([config.read_text(), *lines, ""]))
 
 
-async def test_queue_over_tls(make_redis: Callable[[], RedisServer], authority: Authority, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def redis(make_redis: Callable[[], RedisServer], authority: Authority) -> str:
+    """URL, without options, of a Redis that speaks TLS beside plain text."""
     server, (port,) = make_redis(), free_ports(1)
-    certificate, key = authority.issue("redis")
+    certificate, key = authority.issue("redis", ["127.0.0.1"])
     server.stop()
     files = [f'tls-cert-file "{certificate}"', f'tls-key-file "{key}"', f'tls-ca-cert-file "{authority.certificate}"']
     extended(server.folder / "redis.conf", [f"tls-port {port}", "tls-auth-clients no", *files])
     server.start()
-    url = f"rediss://{REDIS_USER.name}:{REDIS_USER.password}@127.0.0.1:{port}/0"
+    return f"rediss://{REDIS_USER.name}:{REDIS_USER.password}@127.0.0.1:{port}/0"
 
+
+def url_file(folder: Path, url: str) -> RedisConfig:
+    write_secret(folder / "redis.url", url.encode())
+    return RedisConfig(redis=folder / "redis.url")
+
+
+async def test_queue_over_tls(redis: str, authority: Authority, tmp_path: Path) -> None:
     async def taken(query: str) -> bytes | None:
-        write_secret(tmp_path / "redis.url", (url + query).encode())
-        config = RedisConfig(redis=tmp_path / "redis.url")
+        config = url_file(tmp_path, redis + query)
         queue = make_queue(config, "leader", SystemClock(), OsEntropy(), insecure=False)
         await queue.put([b"over tls"])
         delivery = await queue.take(0.01)
         await queue.close()
         return None if delivery is None else delivery.id
 
-    assert await taken(f"?ssl_ca_certs={authority.certificate}") == b"over tls"
     assert await taken("") is None
+    assert await taken(f"?ssl_ca_certs={authority.certificate}") == b"over tls"
+    (tmp_path / "beside.pem").write_bytes(authority.certificate.read_bytes())
+    assert await taken("?ssl_ca_certs=beside.pem") is not None, "files are taken from the folder of the URL's"
+
+
+async def test_a_window_on_redis_is_refused_in_one_line_unless_it_is_the_right_server(
+    redis: str, redis_server: RedisServer, authority: Authority, folder: Path, tmp_path: Path
+) -> None:
+    trusted = f"?ssl_ca_certs={authority.certificate}"
+    other = f"?ssl_ca_certs={Authority(folder, 'other').certificate}"
+    plain = f"rediss://u:p@127.0.0.1:{redis_server.port}/0{trusted}"
+    for url, says in (
+        (redis, "its certificate is not trusted"),
+        (redis + other, "its certificate is not trusted"),
+        (redis.replace("127.0.0.1", "localhost") + trusted, "its certificate is for another host"),
+        (plain, "TimeoutError"),  # it waits for the rest of a command
+    ):
+        seen = RedisSeen(url_file(tmp_path, url).url(insecure=False), "test")
+        with pytest.raises(UsageError, match=f"^Redis does not answer: {says}[^\n]*$"):
+            await seen.open()
+
+
+@pytest.mark.parametrize("option", ["ssl_cert_reqs=none", "ssl_check_hostname=false", "ssl_min_version=769", "db=1"])
+async def test_a_redis_url_cannot_switch_the_checks_off(redis: str, tmp_path: Path, option: str) -> None:
+    """The client library would take each of these."""
+    with pytest.raises(UsageError, match="and no other option"):
+        RedisSeen(url_file(tmp_path, f"{redis}?{option}").url(insecure=False), "test")
 
 
 @pytest.fixture
 def broker_url(make_mosquitto: Callable[[], MosquittoServer], authority: Authority, tmp_path: Path) -> Path:
     """File with the URL of a broker that speaks TLS."""
     server, (port,) = make_mosquitto(), free_ports(1)
-    certificate, key = authority.issue("broker")
+    certificate, key = authority.issue("broker", ["127.0.0.1"])
     server.stop()
     lines = [f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {key}"]
     extended(server.folder / "mosquitto.conf", lines)
@@ -84,10 +120,16 @@ async def test_announcements_over_tls(broker_url: Path, authority: Authority) ->
 
 # The client library leaves a socket whose handshake failed to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_broker_of_an_unknown_authority_is_not_spoken_to(broker_url: Path) -> None:
+@pytest.mark.parametrize("wrong", ["unknown authority", "other authority", "other name"])
+async def test_broker_of_an_unknown_authority_or_another_name_is_not_spoken_to(
+    broker_url: Path, authority: Authority, folder: Path, wrong: str
+) -> None:
     failed = asyncio.Event()
+    trusted = {"unknown authority": None, "other authority": Authority(folder, "foreign").certificate}
+    if wrong == "other name":
+        write_secret(broker_url, read_secret(broker_url).replace(b"127.0.0.1", b"localhost"))
     announcer = make_announcer(
-        AnnouncerConfig(mqtt=broker_url),
+        AnnouncerConfig(mqtt=broker_url, tls_ca=trusted.get(wrong, authority.certificate)),
         "test",
         SystemClock(),
         OsEntropy(),

@@ -229,7 +229,7 @@ def test_gateway_and_uploads_in_one_process_are_named_and_healthy_as_two_service
         status = json.loads(asked.stdout)
         assert status["ok"], status["problems"]
         assert {one["name"]: one["pid"] for one in status["processes"]} == {
-            name: document[name]["pid"] for name in SERVICE_NAMES
+            name: document[name]["pid"] for name in (*SERVICE_NAMES, "witness_1", "witness_2")
         }
         os.kill(document["gateway"]["pid"], signal.SIGKILL)
         deadline = time.monotonic() + 30

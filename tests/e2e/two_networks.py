@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from infra.api import call, verified_log
 from infra.backends import BACKENDS, Wanted, backends
@@ -40,6 +39,7 @@ from infra.processes import serve_command
 from infra.redis import RedisServer, RedisUser
 from services.leader.schema import COMMON
 from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
@@ -95,7 +95,7 @@ class Site:
         table = COMMON.buckets
 
         async def ask() -> int:
-            engine = create_async_engine(url)
+            engine = engine_of(url)
             try:
                 async with engine.connect() as connection:
                     return int((await connection.execute(sa.select(sa.func.sum(table.c.count)))).scalar() or 0)

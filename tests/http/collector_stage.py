@@ -22,7 +22,7 @@ from tacit.service.app import DRIVERS, Deps, make_app
 from tacit.service.config import write_secret
 from tacit.service.driver import Driver
 from tacit.task import Task, seal_aggregate_share
-from tacit.testing.bundles import ORIGIN, signed_bundle
+from tacit.testing.bundles import ORIGIN, paged, signed_bundle
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import (
@@ -56,7 +56,7 @@ class LogStub:
             self.tree.append(leaf.encode())
 
     async def bundle(self, request: web.Request) -> web.Response:
-        return web.Response(body=signed_bundle(self.tree, int(request.query["since"]), KIT.keys["log"]))
+        return web.Response(body=paged(self.tree, signed_bundle(self.tree, 0, KIT.keys["log"]), request.path))
 
     async def result(self, request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == "Bearer publish-secret"
@@ -66,7 +66,7 @@ class LogStub:
 
     def app(self) -> web.Application:
         app = web.Application()
-        app.router.add_get("/v1/bundle", self.bundle)
+        app.router.add_get("/v1/{path:.+}", self.bundle)
         app.router.add_post("/v1/results", self.result)
         return app
 

@@ -309,5 +309,5 @@ async def test_broker_address_is_safe_and_never_quoted(tmp_path: Path) -> None:
     write_secret(tmp_path / "ca", b"nothing")
     write_secret(tmp_path / "url", b"mqtts://broker.example")
     config = AnnouncerConfig(mqtt=tmp_path / "url", tls_ca=tmp_path / "ca")
-    with pytest.raises(UsageError, match="not a file of CA certificates"):
+    with pytest.raises(UsageError, match="CA cannot be loaded"):
         make_announcer(config, "leader", SimClock(), SeededEntropy(1), insecure=False)

@@ -26,7 +26,7 @@ from tacit.recipe.model import Recipe
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
 from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair
-from tacit.testing.bundles import ORIGIN, signed_bundle
+from tacit.testing.bundles import ORIGIN, paged, signed_bundle
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import RecipeKit, changed
 from tacit.testing.reports import TaskKit, issuer_key
@@ -65,10 +65,10 @@ def log_app(recipe: Recipe) -> web.Application:
     tree = MemoryTree(leaf.encode() for leaf in leaves)
 
     async def bundle(request: web.Request) -> web.Response:
-        return web.Response(body=signed_bundle(tree, int(request.query["since"]), KIT.keys["log"]))
+        return web.Response(body=paged(tree, signed_bundle(tree, 0, KIT.keys["log"]), request.path))
 
     app = web.Application()
-    app.router.add_get("/v1/bundle", bundle)
+    app.router.add_get("/v1/{path:.+}", bundle)
     return app
 
 

@@ -14,6 +14,7 @@ import pytest
 from recipe_server.admission import KEY_SET_MARGIN
 from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
+from recipe_server.live import LiveEntries, live_entries
 from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.service import RecipeService
 from tacit import __version__, media_types
@@ -41,9 +42,10 @@ from tacit.testing.recipes import (
 )
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.client import Bundle, LogView
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
+from tacit.tlog.pages import Head, KeySets, PagedReader, decode_page
 from tacit.tlog.tiles import Tile, decode_bundle, split_tile, tiles_of
 
 URL = "http://127.0.0.1:8084"
@@ -108,12 +110,20 @@ class Server:
         assert kind == "urn:tacit:refusal"
         return str(rule)
 
-    async def bundle(self, since: int = 0) -> Bundle:
-        return Bundle.decode((await self.get(f"/v1/bundle?since={since}")).body)
+    async def bundle(self) -> Bundle:
+        """Every live entry."""
+        head = Head.decode((await self.get("/v1/bundle")).body)
+        pages = [(await self.get(f"/v1/bundle/{b64url(digest)}")).body for digest in head.pages]
+        return Bundle(head.checkpoint, (), tuple(entry for page in pages for entry in decode_page(page)))
 
-    async def read(self, view: LogView) -> LiveLog:
-        entries = view.accept(await self.bundle(view.state.size), LeafSigners(KIT.policy))
-        return LiveLog.from_entries(entries)
+    async def read(self, view: LogView, signers: LeafKeys | None = None) -> LiveLog:
+        """The log as a device or an aggregator reads it."""
+        entries = await PagedReader(self.content).read(view, signers or LeafSigners(KIT.policy))
+        return LiveLog.from_entries(entries or ())
+
+    async def content(self, path: str) -> bytes | None:
+        response = await self.network.request("GET", URL + path)
+        return None if response.status == 404 else response.body
 
     async def result(self, body: bytes, token: str = COLLECTOR) -> HttpResponse:
         headers = {**JSON, "Authorization": f"Bearer {token}"}
@@ -435,6 +445,16 @@ async def test_the_bundle_holds_what_is_live_and_nothing_else(server: Server) ->
     assert states == ["over", "over"]
 
 
+async def test_key_sets_are_shown_by_themselves_with_their_proofs_while_they_may_be_used(server: Server) -> None:
+    await server.publish(KIT.directory_leaf(), KIT.ohttp_leaf(), KIT.ohttp_leaf(KEY_PERIOD + 1))
+    for expected in ([1, 2], [2]):
+        found = KeySets.decode((await server.get("/v1/key-sets")).body)
+        bundle = Bundle(found.checkpoint, (), found.entries)
+        entries = new_view().accept(bundle, LeafSigners(KIT.policy))
+        assert [entry.index for entry in entries] == expected
+        server.clock.jump((KEY_PERIOD + 2) * KEY_ROTATION - server.clock.now())
+
+
 async def test_a_directory_stays_in_the_bundle_while_a_recipe_of_its_epoch_does(server: Server) -> None:
     start = (EPOCH + 1) * EPOCH_SECONDS - 600
     late = KIT.recipe(start=start, duration=600)
@@ -458,9 +478,10 @@ async def test_bundles_from_every_earlier_size_are_consistent(server: Server) ->
         later = LogView(KIT.log_policy, state)
         await server.read(later)
         assert later.state.size == 11
-    assert (await server.bundle(since=99)).consistency == ()
-    for wrong in ("-1", "x", "1" * 20, "\u0661"):
-        await server.get(f"/v1/bundle?since={wrong}" if wrong.isascii() else "/v1/bundle?since=%D9%A1", 400)
+    for wrong in ("0/0", "12/0", "11/1", "-1/0", "x/0", f"{'1' * 20}/0", "%D9%A1/0"):
+        await server.get(f"/v1/hashes/{wrong}", 404)
+    for wrong in ("AAAA", "x", b64url(bytes(32))):
+        await server.get(f"/v1/bundle/{wrong}", 404)
 
 
 async def test_answers_say_how_long_they_may_be_cached(server: Server) -> None:
@@ -534,16 +555,15 @@ async def test_an_answer_overtaken_by_a_publication_is_not_kept(
     await service.open()
     try:
         await service.publish_leaf(KIT.directory_leaf().encode())
-        consistency = service._consistency
 
-        async def overtaken(tx: Any, since: int, size: int) -> tuple[bytes, ...]:
-            monkeypatch.setattr(service, "_consistency", consistency)
+        async def overtaken(*arguments: Any) -> LiveEntries:
+            monkeypatch.setattr("recipe_server.bundles.live_entries", live_entries)
             await service.publish_leaf(KIT.recipe_leaf(GOOD).encode())
-            await service.bundle(1)
-            return await consistency(tx, since, size)
+            return await live_entries(*arguments)
 
-        monkeypatch.setattr(service, "_consistency", overtaken)
-        assert len(Bundle.decode(await service.bundle(0)).entries) == 1
-        assert len(Bundle.decode(await service.bundle(0)).entries) == 2
+        monkeypatch.setattr("recipe_server.bundles.live_entries", overtaken)
+        for count in (1, 2):
+            (digest,) = Head.decode(await service.head()).pages
+            assert len(decode_page(service.page(digest) or b"")) == count
     finally:
         await service.close()

@@ -146,8 +146,7 @@ async def test_a_recipe_in_which_answers_decide_who_sends_gives_nothing_back(ser
 async def whole(server: Server, view: LogView) -> LiveLog:
     """The log as a reader sees it who keeps what it read."""
     known = [KIT.recipe_leaf(RECIPES[0])]
-    entries = view.accept(await server.bundle(view.state.size), LeafSigners(KIT.policy, known))
-    return LiveLog.from_entries(entries)
+    return await server.read(view, LeafSigners(KIT.policy, known))
 
 
 async def test_void_leaves_stay_in_the_bundle_for_a_while(server: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -18,11 +19,11 @@ from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import InProcessTransport
 from tacit.testing.recipes import NOW, RecipeKit
-from tacit.tlog.checkpoint import Checkpoint, NoteKey, sign_checkpoint
-from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.checkpoint import Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency
-from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle
+from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 from tacit.tlog.witnessing import AddCheckpoint
 
 LOG_URL = "https://log.example"
@@ -31,11 +32,32 @@ KIT = RecipeKit()
 ORIGIN = KIT.log_policy.origin
 
 
+HOSTILE: tuple[Any, ...] = ([], {}, None, 1, "x" * 3000, [[[]]], True, "two words")
+"""Values where a leaf should name or number something."""
+
+
+def hostile_leaves() -> list[bytes]:
+    """Entries that nobody can act on: leaves of every kind that hold nothing of their kind, and no leaves at all."""
+    found = [
+        sign_leaf(
+            kind,
+            {"recipe_hash": value, "issuer": value, "gateway": value, "token": value, "series": value, "epoch": 1},
+            "analyst.example",
+            KIT.keys["analyst"],
+        ).encode()
+        for kind in LeafType
+        for value in HOSTILE
+    ]
+    return [*found, b"[" * 20_000, b"\xff", b""]
+
+
 class LyingLog:
     """One key and as many trees as it likes: ``tree`` is the one whose tiles it serves."""
 
     def __init__(self, entries: Iterable[bytes | SignedLeaf] = ()) -> None:
         self.tree = MemoryTree()
+        self.lines: tuple[NoteSignature, ...] = ()
+        self.released: list[str] = []
         self.add(*entries)
 
     def add(self, *entries: bytes | SignedLeaf) -> None:
@@ -55,13 +77,25 @@ class LyingLog:
 
     def app(self) -> web.Application:
         app = web.Application()
+        app.router.add_get("/checkpoint", self._checkpoint)
         app.router.add_get("/tile/{path:.+}", self._tile)
+        app.router.add_get("/v1/results", self._results)
         return app
+
+    async def _checkpoint(self, _request: web.Request) -> web.Response:
+        note = Note.decode(self.note())
+        return web.Response(body=Note(note.text, (*note.signatures, *self.lines)).encode())
+
+    async def _results(self, _request: web.Request) -> web.Response:
+        listed = [{"published_at": NOW, "result": {"recipe_hash": text}} for text in self.released]
+        return web.json_response({"results": listed})
 
     async def _tile(self, request: web.Request) -> web.Response:
         tile = Tile.parse(request.path.removeprefix("/"))
-        if tile.level is not None or not tile.exists_at(self.tree.size):
+        if not tile.exists_at(self.tree.size):
             raise web.HTTPNotFound
+        if tile.level is not None:
+            return web.Response(body=tile_bytes(tile, self.tree.read))
         start = tile.index * TILE_WIDTH
         return web.Response(body=encode_bundle(self.tree.entries[start : start + tile.width]))
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -25,16 +25,15 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import AggregatorPin, Policy
+from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
 from tacit.service.app import Deps
+from tacit.testing.bundles import paged, signed_bundle
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
-from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
-from tacit.tlog.client import Bundle, BundleEntry
+from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
-from tacit.tlog.merkle import prove_consistency, prove_inclusion
 
 KIT = RecipeKit()
 URL = "http://127.0.0.1:8090"
@@ -56,17 +55,6 @@ class Log:
         self.entries.append(leaf.encode())
         self.tree.append(self.entries[-1])
 
-    def bundle(self, since: int) -> Bundle:
-        size = self.tree.size
-        note = sign_checkpoint(Checkpoint(KIT.log_policy.origin, size, self.tree.root()), self.key)
-        entries = tuple(
-            BundleEntry(index, leaf, tuple(prove_inclusion(self.tree.read, index, size)))
-            for index, leaf in enumerate(self.entries)
-            if index >= since
-        )
-        proof = prove_consistency(self.tree.read, since, size) if since <= size else []
-        return Bundle(note, tuple(proof), entries)
-
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
@@ -74,8 +62,8 @@ class Log:
         if method == "POST" and parts.path == "/v1/leaves":
             self.posted.append(body)
             return HttpResponse(self.status, {}, b"{}")
-        since = int(parse_qs(parts.query)["since"][0])
-        return HttpResponse(200, {}, self.bundle(since).encode())
+        found = paged(self.tree, signed_bundle(self.tree, 0, self.key), parts.path)
+        return HttpResponse(404 if found is None else 200, {}, found or b"")
 
 
 def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
@@ -168,6 +156,18 @@ async def test_good_recipe_is_opted_in_to_and_served_once_both_did(store: Leader
     assert party.task.task_id == task_id(recipe)
     assert len(log.posted) == 1
     assert await subject.follower.step() == 0
+
+
+async def test_nothing_is_opted_in_to_on_the_word_of_a_log_without_its_witnesses(
+    store: LeaderStore, recipe: Recipe
+) -> None:
+    key = NoteKey("w.example", KIT.keys["issuer"].public, COSIGNATURE)
+    limit = WitnessLimit(keys=(key.encode(),), k=1)
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    subject = Subject(store, log, policy=KIT.policy.model_copy(update={"witnesses": limit}))
+    with pytest.raises(Refusal, match="0 fresh cosignatures"):
+        await subject.follower.step()
+    assert (await subject.rows(), log.posted) == ({}, [])
 
 
 async def test_opt_in_is_sent_until_the_log_shows_it(store: LeaderStore, recipe: Recipe) -> None:

@@ -20,7 +20,7 @@ from tacit.recipe.policy import AccountLimit, Policy, parse_policy
 from tacit.recipe.rules import check
 from tacit.testing.bundles import signed_bundle
 from tacit.testing.recipes import NOW, RecipeKit, changed, with_sampling
-from tacit.tlog.client import Bundle, LogView, VerifiedEntry
+from tacit.tlog.client import LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tacit.tlog.log import MemoryTree
 
@@ -107,7 +107,7 @@ def read(*leaves: SignedLeaf) -> LiveLog:
     """What a reader makes of a log of these leaves."""
     view = LogView(KIT.log_policy)
     bundle = signed_bundle(MemoryTree(leaf.encode() for leaf in leaves), 0, KIT.keys["log"])
-    return LiveLog.from_entries(view.accept(Bundle.decode(bundle), LeafSigners(KIT.policy)))
+    return LiveLog.from_entries(view.accept(bundle, LeafSigners(KIT.policy)))
 
 
 def logged(*voids: SignedLeaf) -> LiveLog:

@@ -20,7 +20,7 @@ from tacit.recipe.rules import check
 from tacit.recipe.series import Series
 from tacit.testing.bundles import signed_bundle
 from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
-from tacit.tlog.client import Bundle, LogView
+from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 
@@ -221,7 +221,7 @@ def test_more_rounds_than_were_claimed_are_understated() -> None:
 def read(*leaves: SignedLeaf, policy: Policy = KIT.policy) -> LiveLog:
     view = LogView(KIT.log_policy)
     bundle = signed_bundle(MemoryTree(leaf.encode() for leaf in leaves), 0, KIT.keys["log"])
-    return LiveLog.from_entries(view.accept(Bundle.decode(bundle), LeafSigners(policy)))
+    return LiveLog.from_entries(view.accept(bundle, LeafSigners(policy)))
 
 
 def test_a_log_joins_rounds_with_their_series_and_the_first_that_fits_has_the_index() -> None:

@@ -1,0 +1,173 @@
+"""``tacit log``: read a log from outside, and say what should not be in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from infra.log_service import Monitor, create_app
+from infra.log_view import Bars, printable, show_report
+from infra.log_watch import Place, Report, Watch
+from infra.places import AsJson, Server, StateDir, layout_of, policy_of
+from infra.terminal import answers, notes, print_json, when
+from tacit.adapters.folder import FolderTransport, SavingTransport
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tiles import MAX_BUNDLE
+from tacit.errors import DecodeError, UsageError
+from tacit.monitor.findings import Finding
+from tacit.ports import Transport
+from tacit.recipe.policy import Policy
+from tacit.service.app import Deps
+from tacit.service.config import Listen
+from tacit.service.log import set_log_level
+from tacit.service.run import Ready, serve
+from tacit.tlog.checkpoint import NoteKey
+
+app = typer.Typer(help="Read the whole log from outside: verify it, and watch what it says.", no_args_is_help=True)
+
+KEPT = "monitor.json"
+LEAST_WIDTH = 120
+
+Key = Annotated[str | None, typer.Option("--key", help="With --server or --from: the log's note key.")]
+PolicyFile = Annotated[
+    Path | None, typer.Option("--policy", help="By which it is judged (default: the stack's, or the strictest).")
+]
+Folder = Annotated[
+    Path | None, typer.Option("--from", help="A copy of the log: a folder with checkpoint and tile/, as it is served.")
+]
+Keep = Annotated[
+    Path | None, typer.Option("--keep", help=f"File of what was seen (default: the stack's {KEPT}; mode 0600).")
+]
+
+
+@app.command("verify")
+def verify(
+    state_dir: StateDir = None,
+    server: Server = None,
+    key: Key = None,
+    policy: PolicyFile = None,
+    folder: Folder = None,
+    keep: Keep = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Write a copy of the log into this folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check once what needs no judgement: the checkpoint and its cosignatures, every entry and hash tile, that it
+    extends what was seen before, and the signature of every leaf.
+
+    Exit code 1 where something is wrong. Example: tacit log verify
+    Example: tacit log verify --server https://log.example --key "$(cat log.key)" --policy policy.json
+    """
+    place, kept = _place(state_dir, server, key, policy, folder), _kept(state_dir, server, folder, keep)
+    _end(asyncio.run(_once(place, kept, folder, save, judge=False)), as_json=as_json)
+
+
+@app.command("monitor")
+def monitor(
+    state_dir: StateDir = None,
+    server: Server = None,
+    key: Key = None,
+    policy: PolicyFile = None,
+    folder: Folder = None,
+    keep: Keep = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C, and say each finding once.")] = False,
+    every: Annotated[float, typer.Option("--every", min=1, help="With --follow: seconds between two looks.")] = 60.0,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="With --follow: where /metrics and /healthz are (loopback).")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Read every leaf and judge it: claims recomputed, accounts composed, leaves that take something twice or came
+    late, unknown kinds, recipes and parties that fell silent.
+
+    Late leaves are told from what an earlier look saw, so look regularly. Exit code 1 where something was found.
+    Example: tacit log monitor --follow --port 9470
+    """
+    place, kept = _place(state_dir, server, key, policy, folder), _kept(state_dir, server, folder, keep)
+    if kept is None:
+        raise typer.BadParameter("--keep says where to remember what was seen")
+    if not follow:
+        _end(asyncio.run(_once(place, kept, folder, None, judge=True)), as_json=as_json)
+        return
+    if asyncio.run(_follow(place, kept, folder, every, port, as_json=as_json)):
+        raise typer.Exit(1)
+
+
+def _place(
+    state_dir: Path | None, server: str | None, key: str | None, policy: Path | None, folder: Path | None
+) -> Place:
+    given = None if policy is None else policy_of(policy)
+    if server is None and folder is None:
+        if key is not None:
+            raise typer.BadParameter("--key goes with --server or --from")
+        layout = layout_of(state_dir)
+        own = given or policy_of(layout.policy_path)
+        return Place(layout.urls["recipe_server"], NoteKey.decode(layout.log_key), own)
+    if key is None or state_dir is not None or (server is not None and folder is not None):
+        raise typer.BadParameter("give --server or --from, without --state-dir, and the log's --key")
+    try:
+        pinned = NoteKey.decode(key)
+    except DecodeError as error:
+        raise UsageError(f"--key: {error}") from error
+    return Place((server or "file://").rstrip("/"), pinned, given or Policy())
+
+
+def _kept(state_dir: Path | None, server: str | None, folder: Path | None, keep: Path | None) -> Path | None:
+    if keep is None and server is None and folder is None:
+        return layout_of(state_dir).state_dir / KEPT
+    return keep
+
+
+@asynccontextmanager
+async def _transport(folder: Path | None, save: Path | None) -> AsyncIterator[Transport]:
+    if folder is not None:
+        yield FolderTransport(folder)
+        return
+    async with AiohttpTransport(connections=4, max_response=MAX_BUNDLE) as transport:
+        yield transport if save is None else SavingTransport(transport, save)
+
+
+async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> Report:
+    async with _transport(folder, save) as transport:
+        watch = Watch(place, transport, SystemClock(), kept)
+        stage = Bars(notes()).stage
+        return await (watch.look(stage) if judge else watch.verify(stage))
+
+
+def _end(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report.document())
+    else:
+        show_report(report, answers(LEAST_WIDTH))
+    if report.findings:
+        raise typer.Exit(1)
+
+
+async def _follow(place: Place, kept: Path, folder: Path | None, every: float, port: int, *, as_json: bool) -> bool:
+    """Watch until told to stop; whether anything was found."""
+    console = answers(LEAST_WIDTH)
+
+    def tell(finding: Finding) -> None:
+        if as_json:
+            print(json.dumps(finding.document()), flush=True)
+            return
+        leaf = "" if finding.index is None else f"leaf {finding.index}: "
+        words = Text.assemble((finding.kind, "red"), f"  {leaf}{printable(finding.what)}")
+        console.print(Text.assemble((when(SystemClock().now()), "dim"), "  ", words), soft_wrap=True)
+
+    def ready(site: Ready) -> None:
+        notes().print(f"watching {place.key.name} every {every:g} s; {site.url}/metrics, {site.url}/healthz")
+
+    set_log_level("warning")
+    async with _transport(folder, None) as transport:
+        watching = Monitor(Watch(place, transport, SystemClock(), kept), Bars(notes()).stage, tell)
+        service = create_app(watching, Deps(SystemClock(), OsEntropy(), transport), every)
+        await serve(service, Listen(port=port), ready=ready)
+    return watching.found

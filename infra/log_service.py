@@ -1,0 +1,86 @@
+"""The monitor as a service on a loopback address: it looks every so often, and tells how it stands in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from aiohttp import web
+
+from infra.log_view import printable
+from infra.log_watch import Report, Stage, Watch
+from tacit.errors import DecodeError
+from tacit.monitor.findings import Finding
+from tacit.ports import TransportError
+from tacit.service.app import TROUBLES, Deps, add_driver, make_app
+
+NAME = "monitor"
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Monitor:
+    """Looks again at each ``step``, and says each finding once."""
+
+    def __init__(self, watch: Watch, stage: Stage, tell: Callable[[Finding], None]) -> None:
+        self._watch = watch
+        self._stage = stage
+        self._tell = tell
+        self._told: set[Finding] = set()
+        self._trouble = ""
+        self.report: Report | None = None
+        self.looks: Counter[str] = Counter()
+
+    @property
+    def found(self) -> bool:
+        """Whether there was ever a finding."""
+        return bool(self._told)
+
+    async def step(self) -> int:
+        """Always 0: the next look comes when it is time."""
+        try:
+            self.report = await self._watch.look(self._stage)
+        except (TransportError, DecodeError) as error:
+            self.looks["failed"] += 1
+            self._trouble = f"the log cannot be read: {printable(str(error))}"
+            return 0
+        self.looks["done"] += 1
+        self._trouble = ""
+        for finding in self.report.findings:
+            if finding not in self._told:
+                self._told.add(finding)
+                self._tell(finding)
+        return 0
+
+    def trouble(self) -> str:
+        """For the health check: whether the log can be read, and how many findings there are."""
+        count = 0 if self.report is None else len(self.report.findings)
+        return self._trouble or (f"{count} findings" if count else "")
+
+    def metrics(self) -> str:
+        """Counts in the text format of Prometheus."""
+        lines = ["# TYPE tacit_monitor_looks_total counter"]
+        lines += [f'tacit_monitor_looks_total{{outcome="{name}"}} {self.looks[name]}' for name in ("done", "failed")]
+        report = self.report
+        if report is not None:
+            kinds = Counter(finding.kind for finding in report.findings)
+            lines += ["# TYPE tacit_monitor_findings gauge", f"tacit_monitor_findings {sum(kinds.values())}"]
+            lines += ["# TYPE tacit_monitor_findings_by_kind gauge"] if kinds else []
+            lines += [
+                f'tacit_monitor_findings_by_kind{{kind="{kind}"}} {count}' for kind, count in sorted(kinds.items())
+            ]
+            for name, number in (("entries", report.size), ("recipes", report.recipes), ("read_at_seconds", report.at)):
+                lines += [f"# TYPE tacit_monitor_{name} gauge", f"tacit_monitor_{name} {number}"]
+        return "\n".join(lines) + "\n"
+
+
+def create_app(monitor: Monitor, deps: Deps, seconds: float) -> web.Application:
+    """The application: a look every ``seconds``, ``/metrics`` and the health check."""
+    app = make_app(NAME, deps)
+    app[TROUBLES].append(monitor.trouble)
+
+    async def metrics(_request: web.Request) -> web.Response:
+        return web.Response(body=monitor.metrics().encode(), headers={"Content-Type": METRICS})
+
+    app.router.add_get("/metrics", metrics)
+    add_driver(app, monitor, seconds)
+    return app

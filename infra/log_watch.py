@@ -1,0 +1,186 @@
+"""Reading a log from outside, once or again and again: what ``tacit log`` does, without the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit.accounting.budgets import accountant_of_record
+from tacit.codec import b64url
+from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.monitor.audit import Audit
+from tacit.monitor.findings import Finding
+from tacit.monitor.reading import Tick, WholeLog
+from tacit.monitor.state import MonitorState
+from tacit.ports import Clock, Transport
+from tacit.recipe.policy import Policy
+from tacit.service.config import read_secret, write_secret
+from tacit.tlog.checkpoint import Note, NoteKey
+from tacit.tlog.tiles import tiles_of
+
+MAX_STATE = 1 << 20
+
+Stage = Callable[[str, int], AbstractContextManager[Tick]]
+"""Opens a piece of work by its name and size, for a person who waits."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which log: where it is, the key that is pinned, and the policy by which it is judged."""
+
+    url: str
+    key: NoteKey
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class Cosigned:
+    """A witness of the policy, and the seconds since its cosignature; None: it has not cosigned the checkpoint."""
+
+    witness: str
+    age: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """One reading. ``passed`` are the checks that found nothing, in words."""
+
+    origin: str
+    at: int
+    size: int
+    root: bytes
+    findings: list[Finding]
+    passed: list[str]
+    witnesses: list[Cosigned] = field(default_factory=list)
+    recipes: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "ok": not self.findings,
+            "log": self.origin,
+            "at": self.at,
+            "size": self.size,
+            "root": b64url(self.root),
+            "recipes": self.recipes,
+            "witnesses": [{"witness": one.witness, "age": one.age} for one in self.witnesses],
+            "passed": self.passed,
+            "findings": [finding.document() for finding in self.findings],
+        }
+
+
+class Watch:
+    """One log and what was read of it. Every ``look`` reads what is new, and judges the whole again."""
+
+    def __init__(self, place: Place, transport: Transport, clock: Clock, kept: Path | None) -> None:
+        """``kept``: the file of what was seen before. Raises ``UsageError`` for a file that is not one."""
+        self._place = place
+        self._transport = transport
+        self._clock = clock
+        self._kept = kept
+        self._log = WholeLog(transport, place.url, place.key, _state(kept))
+        self._audit = self._new_audit()
+
+    def _new_audit(self) -> Audit:
+        return Audit(self._place.policy, accountant=accountant_of_record())
+
+    async def verify(self, stage: Stage) -> Report:
+        """Check what needs no judgement: signatures, hashes, tiles, consistency, cosignatures."""
+        findings, passed = await self._read(stage)
+        if self._log.tree.size:
+            with stage("hash tiles", len(tiles_of(self._log.tree.size))) as tick:
+                tiles = await self._log.check_tiles(tick)
+            findings += tiles
+            passed += [] if tiles else ["every hash tile holds the hashes of the entries"]
+            passed += (
+                [] if self._audit.leaves else ["every leaf is signed by whoever may sign it, and none stands twice"]
+            )
+        findings += self._audit.leaves
+        return self._report(findings, passed)
+
+    async def look(self, stage: Stage) -> Report:
+        """``verify`` but for the tiles, and what the leaves mean: claims, ledger, lateness, silence."""
+        findings, passed = await self._read(stage)
+        released = await self._released()
+        now = self._clock.now()
+        with stage("recipes: claims recomputed", self._audit.recipes) as tick:
+            findings += self._audit.findings(now, self._log.state.shown_after, released, tick)
+        if not findings:
+            passed += ["every leaf is signed, in time, and takes nothing twice", "every claim and every account holds"]
+        return self._report(findings, passed)
+
+    async def _read(self, stage: Stage) -> tuple[list[Finding], list[str]]:
+        """Read what is new; what is wrong with the log itself, and what was right."""
+        passed: list[str] = []
+        try:
+            at = self._clock.now()
+            checkpoint = await self._log.checkpoint()
+            passed.append("the checkpoint is signed by the pinned key")
+            before = self._log.state.size
+            with stage("entries", checkpoint.size - self._log.tree.size) as tick:
+                await self._log.read(checkpoint, at, tick)
+            passed.append("the entries lead to its root")
+            passed += [f"it extends the {before} entries seen before"] if before else []
+        except Refusal as refusal:
+            self._keep()
+            self._audit = self._new_audit()
+            return [Finding(refusal.rule, refusal.detail)], passed
+        self._keep()
+        fresh = self._log.tree.entries[self._audit.size :]
+        with stage("leaves", len(fresh)) as tick:
+            self._audit.add(fresh, tick)
+        limit = self._place.policy.witnesses
+        quorum = None if limit is None else limit.quorum(self._clock.now)
+        findings = self._log.check_witnesses(quorum)
+        if limit is not None and not findings:
+            passed.append(f"at least {limit.k} of {len(limit.keys)} witnesses have cosigned it lately")
+        return findings, passed
+
+    def _keep(self) -> None:
+        if self._kept is not None:
+            try:
+                write_secret(self._kept, self._log.state.encode())
+            except OSError as error:
+                raise UsageError(f"{self._kept}: {error.strerror or 'cannot be written'}") from error
+
+    async def _released(self) -> frozenset[str] | None:
+        """Recipes with a published result; None where the log's server tells nobody."""
+        answer = await self._transport.request("GET", f"{self._place.url}/v1/results")
+        if answer.status != 200:
+            return None
+        try:
+            listed = json.loads(answer.body)["results"]
+            return frozenset(str(one["result"]["recipe_hash"]) for one in listed)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DecodeError("the list of results cannot be read") from error
+
+    def _report(self, findings: list[Finding], passed: list[str]) -> Report:
+        now, state = int(self._clock.now()), self._log.state
+        return Report(
+            state.origin, now, state.size, state.root, findings, passed, self._witnesses(now), self._audit.recipes
+        )
+
+    def _witnesses(self, now: int) -> list[Cosigned]:
+        limit = self._place.policy.witnesses
+        if limit is None or not self._log.note:
+            return []
+        quorum = limit.quorum(self._clock.now)
+        try:
+            times = quorum.times(Note.decode(self._log.note))
+        except DecodeError:
+            times = [None] * len(quorum.keys)
+        pairs = zip(quorum.keys, times, strict=True)
+        return [Cosigned(key.name, None if made is None else now - made) for key, made in pairs]
+
+
+def _state(path: Path | None) -> MonitorState | None:
+    if path is None or not path.exists():
+        return None
+    try:
+        return MonitorState.decode(read_secret(path, max_size=MAX_STATE))
+    except DecodeError as error:
+        raise UsageError(f"{path}: {error}; to begin anew, move it away") from error

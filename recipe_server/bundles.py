@@ -1,0 +1,120 @@
+"""The answers to readers of the log: the head, the pages that it names, and hashes, all the same for everybody.
+
+Pages are put together once per tree and moment at which entries begin or cease to be live, and kept for a few trees
+more, so that a reader finds the pages of the head that it has. A set that took long to put together is shown for a
+while, whatever enters the log meanwhile: readers then see a slightly older tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from recipe_server.live import live_entries, live_key_sets
+from recipe_server.store import RecipeStore, Transaction
+from tacit.ports import Clock
+from tacit.tlog.merkle import NodeReader
+from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
+
+SETS_KEPT = 4
+"""Sets of pages that are kept, the newest included."""
+HASHES_KEPT = 64
+REST_FACTOR = 10.0
+"""A set is shown for at least this many times the time that it took to put it together."""
+
+Shown = Callable[[Transaction], Awaitable[tuple[int, bytes]]]
+"""(size, note) of the checkpoint that readers are to see."""
+
+
+@dataclass(slots=True)
+class _PageSet:
+    """The pages of the tree of ``size`` from ``since`` until ``until``, shown at least until ``rests``."""
+
+    size: int
+    note: bytes
+    since: float
+    until: float
+    rests: float
+    pages: dict[bytes, bytes] = field(repr=False)
+
+    def holds(self, size: int, now: float) -> bool:
+        """Whether this is still the answer."""
+        if not self.since <= now:
+            return False
+        return now < self.rests or (self.size == size and now < self.until)
+
+
+class Answers:
+    """What readers are answered, from one store."""
+
+    def __init__(self, store: Callable[[], RecipeStore], shown: Shown, clock: Clock, ended: int, census: int) -> None:
+        """``ended``: seconds for which an ended recipe stays; ``census``: for which a census counts."""
+        self._store = store
+        self._shown = shown
+        self._clock = clock
+        self._ended_seconds = ended
+        self._census_seconds = census
+        self._sets: list[_PageSet] = []
+        self._hashes: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._making = asyncio.Lock()
+
+    async def head(self) -> bytes:
+        """The encoded ``Head``."""
+        async with self._making:
+            async with self._store().read() as tx:
+                size, note = await self._shown(tx)
+            now = self._clock.now()
+            if not self._sets or not self._sets[-1].holds(size, now):
+                self._sets = [*self._sets, await self._make()][-SETS_KEPT:]
+            newest = self._sets[-1]
+            if newest.size == size:
+                newest.note = note
+            return Head(newest.note, tuple(newest.pages)).encode()
+
+    async def _make(self) -> _PageSet:
+        began = self._clock.now()
+        async with self._store().read() as tx:
+            size, note = await self._shown(tx)
+            live = await live_entries(tx, size, began, self._ended_seconds, self._census_seconds)
+        pages = await asyncio.to_thread(encode_pages, live.entries)
+        took = self._clock.now() - began
+        rests = began + took * (1 + REST_FACTOR)
+        digests = {hashlib.sha256(page).digest(): page for page in pages}
+        return _PageSet(size, note, live.since, live.until, rests, digests)
+
+    def page(self, digest: bytes) -> bytes | None:
+        """The page with this digest, as long as it is kept."""
+        return next((kept.pages[digest] for kept in reversed(self._sets) if digest in kept.pages), None)
+
+    async def key_sets(self) -> bytes:
+        """The encoded ``KeySets``."""
+        async with self._store().read() as tx:
+            size, note = await self._shown(tx)
+            return KeySets(note, await live_key_sets(tx, size, self._clock.now())).encode()
+
+    async def hashes(self, size: int, block: int) -> bytes | None:
+        """The encoded ``Hashes`` of a tree that the log has had; None where it never had it, or that block."""
+        if (size, block) in self._hashes:
+            return self._hashes[size, block]
+        async with self._store().read() as tx:
+            stored = await tx.checkpoint()
+            if stored is None or not 0 < size <= stored[0]:
+                return None
+            try:
+                start, end, further = await asyncio.to_thread(Hashes.wanted, size, block)
+            except ValueError:
+                return None
+
+            def read_all(read: NodeReader) -> Hashes:
+                leaves = tuple(read(0, index) for index in range(start, end))
+                nodes = tuple((level, index, read(level, index)) for level, index in sorted(further))
+                return Hashes(size, start, leaves, nodes)
+
+            encoded = (await tx.with_nodes(read_all)).encode()
+        self._hashes[size, block] = encoded
+        if len(self._hashes) > HASHES_KEPT:
+            self._hashes.popitem(last=False)
+        return encoded

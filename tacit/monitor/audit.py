@@ -1,0 +1,287 @@
+"""The leaves of a whole log, checked one by one and together: what every party could check, and nobody does alone.
+
+``Audit`` is fed the entries in order and may be asked at any time. A recipe's claims are recomputed once; the ledger,
+lateness and silence are looked at anew each time, since they depend on the moment.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from tacit.errors import CryptoError, DecodeError, Refusal, TacitError
+from tacit.ledger.account import ROLES
+from tacit.ledger.balance import balance
+from tacit.ledger.budget import Accountant, conservative
+from tacit.monitor.findings import Finding
+from tacit.monitor.reading import Tick, nothing
+from tacit.recipe import rules, series_rules
+from tacit.recipe.charges import charges_of
+from tacit.recipe.context import Stage
+from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe, LiveSeries
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.tlog.client import VerifiedEntry
+from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
+from tacit.tlog.once import claims_of
+
+DAY = 86_400
+CHUNK = 256
+"""Entries that are verified together."""
+WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
+"""What a later leaf may still lift, until the recipe begins."""
+ELSEWHERE = frozenset({"slot-taken", "series-round"})
+"""Rules about a second leaf, which is a finding of its own."""
+
+ShownAfter = Callable[[int], int | None]
+"""A moment (POSIX seconds) at which the log did not show a leaf yet, by its index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """``void_seconds``: after a recipe's end until which a void leaf is in time; ``silence_seconds``: until which an
+    active recipe must have a result or be void. The defaults are the aggregators' longest retention and a day."""
+
+    void_seconds: int = 31 * DAY
+    silence_seconds: int = 31 * DAY
+
+
+class Audit:
+    """Every leaf of one log under one policy."""
+
+    def __init__(self, policy: Policy, patience: Patience | None = None, accountant: Accountant = conservative) -> None:
+        self._policy = policy
+        self._patience = patience or Patience()
+        self._accountant = accountant
+        self._size = 0
+        self._entries: list[VerifiedEntry] = []
+        self._recipes: dict[str, SignedLeaf] = {}
+        self._namers: dict[tuple[str, str], SignedLeaf] = {}
+        self._holders: dict[str, int] = {}
+        self._found: list[Finding] = []
+        self._live: tuple[int, LiveLog] | None = None
+        self._judged: dict[tuple[bytes, Stage], tuple[Finding, ...]] = {}
+
+    @property
+    def size(self) -> int:
+        """Entries that were added."""
+        return self._size
+
+    def add(self, data: Sequence[bytes], tick: Tick = nothing) -> None:
+        """Take up the next entries of the log."""
+        for start in range(0, len(data), CHUNK):
+            chunk = data[start : start + CHUNK]
+            self._add(chunk)
+            tick(len(chunk))
+
+    def _add(self, data: Sequence[bytes]) -> None:
+        indices, leaves = [], []
+        for entry in data:
+            index, self._size = self._size, self._size + 1
+            try:
+                leaf = SignedLeaf.decode(entry)
+            except UnknownLeafError as error:
+                self._found.append(Finding("leaf-unknown", str(error), index))
+            except DecodeError as error:
+                self._found.append(Finding("leaf-malformed", str(error), index))
+            else:
+                indices.append(index)
+                leaves.append(leaf)
+                self._hold(index, leaf)
+        self._verify(indices, leaves)
+
+    def _hold(self, index: int, leaf: SignedLeaf) -> None:
+        for claim in claims_of(leaf):
+            holder = self._holders.setdefault(claim, index)
+            if holder != index:
+                self._found.append(Finding("second-leaf", f"takes what leaf {holder} holds: {claim}", index))
+
+    def _verify(self, indices: Sequence[int], leaves: Sequence[SignedLeaf]) -> None:
+        """Keep what is signed by whoever may sign it."""
+        named = (leaf.body.get("recipe_hash") for leaf in leaves)
+        texts = {text: None for text in named if isinstance(text, str) and text in self._recipes}
+        known = [*self._namers.values(), *(self._recipes[text] for text in texts)]
+        for index, leaf, key in zip(indices, leaves, LeafSigners(self._policy, known).keys_of(leaves), strict=True):
+            if key is None:
+                what = f"{leaf.type} of {leaf.signer}, who has no such part, or whose body cannot be read"
+                self._found.append(Finding("leaf-signer", what, index))
+                continue
+            try:
+                leaf.verify(key)
+            except CryptoError:
+                what = f"{leaf.type} that {leaf.signer} is said to have signed, and did not"
+                self._found.append(Finding("leaf-signature", what, index))
+                continue
+            self._entries.append(VerifiedEntry(index, leaf))
+            if leaf.type is LeafType.RECIPE:
+                self._know(Recipe.from_body(leaf.body), leaf)
+
+    def _know(self, recipe: Recipe, leaf: SignedLeaf) -> None:
+        """A signed recipe: it names the keys of others, the first one those of issuers and gateways without a pin."""
+        self._recipes.setdefault(recipe.hash_text, leaf)
+        self._namers.setdefault((recipe.parties.issuer.name, recipe.parties.gateway.operator), leaf)
+
+    def findings(
+        self, now: float, shown_after: ShownAfter, released: Collection[str] | None = None, tick: Tick = nothing
+    ) -> list[Finding]:
+        """Everything that was found, as of ``now`` (POSIX seconds), in the order of the log. ``released``: hashes of
+        recipes that have a published result; None: nobody knows."""
+        log = self._joined()
+        found = [*self._found]
+        for item in log.series:
+            found += self._series(item)
+        for live in log.recipes:
+            found += self._recipe(log, live, now)
+            found += self._ends(live, now, released)
+            tick(1)
+        found += self._late(log, shown_after)
+        found += self._ledger(log, now)
+        found += self._silent_keys(log, now)
+        return _in_order(found)
+
+    def _joined(self) -> LiveLog:
+        """All leaves put together, anew only where there are more than last time."""
+        if self._live is None or self._live[0] != self._size:
+            self._live = self._size, LiveLog.from_entries(self._entries)
+        return self._live[1]
+
+    @property
+    def leaves(self) -> list[Finding]:
+        """What is wrong with single leaves, and those that take something twice, in the order of the log."""
+        return _in_order(self._found)
+
+    @property
+    def recipes(self) -> int:
+        """How many recipes there are."""
+        return len(self._recipes)
+
+    def _series(self, item: LiveSeries) -> Sequence[Finding]:
+        place = (item.series.hash, Stage.LOGGED)
+        judged = self._judged.get(place)
+        if judged is None:
+            start = item.series.interval.start
+            refusals = _refusals(lambda: series_rules.check(item.series, self._policy, start))
+            judged = tuple(
+                Finding("series", f"{item.series.name}: {one.rule}: {one.detail}", item.index) for one in refusals
+            )
+            self._judged[place] = judged
+        return judged
+
+    def _recipe(self, log: LiveLog, live: LiveRecipe, now: float) -> Sequence[Finding]:
+        """The rules that refuse a recipe by themselves, at its beginning: claims are recomputed here."""
+        recipe = live.recipe
+        stage = Stage.ACTIVE if live.opted_in else Stage.LOGGED
+        judged = self._judged.get((recipe.hash, stage))
+        if judged is not None:
+            return judged
+        context = log.context(live, recipe.interval.start, stage)
+        refusals = _refusals(lambda: rules.check(recipe, self._policy, context))
+        begun = now >= recipe.interval.start
+        found = tuple(
+            Finding("recipe", f"{recipe.name}: {one.rule}: {one.detail}", live.index)
+            for one in refusals
+            if one.rule not in ELSEWHERE and (begun or one.rule not in WAITING_RULES)
+        )
+        if begun:  # before that, keys and series may still come
+            self._judged[recipe.hash, stage] = found
+        return found
+
+    def _ends(self, live: LiveRecipe, now: float, released: Collection[str] | None) -> list[Finding]:
+        """A recipe that both aggregators took part in ends with a result, a census's shares, or two void leaves."""
+        recipe = live.recipe
+        has_result = recipe.hash_text in (released or ()) or live.share_roles >= ROLES
+        if live.void_roles >= ROLES:
+            what = f"{recipe.name}: both aggregators said that nothing was released, and a result is published"
+            return [Finding("void-released", what, live.index)] if has_result else []
+        silent = live.opted_in and not has_result and released is not None
+        if not silent or now < recipe.interval.end + self._patience.silence_seconds:
+            return []
+        days = int(now - recipe.interval.end) // DAY
+        missing = ", ".join(sorted(ROLES - live.void_roles))
+        what = f"{recipe.name}: ended {days} days ago, without a result and without a void leaf of {missing}"
+        return [Finding("silent", what, live.index)]
+
+    def _late(self, log: LiveLog, shown_after: ShownAfter) -> list[Finding]:
+        """Leaves that the log did not show when they were due."""
+        by_hash = {live.recipe.hash_text: live.recipe for live in log.recipes}
+        rotations = {(config.gateway, config.period) for config in log.ohttp_configs}
+        found = []
+        for entry in self._entries:
+            moment = shown_after(entry.index)
+            if moment is None:
+                continue
+            due = self._due(entry.leaf, by_hash, rotations)
+            if due is not None and moment >= due[0]:
+                what = f"{due[1]} was due before {due[0]}, and not shown at {moment}"
+                found.append(Finding("late", what, entry.index))
+        return found
+
+    def _due(
+        self, leaf: SignedLeaf, recipes: dict[str, Recipe], rotations: Collection[tuple[str, int]]
+    ) -> tuple[int, str] | None:
+        """Until when a leaf had to be shown (POSIX seconds), and what it is; None: any time."""
+        if leaf.type is LeafType.ISSUER_DIRECTORY:
+            directory = leaf.body_as(IssuerDirectory)
+            return directory.start - directory.epoch_seconds, f"{directory.issuer}'s directory of {directory.epoch}"
+        if leaf.type is LeafType.OHTTP_CONFIG:
+            config = leaf.body_as(OhttpConfig)
+            if (config.gateway, config.period - 1) not in rotations:
+                return None
+            return config.start, f"{config.gateway}'s key set of period {config.period}"
+        if leaf.type is LeafType.OPT_IN:
+            opt_in = leaf.body_as(OptIn)
+            recipe = recipes.get(opt_in.recipe_hash)
+            return None if recipe is None else (recipe.interval.start, f"the {opt_in.role}'s opt-in to {recipe.name}")
+        if leaf.type is LeafType.VOID:
+            void = leaf.body_as(Void)
+            recipe = recipes.get(void.recipe_hash)
+            if recipe is not None:
+                end = recipe.interval.end + self._patience.void_seconds
+                return end, f"the {void.role}'s void leaf of {recipe.name}"
+        return None
+
+    def _ledger(self, log: LiveLog, now: float) -> list[Finding]:
+        """Accounts in which some period holds more than the policy allows."""
+        charges, found = charges_of(log, now), []
+        for name in sorted(self._policy.accounts or {}):
+            account = self._policy.account(name)
+            if account is None:
+                continue
+            state = balance(charges, account, now, self._accountant)
+            if state.over:
+                what = f"account {name}: epsilon {state.peak:.4f} in its fullest period, of {account.epsilon}"
+                found.append(Finding("ledger", what))
+        return found
+
+    def _silent_keys(self, log: LiveLog, now: float) -> list[Finding]:
+        """Issuers and gateways that have stopped publishing keys."""
+        found = []
+        directories: dict[str, list[IssuerDirectory]] = defaultdict(list)
+        for directory in log.directories:
+            directories[directory.issuer].append(directory)
+        for issuer, own in sorted(directories.items()):
+            newest = max(own, key=lambda one: one.epoch)
+            if now >= newest.end:
+                found.append(Finding("silent", f"{issuer}: no directory since that of epoch {newest.epoch}"))
+        sets: dict[str, list[OhttpConfig]] = defaultdict(list)
+        for config in log.ohttp_configs:
+            sets[config.gateway].append(config)
+        for gateway, configs in sorted(sets.items()):
+            last = max(configs, key=lambda one: one.period)
+            if now >= last.start + last.rotation_seconds:
+                found.append(Finding("silent", f"{gateway}: no key set since that of period {last.period}"))
+        return found
+
+
+def _in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """What is about the whole log first, then leaf by leaf."""
+    return sorted(findings, key=lambda one: -1 if one.index is None else one.index)
+
+
+def _refusals(check: Callable[[], list[Refusal]]) -> list[Refusal]:
+    """What the rules say; of what they cannot even compute, that."""
+    try:
+        return check()
+    except (TacitError, ArithmeticError, ValueError) as error:
+        return [Refusal("not-checkable", str(error) or type(error).__name__)]

@@ -1,0 +1,25 @@
+"""What a monitor found, in words.
+
+Kinds: ``log-checkpoint``, ``log-rollback``, ``log-split-view``, ``log-inclusion``, ``log-tile`` (the log itself);
+``witnesses`` (cosignatures that the policy demands); ``leaf-malformed``, ``leaf-unknown``, ``leaf-signer``,
+``leaf-signature``, ``second-leaf``; ``recipe`` and ``series`` (refused by a rule, claims recomputed); ``ledger``;
+``late``; ``silent``; ``void-released``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that should not be. ``index`` is that of the leaf, where it is about one."""
+
+    kind: str
+    what: str
+    index: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)

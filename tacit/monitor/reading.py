@@ -1,0 +1,100 @@
+"""Reading a whole log: every entry, hashed again, under a signed checkpoint that extends the one seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NoReturn
+
+from tacit.adapters.tiles import read_entries
+from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.monitor.findings import Finding
+from tacit.monitor.state import MonitorState
+from tacit.ports import Transport, TransportError
+from tacit.tlog.checkpoint import Checkpoint, LogPolicy, Note, NoteKey
+from tacit.tlog.cosignature import Quorum
+from tacit.tlog.log import MemoryTree
+from tacit.tlog.tiles import tile_bytes, tiles_of
+
+Tick = Callable[[int], None]
+"""Told how many more pieces are done."""
+
+
+def nothing(_pieces: int) -> None:
+    """A ``Tick`` for nobody."""
+
+
+class WholeLog:
+    """One log as far as it was read. ``tree`` holds every entry; ``state`` is what to keep."""
+
+    def __init__(self, transport: Transport, url: str, key: NoteKey, state: MonitorState | None = None) -> None:
+        """Raises ``Refusal`` (``log-checkpoint``) for the state of another log."""
+        self._transport = transport
+        self._url = url
+        self._policy = LogPolicy(key)
+        self.state = state or MonitorState(key.name)
+        if self.state.origin != key.name:
+            raise Refusal("log-checkpoint", f"the state kept is of {self.state.origin}, this is {key.name}")
+        self.tree = MemoryTree()
+        self.note = b""
+
+    async def checkpoint(self) -> Checkpoint:
+        """The log's checkpoint now. Raises ``Refusal`` (``log-checkpoint``, ``log-rollback``) or ``TransportError``."""
+        note = await self._get("checkpoint")
+        try:
+            found = self._policy.open(note)
+        except (CryptoError, DecodeError) as error:
+            raise Refusal("log-checkpoint", str(error)) from error
+        self.note = note
+        if found.size < self.state.size:
+            raise Refusal("log-rollback", f"the log shows {found.size} entries, it had {self.state.size}")
+        return found
+
+    async def read(self, checkpoint: Checkpoint, at: float, tick: Tick = nothing) -> None:
+        """Read up to ``checkpoint``, which was fetched after ``at`` (POSIX seconds). Raises ``Refusal``
+        (``log-inclusion``, ``log-split-view``), ``DecodeError`` or ``TransportError``; ``state`` then keeps the
+        evidence."""
+        async for entries in read_entries(self._transport, self._url, self.tree.size, checkpoint.size):
+            for entry in entries:
+                self.tree.append(entry)
+            tick(len(entries))
+        if self.tree.root(checkpoint.size) != checkpoint.root:
+            self._contradicted("log-inclusion", "the log's entries do not lead to the root that it signed")
+        if self.tree.root(self.state.size) != self.state.root:
+            self._contradicted("log-split-view", f"the first {self.state.size} entries are not those seen before")
+        self.state = self.state.seen(checkpoint.size, checkpoint.root, int(at))
+
+    def _contradicted(self, rule: str, detail: str) -> NoReturn:
+        """Forget what was read, which may be of another history, and keep the checkpoint that proves it."""
+        self.tree = MemoryTree()
+        self.state = replace(self.state, evidence=self.note)
+        raise Refusal(rule, detail)
+
+    async def check_tiles(self, tick: Tick = nothing) -> list[Finding]:
+        """Compare every hash tile that the log serves with the entries."""
+        findings = []
+        for tile in tiles_of(self.tree.size):
+            try:
+                right = await self._get(tile.path()) == tile_bytes(tile, self.tree.read)
+            except TransportError as error:
+                findings.append(Finding("log-tile", f"{tile.path()} cannot be read: {error}"))
+            else:
+                findings += [] if right else [Finding("log-tile", f"{tile.path()} does not hold the entries' hashes")]
+            tick(1)
+        return findings
+
+    def check_witnesses(self, quorum: Quorum | None) -> list[Finding]:
+        """What the policy demands of witnesses, and the checkpoint read last does not have."""
+        if quorum is None:
+            return []
+        try:
+            quorum.require(Note.decode(self.note))
+        except (CryptoError, DecodeError) as error:
+            return [Finding("witnesses", str(error))]
+        return []
+
+    async def _get(self, path: str) -> bytes:
+        answer = await self._transport.request("GET", f"{self._url}/{path}")
+        if answer.status != 200:
+            raise TransportError(f"the log answered with status {answer.status}")
+        return answer.body

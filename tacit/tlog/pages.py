@@ -1,0 +1,310 @@
+"""What a log answers to readers, in pieces that are the same for everybody: a head, pages, and hashes.
+
+The **head** is the newest checkpoint with the SHA-256 digests of the pages that hold the live entries; a **page** is
+content under its digest and never changes; the **hashes** of (size, block) are what a reader whose last tree ends in
+that block of 256 leaves needs to make its consistency proof itself. So no request names the tree that a reader saw
+last, and every reader of one tree asks for the same things. Each piece fits the largest size class.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError
+from tacit.ports import TransportError
+from tacit.tlog.canonical import canonical_bytes, parse_json, validated
+from tacit.tlog.checkpoint import MAX_NOTE_SIZE, Checkpoint
+from tacit.tlog.client import MAX_PROOF, Bundle, BundleEntry, LogState, LogView, VerifiedEntry
+from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf
+from tacit.tlog.log import reads_of
+from tacit.tlog.merkle import HASH_SIZE, NodeReader, node_hash, prove_consistency
+from tacit.tlog.tiles import MAX_ENTRY_SIZE
+
+PAGE_SIZE = 240 << 10
+"""Bytes of a page: with its encapsulation it fits the size class of 256 KiB."""
+MAX_PAGES = 96
+BLOCK = 256
+"""Leaves of a block; a reader that was away for longer than the last one or two names the one it stopped in."""
+ATTEMPTS = 4
+_PAGE_OVERHEAD = 16
+_ENTRY_OVERHEAD = 64
+_HASH_TEXT = 46
+PROOF_RESERVE = 26
+"""Hashes that a page keeps room for with each entry: a log of 2^26 entries."""
+
+
+def entry_room(leaf_size: int) -> int:
+    """Bytes that an entry with a leaf of ``leaf_size`` bytes takes in a page, at most."""
+    return (leaf_size + 2) // 3 * 4 + PROOF_RESERVE * _HASH_TEXT + _ENTRY_OVERHEAD
+
+
+CAPACITY = MAX_PAGES * (PAGE_SIZE - _PAGE_OVERHEAD - entry_room(MAX_ENTRY_SIZE))
+"""``entry_room`` of all live entries together, at most: however they fall, they fill no more than ``MAX_PAGES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The signed checkpoint, and the digests of the pages in the order of the log."""
+
+    checkpoint: bytes
+    pages: tuple[bytes, ...]
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        return canonical_bytes(
+            {"checkpoint": self.checkpoint.decode(), "pages": [b64url(digest) for digest in self.pages]}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Inverse of ``encode``. Raises DecodeError."""
+        wire = validated(_HeadBody, _parsed(data, "head"), "head")
+        return cls(_note(wire.checkpoint), tuple(unb64url(digest) for digest in wire.pages))
+
+
+class _HeadBody(Body):
+    checkpoint: Annotated[str, Field(max_length=MAX_NOTE_SIZE)]
+    pages: Annotated[list[Hash], Field(max_length=MAX_PAGES)]
+
+
+class _EntryBody(Body):
+    index: Count
+    leaf: Blob
+    inclusion: Annotated[list[Hash], Field(max_length=MAX_PROOF)]
+
+
+class _PageBody(Body):
+    entries: Annotated[list[_EntryBody], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySets:
+    """The gateways' live key sets with their proofs under one checkpoint: what a relay serves to devices that have no
+    key to ask the log with (P3)."""
+
+    checkpoint: bytes
+    entries: tuple[BundleEntry, ...]
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        entries = b",".join(map(_encoded, self.entries))
+        return b'{"checkpoint":%s,"entries":[%s]}' % (canonical_bytes(self.checkpoint.decode()), entries)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Inverse of ``encode``. Raises DecodeError."""
+        wire = validated(_KeySetsBody, _parsed(data, "key sets"), "key sets")
+        return cls(_note(wire.checkpoint), tuple(map(_entry, wire.entries)))
+
+
+class _KeySetsBody(Body):
+    checkpoint: Annotated[str, Field(max_length=MAX_NOTE_SIZE)]
+    entries: list[_EntryBody]
+
+
+def _note(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DecodeError("checkpoint is not Unicode text") from error
+
+
+def _entry(wire: _EntryBody) -> BundleEntry:
+    return BundleEntry(wire.index, unb64url(wire.leaf), tuple(unb64url(item) for item in wire.inclusion))
+
+
+def _encoded(entry: BundleEntry) -> bytes:
+    inclusion = [b64url(item) for item in entry.inclusion]
+    return canonical_bytes({"index": entry.index, "leaf": b64url(entry.leaf), "inclusion": inclusion})
+
+
+def encode_pages(entries: Iterable[BundleEntry]) -> list[bytes]:
+    """The entries, in the order of the log, on as few pages as they fill one after another."""
+    pages: list[bytes] = []
+    held: list[bytes] = []
+    size = _PAGE_OVERHEAD
+    for encoded in map(_encoded, entries):
+        if held and size + len(encoded) + 1 > PAGE_SIZE:
+            pages.append(_page(held))
+            held, size = [], _PAGE_OVERHEAD
+        held.append(encoded)
+        size += len(encoded) + 1
+    return [*pages, _page(held)] if held else pages
+
+
+def _page(entries: Sequence[bytes]) -> bytes:
+    return b'{"entries":[' + b",".join(entries) + b"]}"
+
+
+def decode_page(data: bytes) -> list[BundleEntry]:
+    """The entries of a page. Raises DecodeError."""
+    wire = validated(_PageBody, _parsed(data, "page"), "page")
+    return list(map(_entry, wire.entries))
+
+
+def _parsed(data: bytes, what: str) -> object:
+    if len(data) > PAGE_SIZE:
+        raise DecodeError(f"{what}: {len(data)} bytes, at most {PAGE_SIZE} are read")
+    return parse_json(data, what)
+
+
+def block_of(known: int, size: int) -> int:
+    """The block whose hashes a reader of ``known`` entries needs for a tree of ``size``: the last one but one, which
+    everybody asks for, or, for a reader that stopped before it, its own."""
+    return min(known // BLOCK, max(0, (size - 1) // BLOCK - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """Hashes of the tree of ``size`` leaves: of the leaves from ``start`` on, two blocks of them or to the end, and
+    those of further perfect subtrees that a proof from any size in there takes."""
+
+    size: int
+    start: int
+    leaves: tuple[bytes, ...]
+    nodes: tuple[tuple[int, int, bytes], ...]
+
+    @classmethod
+    def wanted(cls, size: int, block: int) -> tuple[int, int, set[tuple[int, int]]]:
+        """(start, end, further nodes) of the hashes of ``block``. ``ValueError`` where the tree has no such block."""
+        start, end = block * BLOCK, min((block + 2) * BLOCK, size)
+        if not 0 <= start < size:
+            raise ValueError(f"a tree of {size} has no block {block}")
+
+        def prove(read: NodeReader) -> None:
+            for known in range(max(1, start), end + 1):
+                prove_consistency(read, known, size)
+
+        def inside(level: int, index: int) -> bool:
+            return start <= index << level and (index + 1) << level <= end
+
+        return start, end, {node for node in reads_of(prove) if not inside(*node)}
+
+    @classmethod
+    def read(cls, read: NodeReader, size: int, block: int) -> Self:
+        """The hashes of ``block``. Raises ``ValueError``."""
+        start, end, further = cls.wanted(size, block)
+        leaves = tuple(read(0, index) for index in range(start, end))
+        return cls(size, start, leaves, tuple((level, index, read(level, index)) for level, index in sorted(further)))
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        return canonical_bytes(
+            {
+                "size": self.size,
+                "start": self.start,
+                "leaves": b64url(b"".join(self.leaves)),
+                "nodes": [[level, index, b64url(item)] for level, index, item in self.nodes],
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Inverse of ``encode``. Raises DecodeError."""
+        wire = validated(_HashesBody, _parsed(data, "hashes"), "hashes")
+        leaves = unb64url(wire.leaves)
+        if len(leaves) % HASH_SIZE or len(leaves) > 2 * BLOCK * HASH_SIZE:
+            raise DecodeError("hashes: not at most two blocks of hashes")
+        parts = tuple(leaves[at : at + HASH_SIZE] for at in range(0, len(leaves), HASH_SIZE))
+        nodes = tuple((level, index, unb64url(item)) for level, index, item in wire.nodes)
+        return cls(wire.size, wire.start, parts, nodes)
+
+    def prove(self, known: int) -> tuple[bytes, ...]:
+        """The proof that this tree extends the one of ``known`` entries. Raises DecodeError where a hash for it is not
+        here; the proof itself is for the reader to verify."""
+        further = {(level, index): item for level, index, item in self.nodes}
+
+        def read(level: int, index: int) -> bytes:
+            if (level, index) in further:
+                return further[level, index]
+            if level:
+                return node_hash(read(level - 1, 2 * index), read(level - 1, 2 * index + 1))
+            if not 0 <= index - self.start < len(self.leaves):
+                raise DecodeError("hashes: one that the proof needs is missing")
+            return self.leaves[index - self.start]
+
+        wanted = reads_of(lambda note: prove_consistency(note, known, self.size))
+        if any(level > BLOCK.bit_length() and (level, index) not in further for level, index in wanted):
+            raise DecodeError("hashes: one that the proof needs is missing")
+        return tuple(prove_consistency(read, known, self.size))
+
+
+class _HashesBody(Body):
+    size: Count
+    start: Count
+    leaves: Annotated[str, Field(max_length=2 * BLOCK * _HASH_TEXT)]
+    nodes: Annotated[
+        list[Annotated[tuple[Annotated[int, Field(ge=0, le=MAX_PROOF)], Count, Hash], Field(strict=False)]],
+        Field(max_length=1024),
+    ]
+
+
+Get = Callable[[str], Awaitable[bytes | None]]
+"""Content of a path of the log, at most a page; None where the log has none (404). Raises ``TransportError``."""
+
+
+async def consistency(get: Get, known: int, size: int) -> tuple[bytes, ...]:
+    """The proof that the log's tree of ``size`` extends the one of ``known`` entries, made from its hashes. Raises
+    ``TransportError`` where the log does not give them, ``DecodeError``."""
+    if not 0 < known < size:
+        return ()
+    content = await get(f"/v1/hashes/{size}/{block_of(known, size)}")
+    if content is None:
+        raise TransportError("the log has no hashes of its tree")
+    hashes = Hashes.decode(content)
+    if hashes.size != size:
+        raise DecodeError("hashes: of another tree")
+    return hashes.prove(known)
+
+
+class PagedReader:
+    """Reads one log's answers for one ``LogView``; knows which it accepted last, so as not to fetch them again."""
+
+    def __init__(self, get: Get) -> None:
+        self._get = get
+        self._accepted: tuple[Checkpoint, tuple[bytes, ...], LogState] | None = None
+
+    async def read(self, view: LogView, keys: LeafKeys, known: Sequence[SignedLeaf] = ()) -> list[VerifiedEntry] | None:
+        """The live entries, verified by ``view`` (see ``LogView.accept``); None: they are those that were read last.
+
+        A log that grows while its pages are read is read again from its head. Raises ``TransportError`` where it does
+        so at every attempt or leaves a piece out, ``DecodeError``, and the refusals of ``LogView``.
+        """
+        for _ in range(ATTEMPTS):
+            content = await self._get("/v1/bundle")
+            if content is None:
+                raise TransportError("the log has no head")
+            head = Head.decode(content)
+            checkpoint = view.opened(head.checkpoint)
+            if self._accepted == (checkpoint, head.pages, view.state):
+                view.advance(head.checkpoint, ())
+                return None
+            proof = await consistency(self._get, view.state.size, checkpoint.size)
+            entries = await self._entries(head)
+            if entries is None:
+                continue
+            found = view.accept(Bundle(head.checkpoint, proof, tuple(entries)), keys, known)
+            self._accepted = (checkpoint, head.pages, view.state)
+            return found
+        raise TransportError("the log changed each time that its pages were read")
+
+    async def _entries(self, head: Head) -> list[BundleEntry] | None:
+        """The entries on all pages; None: the log keeps one of the pages no more."""
+        found: list[BundleEntry] = []
+        for digest in head.pages:
+            page = await self._get(f"/v1/bundle/{b64url(digest)}")
+            if page is None:
+                return None
+            if hashlib.sha256(page).digest() != digest:
+                raise DecodeError("page: it is not the one that was asked for")
+            found += decode_page(page)
+        if any(later.index <= earlier.index for earlier, later in itertools.pairwise(found)):
+            raise DecodeError("pages: entries are not in the order of the log")
+        return found
