@@ -22,10 +22,11 @@ from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.aggregator.parties import Parties
+from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
-from tacit.errors import Fatal, Refusal
+from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
 from tacit.messages import Role
 from tacit.recipe import derive, rules
@@ -91,7 +92,10 @@ class LogFollower:
     async def load(self) -> None:
         """Take up the active tasks of an earlier run, or of another process."""
         async with self.store.read() as tx:
-            rows = await tx.tasks()
+            rows, closed = await tx.tasks(), await tx.closed_until()
+        if any(is_lost(row, closed) for row in rows):
+            async with self.store.transaction() as tx:
+                rows = await end_lost(tx, closed)
         self._take_up(rows)
 
     def _take_up(self, rows: Iterable[TaskRow]) -> None:
@@ -158,8 +162,15 @@ class LogFollower:
             return
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
         async with self.store.transaction() as tx:
-            await tx.put_log_state(state)
-            await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
+            lost = await shows_rollback(tx, self._identity, entries, self._deps.clock.now())
+            if lost:
+                await tx.doubt()
+            else:
+                await tx.put_log_state(state)
+                await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
+        if lost:
+            self.store.doubtful = "the database is from the past; restart to hear what to do"
+            raise RolledBack(self.store.doubtful)
 
     async def _keep(self, state: bytes) -> None:
         async with self.store.transaction() as tx:
@@ -174,8 +185,9 @@ class LogFollower:
         async with self.store.read() as tx:
             live = await self._live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
+            closed = await tx.closed_until()
         self._take_up(rows.values())
-        reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows)
+        reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows, closed)
         changed = [row for row in reviewed if rows.get(row.recipe_hash) != row]
         if not changed:
             return 0
@@ -189,7 +201,7 @@ class LogFollower:
                 self._serve(row)
         return len(changed)
 
-    def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow]) -> list[TaskRow]:
+    def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow], closed: int) -> list[TaskRow]:
         found = []
         decided = dict(rows)
         for item in live.recipes:
@@ -198,7 +210,7 @@ class LogFollower:
             if settled or not self._is_ours(item.recipe):
                 continue
             if row is None or row.state is not TaskState.OPTED_IN:
-                row = self._judged(live, item, decided)
+                row = self._judged(live, item, decided, closed)
             if row.state is TaskState.OPTED_IN:
                 row = self._activated(live, item, row, decided)
             decided[item.recipe.hash] = row
@@ -219,10 +231,10 @@ class LogFollower:
             charges = own_charges(live, rows, now)
         return replace(live.context(item, now, stage), charges=charges)
 
-    def _judged(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow]) -> TaskRow:
+    def _judged(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
         """``_decide``; a recipe that breaks it is refused, and looked at again with every new leaf."""
         try:
-            return self._decide(live, item, rows)
+            return self._decide(live, item, rows, closed)
         except Exception as error:
             row = TaskRow(item.recipe.hash, TaskState.REFUSED, item.recipe.encode())
             return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
@@ -234,14 +246,14 @@ class LogFollower:
         except Exception as error:
             return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
 
-    def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow]) -> TaskRow:
+    def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
         """Take part in a recipe, wait, or refuse it, by the rule table and our own keys."""
         recipe = item.recipe
         row = TaskRow(recipe.hash, TaskState.REFUSED, recipe.encode())
         context = self._context(live, item, rows, Stage.LOGGED)
         try:
             rules.require(recipe, self._policy, context)
-            self._check_own_side(item)
+            self._check_own_side(item, closed)
             spki = live.slot_key(recipe)
             task = derive.task_of(recipe, spki)
         except Refusal as refusal:
@@ -256,8 +268,10 @@ class LogFollower:
             opt_in=opt_in.encode(),
         )
 
-    def _check_own_side(self, item: LiveRecipe) -> None:
+    def _check_own_side(self, item: LiveRecipe, closed: int) -> None:
         own = self._own_part(item.recipe)
+        if item.recipe.interval.start < closed:
+            raise Refusal(LOST, LOST_DETAIL)
         if own.signing_key != b64url(self._identity.signing_key.public):
             raise Refusal("own-signing-key", "the recipe names another signing key for us")
         if find_key(self._identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
