@@ -167,7 +167,11 @@ class Agent:
         if answer.status != 200:
             raise TransportError(f"the relay has no key sets; it answered {answer.status}")
         found = KeySets.decode(answer.body)
-        size = view.opened(found.checkpoint).size
+        try:
+            size = view.opened(found.checkpoint).size
+        finally:
+            if view.state.failure:
+                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
         if size < view.state.size:
             raise Refusal("log-rollback", f"the relay shows {size} entries of the log, it had {view.state.size}")
         probe = LogView(self._log)
