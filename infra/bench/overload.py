@@ -1,8 +1,8 @@
 """How long honest uploads take beside attackers: a running stack, one listener attacked after the other.
 
 Honest contributions go through relay, gateway and leader at a low rate from one address; attackers come from others, to
-the relay's listener or to the leader's. Right before every attack as much is measured without one; a ratio is the median
-over the repetitions of the attack's figure over that. The machine that attacks is the machine that serves: what a flood
+the relay's listener or to the leader's. Right before every attack as much is measured without one; a ratio is the
+median over the repetitions of the attack's figure over that. The machine that attacks is the machine that serves: what a flood
 costs in processor time is in the figures.
 """
 
