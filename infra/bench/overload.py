@@ -2,8 +2,8 @@
 
 Honest contributions go through relay, gateway and leader at a low rate from one address; attackers come from others, to
 the relay's listener or to the leader's. Right before every attack as much is measured without one; a ratio is the
-median over the repetitions of the attack's figure over that. The machine that attacks is the machine that serves: what a flood
-costs in processor time is in the figures.
+median over the repetitions of the attack's figure over that. The machine that attacks is the machine that serves: what
+a flood costs in processor time is in the figures.
 """
 
 from __future__ import annotations
