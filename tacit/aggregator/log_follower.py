@@ -45,6 +45,8 @@ from tacit.tokens.slots import TokenVerifier
 REFRESH_SECONDS = 1.0
 """Between two looks at the database for a task that nobody here knows."""
 
+UNUSABLE = "recipe-unusable"
+"""The rule of a recipe that raises what no rule foresees."""
 WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
 """Rules whose refusal the log may still lift."""
 
@@ -99,10 +101,23 @@ class LogFollower:
     def _take_up(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
             known = row.task_id is not None and self._parties.find(row.task_id) is not None
-            if row.state is TaskState.ACTIVE and not known and self._trusted(row):
-                self._parties.add(self._party(row))
+            if row.state is TaskState.ACTIVE and not known:
+                self._serve(row)
             elif row.state is TaskState.ENDED and known:
                 self._parties.remove(row.task_id or b"")
+
+    def _serve(self, row: TaskRow) -> None:
+        """Take up one task. One whose row cannot be used any more (an older version may have accepted what this one
+        refuses) is left alone, and the others are served. Raises ``Fatal`` for a key of ours that is missing."""
+        try:
+            if self._trusted(row):
+                self._parties.add(self._party(row))
+        except Fatal:
+            raise
+        except Exception as error:
+            if row.recipe_hash not in self._left:
+                self._left.add(row.recipe_hash)
+                self._log.error("task_unusable", recipe=b64url(row.recipe_hash), error=error)
 
     def _trusted(self, row: TaskRow) -> bool:
         """Whether the policy still names both aggregators of a task that was taken up before: the Leader's credential
@@ -183,7 +198,7 @@ class LogFollower:
                 "recipe", recipe=b64url(row.recipe_hash), state=row.state.value, rule=row.rule, why=row.detail
             )
             if row.state is TaskState.ACTIVE:
-                self._parties.add(self._party(row))
+                self._serve(row)
         return len(changed)
 
     def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow], closed: int) -> list[TaskRow]:
@@ -195,9 +210,9 @@ class LogFollower:
             if settled or not self._is_ours(item.recipe):
                 continue
             if row is None or row.state is not TaskState.OPTED_IN:
-                row = self._decide(live, item, decided, closed)
+                row = self._judged(live, item, decided, closed)
             if row.state is TaskState.OPTED_IN:
-                row = self._activate(live, item, row, decided)
+                row = self._activated(live, item, row, decided)
             decided[item.recipe.hash] = row
             found.append(row)
         return found
@@ -215,6 +230,21 @@ class LogFollower:
         if self._policy.accounts is not None:
             charges = own_charges(live, rows, now)
         return replace(live.context(item, now, stage), charges=charges)
+
+    def _judged(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
+        """``_decide``; a recipe that breaks it is refused, and looked at again with every new leaf."""
+        try:
+            return self._decide(live, item, rows, closed)
+        except Exception as error:
+            row = TaskRow(item.recipe.hash, TaskState.REFUSED, item.recipe.encode())
+            return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
+
+    def _activated(self, live: LiveLog, item: LiveRecipe, row: TaskRow, rows: Mapping[bytes, TaskRow]) -> TaskRow:
+        """``_activate``; a recipe that breaks it stays as it is, and says why."""
+        try:
+            return self._activate(live, item, row, rows)
+        except Exception as error:
+            return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
 
     def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
         """Take part in a recipe, wait, or refuse it, by the rule table and our own keys."""
