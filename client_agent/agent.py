@@ -16,7 +16,7 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Decider, Deps, may_pass
 from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
-from client_agent.oblivious import ObliviousClient
+from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
 from client_agent.upload import Uploader
@@ -29,9 +29,9 @@ from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.client import LogState, LogView
+from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.pages import PagedReader
+from tacit.tlog.pages import KeySets, PagedReader, consistency
 
 SYNC_SECONDS = 300.0
 """For all pages of one poll: a log that serves them slowly keeps no report back for longer."""
@@ -126,21 +126,66 @@ class Agent:
         if view.state.failure:
             rule, _, detail = view.state.failure.partition(": ")
             raise Refusal(rule, detail)
-        before = view.state
         try:
             async with asyncio.timeout(SYNC_SECONDS):
-                entries = await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
+                await self._sync(view)
         except TimeoutError as error:
             raise TransportError("the log's pages did not come in time") from error
+
+    async def _sync(self, view: LogView) -> None:
+        """Read the log; where there is no key to ask for it with, get one from the relay first, once."""
+        try:
+            entries = await self._read(view)
+        except KeysUnknownError:
+            await self._recover(view)
+            entries = await self._read(view)
+        if entries is not None:
+            await self._learn_gateway_keys(entry.leaf for entry in entries)
+            self._shown = LiveLog.from_entries(entries)
+        await self._follow(self._shown)
+
+    async def _read(self, view: LogView) -> list[VerifiedEntry] | None:
+        before = view.state
+        try:
+            return await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
         finally:
             if view.state != before:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
-        if entries is None:
-            await self._follow(self._shown)
-            return
-        await self._learn_gateway_keys(entry.leaf for entry in entries)
-        self._shown = LiveLog.from_entries(entries)
-        await self._follow(self._shown)
+
+    async def _recover(self, view: LogView) -> None:
+        """Get the gateway's key sets from the relay (P3): signed by the gateway, in a tree that the log signed and that
+        extends the last one that this device saw. Nothing is kept of them before all of that is proved."""
+        now, leaves = self._deps.clock.now(), self._keys.leaves
+        answer = await self._deps.transport.request("GET", f"{self._config.relay_url}/key-sets")
+        if answer.status != 200:
+            raise TransportError(f"the relay has no key sets; it answered {answer.status}")
+        found = KeySets.decode(answer.body)
+        size = view.opened(found.checkpoint).size
+        if size < view.state.size:
+            raise Refusal("log-rollback", f"the relay shows {size} entries of the log, it had {view.state.size}")
+        probe = LogView(self._log)
+        try:
+            entries = probe.accept(Bundle(found.checkpoint, (), found.entries), LeafSigners(self._policy), leaves)
+        except Refusal:
+            if probe.state.failure:
+                await self._end_trust(replace(view.state, failure=probe.state.failure, evidence=probe.state.evidence))
+            raise
+        keys = self._keys.with_learned((entry.leaf for entry in entries), now)
+        before = view.state
+        self._client.use(keys.current(now))
+        try:
+            view.advance(found.checkpoint, await consistency(self._get, before.size, size))
+        finally:
+            self._client.use(self._keys.current(now))
+            if view.state.failure:
+                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
+        self._keys = keys
+        await self._store.keep({Fact.LOG_STATE: view.state.encode(), Fact.GATEWAY_KEYS: keys.encode()})
+        self._client.use(keys.current(now))
+
+    async def _end_trust(self, state: LogState) -> None:
+        await self._store.keep({Fact.LOG_STATE: state.encode()})
+        self._view = LogView(self._log, state)
 
     async def _get(self, path: str) -> bytes | None:
         """What the log has at ``path``, through the relay."""

@@ -14,6 +14,7 @@ from client_agent.config import GatewayPin
 from tacit import ohttp
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError
+from tacit.ports import TransportError
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.leaves import Blob, Body, Hash, LeafType, OhttpConfig, SignedLeaf
 
@@ -64,6 +65,16 @@ class GatewayKeys:
         elif period - 1 in self._sets:
             keys = _usable(self._sets[period - 1].active)
         return keys or ((self._first,) if self._pin.period in {period, period - 1} else ())
+
+    def with_learned(self, leaves: Iterable[SignedLeaf], now: float) -> GatewayKeys:
+        """These keys after ``learn``, which themselves stay as they are. Raises ``TransportError`` where the log's key
+        sets then still hold none for this time."""
+        found = GatewayKeys(self._pin)
+        found._leaves, found._sets = dict(self._leaves), dict(self._sets)
+        found.learn(leaves, now)
+        if not any(config.usable(now) for config in found._sets.values()):
+            raise TransportError("the relay has no key set of the gateway for this time")
+        return found
 
     def encode(self) -> bytes:
         """Bytes to keep; they belong to one pinned gateway."""

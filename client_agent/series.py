@@ -1,7 +1,9 @@
 """A device and the rounds of a series (P26): one charge and one draw, when it is first eligible for a round.
 
 With donation the draw names the one round in which the device takes part, if it is eligible then, or none: a coin of
-the recipe's rate for each slot from the first eligible round on, of which the first that says yes counts. Without
+the recipe's rate for each slot of a window, of which the first that says yes counts. Windows are those of everybody: m
+rounds from round 0, m, 2m, ... on, and a device has the first one that begins when it is first eligible or later. The
+claim's proof rests on that (``tacit.dp.donation``): of devices of one window every batch is a uniform sample. Without
 donation every round has a coin of its own, and the draw only remembers that the series was charged.
 """
 
@@ -68,8 +70,9 @@ class Participation:
 
     def _draw(self, series: Series, entropy: Entropy, now: float) -> SeriesDraw:
         slots = 0 if series.donation is None else series.donation.slots
+        begin = -(-self.index // slots) * slots if slots else self.index
         tossed = [coin(self.recipe.rate, entropy) for _ in range(slots)]
-        chosen = self.index + tossed.index(True) if any(tossed) else None
+        chosen = begin + tossed.index(True) if any(tossed) else None
         if chosen is not None and chosen >= series.rounds:
             chosen = None
         return SeriesDraw(series.hash, series.name, now, self.index, chosen)

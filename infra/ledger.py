@@ -7,24 +7,21 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from infra.api import get_bytes
 from infra.layout import Layout
 from infra.terminal import computed_epsilon
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
-from tacit.errors import CryptoError, Refusal
 from tacit.ledger.account import Account, Charge
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
-from tacit.ports import Transport
+from tacit.monitor.reading import WholeLog
+from tacit.ports import Transport, TransportError
 from tacit.recipe.charges import charges_of
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import Policy
-from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.client import signed_entries
 from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.log import MemoryTree
-from tacit.tlog.tiles import TILE_WIDTH, Tile, decode_bundle
 
 RELATION = "replacement"
 
@@ -33,19 +30,12 @@ async def whole_log(transport: Transport, layout: Layout, policy: Policy) -> Liv
     """Every leaf of the stack's log since its beginning: they are the checkpoint's, and each is signed. Raises
     ``Refusal`` or ``TransportError``."""
     url = layout.urls["recipe_server"]
-    key = LogPolicy(NoteKey.decode(layout.log_key))
+    log = WholeLog(transport, url, NoteKey.decode(layout.log_key))
     try:
-        checkpoint = key.open(await get_bytes(transport, f"{url}/checkpoint"))
-    except CryptoError as error:
-        raise Refusal("log-checkpoint", str(error)) from error
-    entries: list[bytes] = []
-    for first in range(0, checkpoint.size, TILE_WIDTH):
-        tile = Tile(None, first // TILE_WIDTH, min(TILE_WIDTH, checkpoint.size - first))
-        entries += decode_bundle(await get_bytes(transport, f"{url}/{tile.path()}"))
-    tree = MemoryTree(entries)
-    if tree.size != checkpoint.size or tree.root() != checkpoint.root:
-        raise Refusal("log-inclusion", "the log's entries are not those of its checkpoint")
-    leaves = [SignedLeaf.decode(entry) for entry in entries]
+        await log.read(await log.checkpoint(), 0)
+    except TransportError as error:
+        raise TransportError(f"{url} does not answer; is the stack up? ({error})") from error
+    leaves = [SignedLeaf.decode(entry) for entry in log.tree.entries]
     return LiveLog.from_entries(signed_entries(range(len(leaves)), leaves, LeafSigners(policy)))
 
 

@@ -16,10 +16,15 @@ from infra.certificates import AUTHORITY_LIFETIME, CA_FILE, CERTIFICATE, KEY, Ce
 AUTHORITY = "authority"
 OPERATOR = "analyst"
 """The folder of the certificate that an operator's commands show."""
-_ROLES = {"issuer_client": "attester", "gateway_client": "relay", "results": "collector"}
+_ROLES = {
+    "issuer_client": "attester",
+    "gateway_client": "relay",
+    "gateway_uploads": "gateway",
+    "results": "collector",
+}
 """Roles that are not called as their credential is."""
-_FURTHER = (("leader", "helper", "leader"), ("gateway", "leader", "gateway"))
-"""(caller, service, role) of those whose credential is elsewhere."""
+_IN_PEER_FILE = ("leader", "helper", "leader")
+"""Caller, service and role of the one whose credential is elsewhere."""
 CLIENT_FILES = {"peer_ca": CA_FILE, "client_cert": CERTIFICATE, "client_key": KEY}
 """Of every service's configuration."""
 
@@ -36,7 +41,7 @@ def listen_files(
     """What a service's ``listen`` says of TLS, from who presents which credential where."""
     legs = [(caller, target, _role(name)) for name, (caller, target) in credentials.items()]
     names: dict[str, list[str]] = {}
-    for caller, target, role in (*legs, *_FURTHER):
+    for caller, target, role in (*legs, _IN_PEER_FILE):
         known = names.setdefault(role, []) if target == service else []
         if party_name(caller, operators) not in known:
             known.append(party_name(caller, operators))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache, partial
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -161,6 +162,8 @@ class Gateway:
         target = self._targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         headers = _passed(request)
+        if target.credential:
+            headers = {**headers, **target.credential}
         return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
 
     async def _are_new(self, requests: Sequence[SeenRequest]) -> Sequence[bool]:
@@ -197,7 +200,7 @@ class Gateway:
         """The ``count`` answers, or as many times why there are none."""
         try:
             async with asyncio.timeout(self.config.target_timeout):
-                return [_as_bhttp(answer) for answer in await answers]
+                return [self._as_bhttp(answer) for answer in await answers]
         except TimeoutError:
             failed = _problem(_unreachable(504))
         except TransportError as error:
@@ -205,6 +208,13 @@ class Gateway:
         except Exception as error:  # what happens inside is answered inside
             failed = self._failed(error)
         return [failed] * count
+
+    def _as_bhttp(self, response: HttpResponse) -> bhttp.Response:
+        """A target's answer; that it does not know *us* is nothing that its client could mend."""
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self.counters.add("target_knows_us_not")
+            return _problem(_unreachable(502))
+        return _as_bhttp(response)
 
     def _failed(self, error: Exception) -> bhttp.Response:
         """The response that says of a request that it did not pass."""

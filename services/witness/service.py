@@ -97,6 +97,7 @@ class Witness:
             verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, request.proof)
             if checkpoint.size > known.size:
                 async with self._reading[policy.origin]:
+                    await self._still_at(policy.origin, known)
                     await self._advance(entry, policy.origin, known, checkpoint)
         except CryptoError as error:
             raise self._refusal("log-consistency", str(error)) from error
@@ -128,6 +129,13 @@ class Witness:
         if checkpoint.size == known.size and checkpoint.root != known.root:
             self._refusal("log-split-view", f"two roots for {known.size} entries")
             raise SizeConflict(known.size)
+
+    async def _still_at(self, origin: str, known: Witnessed) -> None:
+        """Raises ``SizeConflict`` where another request has moved on while this one waited, before anything is read."""
+        current = await self._store.witnessed(origin)
+        if current != known:
+            self.counts["conflict"] += 1
+            raise SizeConflict(current.size)
 
     async def _advance(self, entry: WitnessedLog, origin: str, known: Witnessed, checkpoint: Checkpoint) -> None:
         """Read what is new, check it, and move on to ``checkpoint``."""

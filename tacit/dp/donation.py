@@ -1,13 +1,18 @@
 """Several rounds of one question: what they cost together, with and without randomised donation time.
 
-With donation (Appendix A of the SA2 paper) a device that is first eligible in round i tosses one coin of rate r for
-each of the slots i, i+1, ..., i+m-1 and takes part in the first round whose coin says yes, or in none. Three bounds
-hold for whoever does not see who takes part, and the smallest is used:
+With donation (Appendix A of the SA2 paper) a device tosses one coin of rate r for each of m rounds, its window, and
+takes part in the first round whose coin says yes, or in none. Windows are the same for everybody, or have no round in
+common: rounds 0 to m - 1, m to 2m - 1 and so on. Three bounds hold for whoever does not see who takes part, and the
+smallest is used (the proof is in docs/privacy.md):
 
 * the round's own: a device takes part once at most, so whatever protects it in that round protects it in the series;
 * sampling of the whole: it takes part at all with probability ``1 - (1 - r)^m`` only;
 * sampling of each slot, composed over m slots (P. Kairouz, S. Oh, P. Viswanath): given what was seen before, the chance
   that a device takes part now is at most r, under either of two neighbouring values.
+
+The first holds whatever windows are. The other two need batches that are uniform samples given their sizes, which those
+of windows that overlap are not: a device whose window begins late is likelier to be in a late round than one whose
+window ends there.
 
 Batches are seen, so r is not the chance that counts but its bound by rule P17b, in each slot. Appendix A tosses one
 coin of rate q and then m of rate 1/m. Its chance in a slot, given that no earlier one was taken, is at most q/m and

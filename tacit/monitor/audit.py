@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from tacit.errors import CryptoError, DecodeError
+from tacit.errors import CryptoError, DecodeError, Refusal, TacitError
 from tacit.ledger.account import ROLES
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Accountant, conservative
@@ -27,6 +27,8 @@ from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, Sig
 from tacit.tlog.once import claims_of
 
 DAY = 86_400
+CHUNK = 256
+"""Entries that are verified together."""
 WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
 """What a later leaf may still lift, until the recipe begins."""
 ELSEWHERE = frozenset({"slot-taken", "series-round"})
@@ -55,8 +57,10 @@ class Audit:
         self._size = 0
         self._entries: list[VerifiedEntry] = []
         self._recipes: dict[str, SignedLeaf] = {}
+        self._namers: dict[tuple[str, str], SignedLeaf] = {}
         self._holders: dict[str, int] = {}
         self._found: list[Finding] = []
+        self._live: tuple[int, LiveLog] | None = None
         self._judged: dict[tuple[bytes, Stage], tuple[Finding, ...]] = {}
 
     @property
@@ -66,6 +70,12 @@ class Audit:
 
     def add(self, data: Sequence[bytes], tick: Tick = nothing) -> None:
         """Take up the next entries of the log."""
+        for start in range(0, len(data), CHUNK):
+            chunk = data[start : start + CHUNK]
+            self._add(chunk)
+            tick(len(chunk))
+
+    def _add(self, data: Sequence[bytes]) -> None:
         indices, leaves = [], []
         for entry in data:
             index, self._size = self._size, self._size + 1
@@ -79,7 +89,6 @@ class Audit:
                 indices.append(index)
                 leaves.append(leaf)
                 self._hold(index, leaf)
-            tick(1)
         self._verify(indices, leaves)
 
     def _hold(self, index: int, leaf: SignedLeaf) -> None:
@@ -90,8 +99,9 @@ class Audit:
 
     def _verify(self, indices: Sequence[int], leaves: Sequence[SignedLeaf]) -> None:
         """Keep what is signed by whoever may sign it."""
-        named = {leaf.body.get("recipe_hash") for leaf in leaves}
-        known = [leaf for text, leaf in self._recipes.items() if text in named or self._policy.issuers is None]
+        named = (leaf.body.get("recipe_hash") for leaf in leaves)
+        texts = {text: None for text in named if isinstance(text, str) and text in self._recipes}
+        known = [*self._namers.values(), *(self._recipes[text] for text in texts)]
         for index, leaf, key in zip(indices, leaves, LeafSigners(self._policy, known).keys_of(leaves), strict=True):
             if key is None:
                 what = f"{leaf.type} of {leaf.signer}, who has no such part, or whose body cannot be read"
@@ -104,15 +114,20 @@ class Audit:
                 self._found.append(Finding("leaf-signature", what, index))
                 continue
             self._entries.append(VerifiedEntry(index, leaf))
-        for live in LiveLog.from_entries(self._entries[-len(leaves) :] if leaves else ()).recipes:
-            self._recipes.setdefault(live.recipe.hash_text, live.leaf)
+            if leaf.type is LeafType.RECIPE:
+                self._know(Recipe.from_body(leaf.body), leaf)
+
+    def _know(self, recipe: Recipe, leaf: SignedLeaf) -> None:
+        """A signed recipe: it names the keys of others, the first one those of issuers and gateways without a pin."""
+        self._recipes.setdefault(recipe.hash_text, leaf)
+        self._namers.setdefault((recipe.parties.issuer.name, recipe.parties.gateway.operator), leaf)
 
     def findings(
         self, now: float, shown_after: ShownAfter, released: Collection[str] | None = None, tick: Tick = nothing
     ) -> list[Finding]:
         """Everything that was found, as of ``now`` (POSIX seconds), in the order of the log. ``released``: hashes of
         recipes that have a published result; None: nobody knows."""
-        log = LiveLog.from_entries(self._entries)
+        log = self._joined()
         found = [*self._found]
         for item in log.series:
             found += self._series(item)
@@ -124,6 +139,12 @@ class Audit:
         found += self._ledger(log, now)
         found += self._silent_keys(log, now)
         return _in_order(found)
+
+    def _joined(self) -> LiveLog:
+        """All leaves put together, anew only where there are more than last time."""
+        if self._live is None or self._live[0] != self._size:
+            self._live = self._size, LiveLog.from_entries(self._entries)
+        return self._live[1]
 
     @property
     def leaves(self) -> list[Finding]:
@@ -139,7 +160,8 @@ class Audit:
         place = (item.series.hash, Stage.LOGGED)
         judged = self._judged.get(place)
         if judged is None:
-            refusals = series_rules.check(item.series, self._policy, item.series.interval.start)
+            start = item.series.interval.start
+            refusals = _refusals(lambda: series_rules.check(item.series, self._policy, start))
             judged = tuple(
                 Finding("series", f"{item.series.name}: {one.rule}: {one.detail}", item.index) for one in refusals
             )
@@ -153,7 +175,8 @@ class Audit:
         judged = self._judged.get((recipe.hash, stage))
         if judged is not None:
             return judged
-        refusals = rules.check(recipe, self._policy, log.context(live, recipe.interval.start, stage))
+        context = log.context(live, recipe.interval.start, stage)
+        refusals = _refusals(lambda: rules.check(recipe, self._policy, context))
         begun = now >= recipe.interval.start
         found = tuple(
             Finding("recipe", f"{recipe.name}: {one.rule}: {one.detail}", live.index)
@@ -254,3 +277,11 @@ class Audit:
 def _in_order(findings: Sequence[Finding]) -> list[Finding]:
     """What is about the whole log first, then leaf by leaf."""
     return sorted(findings, key=lambda one: -1 if one.index is None else one.index)
+
+
+def _refusals(check: Callable[[], list[Refusal]]) -> list[Refusal]:
+    """What the rules say; of what they cannot even compute, that."""
+    try:
+        return check()
+    except (TacitError, ArithmeticError, ValueError) as error:
+        return [Refusal("not-checkable", str(error) or type(error).__name__)]

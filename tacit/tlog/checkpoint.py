@@ -202,13 +202,16 @@ class LogPolicy:
         return self.log_key.name
 
     def open(self, note: bytes) -> Checkpoint:
-        """The checkpoint in ``note``. Raises DecodeError (malformed) or CryptoError (wrong log or
-        signature)."""
+        """The checkpoint in ``note``, which the log signed; witnesses are the matter of ``require_witnesses``. Raises
+        DecodeError (malformed) or CryptoError (wrong log or signature)."""
         parsed = Note.decode(note)
         parsed.verify(self.log_key)
         checkpoint = Checkpoint.parse(parsed.text)
         if checkpoint.origin != self.origin:
             raise CryptoError("checkpoint is of another log")
-        if self.witnesses is not None:
-            self.witnesses.require(parsed)
         return checkpoint
+
+    def require_witnesses(self, note: bytes) -> None:
+        """Check the witnesses' lines under an opened note. Raises CryptoError."""
+        if self.witnesses is not None:
+            self.witnesses.require(Note.decode(note))

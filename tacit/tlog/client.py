@@ -99,12 +99,18 @@ class LogView:
 
     def opened(self, note: bytes) -> Checkpoint:
         """The checkpoint in ``note``, which the policy accepts and which has yet to be proved to extend the last one.
-        Raises Refusal, also where the log is not trusted any more."""
+        Raises Refusal, also where the log is not trusted any more. Two roots for one size are the log's own doing,
+        whether a witness cosigned the second or not."""
         self._check_not_failed()
+        known = self._state
         try:
-            return self._policy.open(note)
+            checkpoint = self._policy.open(note)
+            if checkpoint.size == known.size and checkpoint.root != known.root:
+                self._fail("log-split-view", f"the log signed two roots for size {checkpoint.size}", note)
+            self._policy.require_witnesses(note)
         except (DecodeError, CryptoError) as error:
             raise Refusal("log-checkpoint", str(error)) from error
+        return checkpoint
 
     def advance(self, note: bytes, consistency: Sequence[bytes]) -> Checkpoint:
         """Accept a checkpoint that extends the last one. Raises Refusal."""
@@ -112,8 +118,6 @@ class LogView:
         known = self._state
         if checkpoint.size < known.size:
             raise Refusal("log-rollback", f"the log shows {checkpoint.size} entries, it had {known.size}")
-        if checkpoint.size == known.size and checkpoint.root != known.root:
-            self._fail("log-split-view", f"the log signed two roots for size {checkpoint.size}", note)
         try:
             verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, consistency)
         except CryptoError as error:

@@ -27,6 +27,8 @@ _NAMES: Mapping[LeafType, Mapping[str, tuple[str, ...]]] = {
     LeafType.CENSUS_SHARE: {"census-share": ("recipe_hash", "role")},
 }
 
+KINDS = frozenset(kind for kinds in _NAMES.values() for kind in kinds)
+"""The first words of all claims."""
 _SIGNERS = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
 

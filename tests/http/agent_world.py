@@ -17,17 +17,24 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, Trouble
 from client_agent.sources import CallableSource, Value
+from relay.app import create_app as create_relay
+from relay.config import RelayConfig
+from relay.key_sets import LoggedKeySets
 from services.gateway.service import Gateway
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy, WitnessLimit
+from tacit.service.app import DRIVERS, Deps
+from tacit.signing import generate_signing_key
 from tacit.testing.bundles import paged, signed_bundle
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import FaultyTransport, InProcessTransport
 from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, RecipeKit
 from tacit.testing.reports import issuer_key, token_source
-from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey
+from tacit.tlog.cosignature import cosign
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tokens.attestation import Evidence
@@ -40,6 +47,11 @@ LOG_URL = "http://127.0.0.1:8090"
 GATEWAY_URL = "http://127.0.0.1:8084"
 ATTESTER = "http://127.0.0.1:8085"
 SLOT = Slot("issuer.example", EPOCH, 0)
+WITNESSES = {f"w{number}.example": generate_signing_key(ENTROPY.child(f"w{number}")) for number in (1, 2, 3)}
+WITNESS_LIMIT = WitnessLimit(
+    keys=tuple(NoteKey(name, key.public, COSIGNATURE).encode() for name, key in WITNESSES.items()), k=2
+)
+"""Two of three, within a day."""
 RARE = Decimal("0.000000000000000001")
 ALWAYS = KIT.recipe(rate=Decimal(1), min_batch_size=200)
 NEVER_SAMPLED = KIT.recipe(rate=RARE, min_batch_size=200)
@@ -64,6 +76,8 @@ class Log:
     hidden: set[int] = field(default_factory=set)
     signer: str = "log"
     spoil_inclusion: bool = False
+    witnesses: dict[str, float] = field(default_factory=dict)
+    """When each witness last cosigned what is shown; ``WITNESSES`` are their keys."""
 
     def add(self, *leaves: SignedLeaf) -> None:
         self.leaves += [leaf.encode() for leaf in leaves]
@@ -73,6 +87,9 @@ class Log:
             return web.Response(status=self.status)
         tree = MemoryTree(self.leaves)
         bundle = signed_bundle(tree, 0, KIT.keys[self.signer], self.hidden)
+        note = Note.decode(bundle.checkpoint)
+        lines = (cosign(note.text, name, WITNESSES[name], int(made)) for name, made in self.witnesses.items())
+        bundle = replace(bundle, checkpoint=Note(note.text, (*note.signatures, *lines)).encode())
         if self.spoil_inclusion:
             spoilt = tuple(replace(one, inclusion=(bytes(32), *one.inclusion[1:])) for one in bundle.entries)
             bundle = replace(bundle, entries=spoilt)
@@ -89,9 +106,12 @@ class World:
     network: FaultyTransport
     gateway: Gateway
     log: Log
+    relay: web.Application
+    relay_config: RelayConfig
     first_key: str
     uploads: list[bytes] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    policy: Policy = field(default_factory=lambda: KIT.policy)
 
     def config(self, **changes: Any) -> AgentConfig:
         body: dict[str, Any] = {
@@ -120,7 +140,7 @@ class World:
 
     def agent(self, store: AgentStore, value: Value | None = 3, **changes: Any) -> Agent:
         deps = AgentDeps(self.clock, ENTROPY.child(f"agent {next(self.numbers)}"), self.network)
-        return Agent(self.config(**changes), KIT.policy, deps, store, CallableSource(lambda _metric: value), Device())
+        return Agent(self.config(**changes), self.policy, deps, store, CallableSource(lambda _metric: value), Device())
 
     async def device(self, value: Value | None = 3, **options: Any) -> tuple[Agent, MemoryAgentStore]:
         """A fresh device that holds the token of the first slot."""
@@ -135,6 +155,18 @@ class World:
         leaf = sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"])
         if leaf.encode() not in self.log.leaves:
             self.log.add(leaf)
+
+    async def restart_relay(self) -> None:
+        """The relay stops and starts again on what it kept."""
+        await self.inner.unmount(URLS["relay"])
+        deps = Deps(self.clock, ENTROPY.child("relay again"), self.inner, background=False)
+        self.relay = create_relay(self.relay_config, deps)
+        await self.inner.mount(URLS["relay"], self.relay)
+
+    async def relay_reads_the_log(self) -> int:
+        """The relay looks whether the log shows other key sets; 1 if so."""
+        (driver,) = (one for one in self.relay[DRIVERS] if isinstance(one, LoggedKeySets))
+        return await driver.step()
 
     def next_period(self) -> None:
         """The gateway's next key period begins."""

@@ -22,6 +22,7 @@ from tests.http.agent_world import (
     ALWAYS,
     KIT,
     NEVER_SAMPLED,
+    WITNESS_LIMIT,
     World,
     leaves_of,
     only,
@@ -61,6 +62,35 @@ async def test_a_log_with_two_histories_silences_the_device_for_good(world: Worl
     assert world.uploads == []
     assert await only(store) == entry
     assert LogState.decode(await store.fact(Fact.LOG_STATE)).failure.startswith(rule)
+
+
+async def test_a_device_believes_what_enough_witnesses_have_cosigned_lately(world: World) -> None:
+    world.policy = KIT.policy.model_copy(update={"witnesses": WITNESS_LIMIT})
+    world.log.add(*leaves_of(ALWAYS))
+    agent, store = await world.device()
+    day = WITNESS_LIMIT.max_age_seconds
+    for lines in ({}, {"w1.example": NOW}, {"w1.example": NOW, "w3.example": NOW - day - 1}):
+        world.log.witnesses = {**lines}
+        await agent.step()
+        assert (await trouble(store)).startswith("log-checkpoint: the checkpoint has ")
+        assert await store.entries() == []
+        await world.clock.advance(120)
+    world.log.witnesses = {"w1.example": NOW, "w3.example": NOW}
+    await agent.step()
+    assert (await trouble(store), (await only(store)).state) == ("", State.SCHEDULED)
+    await world.clock.advance(day + 1)  # a log that shows for ever what it showed a day ago
+    with pytest.raises(Refusal, match="0 fresh"):
+        await agent.sync()
+
+
+async def test_a_second_history_that_no_witness_cosigned_is_evidence_all_the_same(world: World) -> None:
+    world.policy = KIT.policy.model_copy(update={"witnesses": WITNESS_LIMIT})
+    world.log.witnesses = {"w1.example": NOW, "w2.example": NOW}
+    _, store, _ = await scheduled(world)
+    world.log.leaves, world.log.witnesses = fork(world.log.leaves), {}
+    with pytest.raises(Refusal, match="log-split-view"):
+        await world.agent(store).sync()
+    assert LogState.decode(await store.fact(Fact.LOG_STATE)).failure.startswith("log-split-view")
 
 
 @pytest.mark.parametrize("rule", ["log-rollback", "log-consistency"])
@@ -126,7 +156,7 @@ async def test_gateway_keys_come_from_the_log_and_survive_a_restart(world: World
     again = world.agent(store)
     await again.sync()
     assert list(again.gateway_keys) == world.gateway.ring.configs()
-    with pytest.raises(TransportError, match="no key of the gateway"):
+    with pytest.raises(TransportError, match="the relay has no key sets"):
         await world.agent(MemoryAgentStore()).sync()
 
 

@@ -135,10 +135,12 @@ def test_the_chosen_slot_has_the_distribution_of_appendix_a(slots: int, rate: De
     assert stats.chisquare(seen, expected).pvalue > 1e-7
 
 
-def test_a_device_that_comes_late_draws_among_the_rounds_from_then_on() -> None:
-    found = draws(SERIES, 400, first=1)
-    assert found.keys() == {1, 2, None}
-    assert found[1] > found[2] > 0
+def test_a_device_that_comes_late_has_the_next_window_of_all_and_none_that_overlaps_another() -> None:
+    series = KIT.series(rounds=8, donation_slots=3, name="longer")
+    for first, window in ((0, {0, 1, 2}), (1, {3, 4, 5}), (3, {3, 4, 5}), (4, {6, 7}), (7, set())):
+        found = draws(series, 400, first=first)
+        assert found.keys() == {*window, None}
+        assert [found[at] for at in sorted(window)] == sorted((found[at] for at in window), reverse=True)
 
 
 async def test_a_device_that_is_not_eligible_in_its_round_takes_part_in_no_other(world: World) -> None:

@@ -327,6 +327,26 @@ async def test_a_host_field_that_contradicts_or_names_no_target_is_refused(
     assert gateway.targets.sent == []
 
 
+async def test_a_target_knows_the_gateway_by_its_credential_and_no_other_target_sees_it(
+    start: Start, tmp_path: Path
+) -> None:
+    write_secret(tmp_path / "leader", b"gateway-credential\n")
+    known = {"origin": TARGET, "path_prefix": "/tasks", "bearer": str(tmp_path / "leader")}
+    gateway = await start(targets=[known, {"origin": TARGET, "path_prefix": "/v1"}])
+    forged = (*gateway.request().fields, ("authorization", "Bearer forged"))
+    assert (await gateway.ask(fields=forged)).status == (await gateway.ask(path="/v1/x", fields=forged)).status == 201
+    assert [sent[2].get("Authorization") for sent in gateway.targets.sent] == ["Bearer gateway-credential", None]
+    assert all("authorization" not in sent[2] for sent in gateway.targets.sent)
+    assert "gateway-credential" not in repr(gateway.settings) + repr(gateway.app[GATEWAY])
+
+
+async def test_that_a_target_does_not_know_the_gateway_is_not_told_the_client_as_its_own_fault(start: Start) -> None:
+    gateway = await start()
+    gateway.targets.answer = HttpResponse(401, {"content-type": PROBLEM_JSON}, b"{}")
+    assert problem(await gateway.ask()) == (502, "urn:tacit:problem:target-unreachable")
+    assert gateway.app[GATEWAY].counters.totals()["target_knows_us_not"] == 1
+
+
 async def test_without_targets_nothing_passes(start: Start) -> None:
     gateway = await start(targets=[])
     assert (await gateway.ask()).status == 403

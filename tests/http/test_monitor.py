@@ -27,7 +27,7 @@ from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import EPOCH, NOW
 from tacit.tlog.checkpoint import NoteSignature
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
-from tests.http.witness_world import KIT, LOG_URL, LyingLog, Stage
+from tests.http.witness_world import KIT, LOG_URL, LyingLog, Stage, hostile_leaves
 
 RECIPE = KIT.recipe(start=NOW // 60 * 60 + 3600)
 START = [KIT.directory_leaf(EPOCH), KIT.ohttp_leaf(), KIT.recipe_leaf(RECIPE)]
@@ -105,6 +105,19 @@ async def test_single_leaves_that_should_not_be_there_are_named(world: World) ->
     ]
     verified = await world.watch(None).verify(no_bar)
     assert [one.index for one in verified.findings] == [3, 4, 5, 6, 7, 8]
+
+
+async def test_no_leaf_stops_the_monitor(world: World) -> None:
+    """Signed by whoever it says, and nothing like what its type says."""
+    hostile = hostile_leaves()
+    await world.show(*START, *hostile)
+    found = await world.found()
+    assert [index for _, index in found] == list(range(3, 3 + len(hostile)))
+    assert {kind for kind, _ in found} == {"leaf-signer", "leaf-malformed"}
+    world.policy = Policy()  # which names nobody: keys are those that the recipes name
+    log = await world.show(KIT.recipe_leaf(RECIPE), *OPT_INS, KIT.directory_leaf(EPOCH), *hostile)
+    assert {one.index for one in (await world.watch(None).look(no_bar)).findings} == {*range(4, 4 + len(hostile))}
+    assert log.tree.size == 4 + len(hostile)
 
 
 async def test_an_understated_claim_that_a_log_admitted_is_recomputed(world: World) -> None:

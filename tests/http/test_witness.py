@@ -19,7 +19,7 @@ from tacit.tlog.cosignature import Quorum, cosigned_at
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.merkle import prove_consistency
 from tacit.tlog.witnessing import AddCheckpoint
-from tests.http.witness_world import KIT, LyingLog, Stage
+from tests.http.witness_world import KIT, LyingLog, Stage, hostile_leaves
 
 RECIPE = KIT.recipe_leaf(KIT.recipe(slot=1))
 OTHER_RECIPE = KIT.recipe_leaf(KIT.recipe(slot=1, name="another"))
@@ -183,6 +183,15 @@ async def test_a_log_that_hides_its_entries_is_not_cosigned(stage: Stage) -> Non
     assert rule_of(await stage.ask(log.request(0))) == "log-entries"
     await stage.serve(log)
     line_of(await stage.ask(log.request(0)))
+
+
+async def test_no_leaf_stops_a_witness(stage: Stage) -> None:
+    log = LyingLog([DIRECTORY, *hostile_leaves(), RECIPE])
+    await stage.serve(log)
+    await stage.start()
+    line_of(await stage.ask(log.request(0)))
+    log.add(OTHER_RECIPE)
+    assert rule_of(await stage.ask(log.request(log.tree.size - 1))) == "log-twice"
 
 
 async def test_long_logs_are_read_in_steps_across_tiles(stage: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -19,7 +20,7 @@ from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import InProcessTransport
 from tacit.testing.recipes import NOW, RecipeKit
 from tacit.tlog.checkpoint import Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
-from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency
 from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
@@ -29,6 +30,25 @@ LOG_URL = "https://log.example"
 WITNESS_URL = "https://witness.example"
 KIT = RecipeKit()
 ORIGIN = KIT.log_policy.origin
+
+
+HOSTILE: tuple[Any, ...] = ([], {}, None, 1, "x" * 3000, [[[]]], True, "two words")
+"""Values where a leaf should name or number something."""
+
+
+def hostile_leaves() -> list[bytes]:
+    """Entries that nobody can act on: leaves of every kind that hold nothing of their kind, and no leaves at all."""
+    found = [
+        sign_leaf(
+            kind,
+            {"recipe_hash": value, "issuer": value, "gateway": value, "token": value, "series": value, "epoch": 1},
+            "analyst.example",
+            KIT.keys["analyst"],
+        ).encode()
+        for kind in LeafType
+        for value in HOSTILE
+    ]
+    return [*found, b"[" * 20_000, b"\xff", b""]
 
 
 class LyingLog:

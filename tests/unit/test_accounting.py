@@ -184,7 +184,8 @@ def test_what_the_number_of_messages_tells_is_near_its_normal_approximation(
     q: float, q0: float, n: int, leak: float
 ) -> None:
     answer = explain("hidden-count", {"epsilon": 0.0, "q": q, "q0": q0, "n": n, "delta": 1e-6})
-    assert leak < answer["epsilon"] < 2 * leak
+    assert leak < math.log1p(q * math.expm1(answer["epsilon_count"])) < 2 * leak
+    assert answer["epsilon"] == answer["epsilon_unfilled"] == pytest.approx(math.log(q / q0), abs=1e-4), "at one device"
     assert answer["epsilon_relay"] == pytest.approx(math.log(q / q0))
     assert math.isinf(answer["epsilon_dummies"])
 

@@ -25,12 +25,13 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import AggregatorPin, Policy
+from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
 from tacit.service.app import Deps
 from tacit.testing.bundles import paged, signed_bundle
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
+from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 
@@ -155,6 +156,18 @@ async def test_good_recipe_is_opted_in_to_and_served_once_both_did(store: Leader
     assert party.task.task_id == task_id(recipe)
     assert len(log.posted) == 1
     assert await subject.follower.step() == 0
+
+
+async def test_nothing_is_opted_in_to_on_the_word_of_a_log_without_its_witnesses(
+    store: LeaderStore, recipe: Recipe
+) -> None:
+    key = NoteKey("w.example", KIT.keys["issuer"].public, COSIGNATURE)
+    limit = WitnessLimit(keys=(key.encode(),), k=1)
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    subject = Subject(store, log, policy=KIT.policy.model_copy(update={"witnesses": limit}))
+    with pytest.raises(Refusal, match="0 fresh cosignatures"):
+        await subject.follower.step()
+    assert (await subject.rows(), log.posted) == ({}, [])
 
 
 async def test_opt_in_is_sent_until_the_log_shows_it(store: LeaderStore, recipe: Recipe) -> None:

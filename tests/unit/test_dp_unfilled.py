@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from tacit.dp.hidden_claim import Reports, Sample, compute_hidden_claim, local_reports
-from tacit.dp.unfilled import MOST_DEVICES, SPANS, two_rates, unfilled_epsilon
+from tacit.dp.two_rates import two_rates
+from tacit.dp.unfilled import MOST_DEVICES, SPANS, unfilled_epsilon
 from tests.unit.test_dp_hidden_count import BATCH, DELTA, RR, SHARES, Law, answers, stick, views
 
 Q, Q0 = 0.5, 0.05
