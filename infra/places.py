@@ -19,7 +19,6 @@ StateDir = Annotated[
 ]
 Server = Annotated[str | None, typer.Option("--server", help="URL of a recipe server, instead of a local stack.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-AlwaysJson = Annotated[bool, typer.Option("--json", help="As without it: what is printed is JSON.", show_default=False)]
 HASH_ARGUMENT = {"ignore_unknown_options": True}
 """Context settings of commands that take a recipe hash, which may begin with a dash."""
 
