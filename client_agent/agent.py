@@ -19,11 +19,12 @@ from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
+from client_agent.supervision import STORE_ERRORS, words_of
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
 from tacit.codec import b64url
-from tacit.errors import DecodeError, Refusal
+from tacit.errors import Refusal
 from tacit.ports import TransportError
 from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
@@ -100,12 +101,14 @@ class Agent:
         spread = uniform(self._deps.entropy, 0.75, 1.25) * self._config.timing.poll_seconds
         self._next_poll = now + spread
         try:
-            await self.sync()
-        except (TransportError, DecodeError, Refusal) as error:
+            left_out = await self.sync()
+        except STORE_ERRORS:
+            raise
+        except Exception as error:  # of whatever the log answered
             self._next_poll = now + min(spread, self._config.timing.retry_limit_seconds)
-            await note(self._store, Fact.LOG_TROUBLE, str(error), self._deps.clock.now())
+            await note(self._store, Fact.LOG_TROUBLE, words_of(error), self._deps.clock.now())
         else:
-            await note(self._store, Fact.LOG_TROUBLE, "", self._deps.clock.now())
+            await note(self._store, Fact.LOG_TROUBLE, left_out, self._deps.clock.now())
         return self._next_poll if await self._trusted() else NEVER
 
     def hasten(self, within: float) -> None:
@@ -116,8 +119,9 @@ class Agent:
         if planned < self._next_poll:
             self._next_poll, self._calm_until = planned, begin + within
 
-    async def sync(self) -> None:
+    async def sync(self) -> str:
         """Fetch what is live through the relay, verify it against everything seen before, and keep what it says.
+        Returns why the first of its leaves that had to be left out was, if one was.
 
         Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves (for good, where it showed
         two histories: then nothing is even asked).
@@ -131,6 +135,9 @@ class Agent:
                 await self._sync(view)
         except TimeoutError as error:
             raise TransportError("the log's pages did not come in time") from error
+        strange = [str(one) for one in view.left_out]
+        strange += [f"leaf {index}: {why}" for index, why in self._shown.unreadable]
+        return strange[0] if strange else ""
 
     async def _sync(self, view: LogView) -> None:
         """Read the log; where there is no key to ask for it with, get one from the relay first, once."""
@@ -160,7 +167,11 @@ class Agent:
         if answer.status != 200:
             raise TransportError(f"the relay has no key sets; it answered {answer.status}")
         found = KeySets.decode(answer.body)
-        size = view.opened(found.checkpoint).size
+        try:
+            size = view.opened(found.checkpoint).size
+        finally:
+            if view.state.failure:
+                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
         if size < view.state.size:
             raise Refusal("log-rollback", f"the relay shows {size} entries of the log, it had {view.state.size}")
         probe = LogView(self._log)
@@ -268,12 +279,21 @@ class Agent:
         return may_pass(refusal, self._live, live)
 
     async def _decide(self, live: LiveRecipe, entries: Sequence[Entry]) -> Entry | None:
-        """Decide and write it down; ``None`` while something is still to come."""
-        made = await self._decider.decision(self._live, live, entries)
-        if made is None:
-            return None
-        spend = derive.slot_of(live.recipe) if made.spends else None
-        await self._store.decide(made.entry, spend, made.draw)
+        """Decide and write it down; ``None`` while something is still to come. Whatever the recipe holds, it costs the
+        device this one entry."""
+        try:
+            made = await self._decider.decision(self._live, live, entries)
+            if made is None:
+                return None
+            spend = derive.slot_of(live.recipe) if made.spends else None
+            await self._store.decide(made.entry, spend, made.draw)
+        except STORE_ERRORS:
+            raise
+        except Exception as error:
+            detail = f"recipe-unusable: {words_of(error)}"
+            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), detail)
+            await self._store.decide(refused)
+            return refused
         return made.entry
 
 

@@ -20,6 +20,7 @@ from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, not
 from client_agent.pace import uniform
 from client_agent.series import Participation
 from client_agent.sources import DataSource, read
+from client_agent.supervision import STORE_ERRORS
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
@@ -80,9 +81,12 @@ class Decider:
         """What to write into the journal about ``live``, a recipe of ``log``; ``None``: nothing yet."""
         try:
             return await self._decision(log, live, entries)
-        except (Refusal, ValueError, ArithmeticError) as error:
-            detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
-            return Decision(self._entry(live, State.REFUSED, detail))
+        except Refusal as refusal:
+            return Decision(self._entry(live, State.REFUSED, str(refusal)))
+        except STORE_ERRORS:
+            raise
+        except Exception as error:
+            return Decision(self._entry(live, State.REFUSED, f"recipe-unusable: {type(error).__name__}"))
 
     async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
         refusals = self.refusals(log, live, entries)

@@ -94,9 +94,9 @@ class LoggedKeySets:
             raise TransportError("the log has no key sets")
         found = KeySets.decode(content)
         before = self._view.state
-        size = self._view.opened(found.checkpoint).size
-        bundle = Bundle(found.checkpoint, await consistency(self._get, before.size, size), found.entries)
         try:
+            size = self._view.opened(found.checkpoint).size
+            bundle = Bundle(found.checkpoint, await consistency(self._get, before.size, size), found.entries)
             entries = self._view.accept(bundle, self._signer, self._leaves)
         except Refusal:
             if self._view.state.failure:

@@ -24,7 +24,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
-from tacit.tlog.once import claims_of
+from tacit.tlog.once import claims_in
 
 DAY = 86_400
 CHUNK = 256
@@ -88,11 +88,11 @@ class Audit:
             else:
                 indices.append(index)
                 leaves.append(leaf)
-                self._hold(index, leaf)
+            self._hold(index, entry)
         self._verify(indices, leaves)
 
-    def _hold(self, index: int, leaf: SignedLeaf) -> None:
-        for claim in claims_of(leaf):
+    def _hold(self, index: int, entry: bytes) -> None:
+        for claim in claims_in(entry):
             holder = self._holders.setdefault(claim, index)
             if holder != index:
                 self._found.append(Finding("second-leaf", f"takes what leaf {holder} holds: {claim}", index))

@@ -125,7 +125,7 @@ async def test_a_checkpoint_of_another_key_or_an_entry_outside_the_tree_is_not_b
     assert (await only(store)).state is State.SCHEDULED
 
 
-async def test_a_leaf_that_its_signer_did_not_sign_spoils_the_answer(world: World) -> None:
+async def test_a_leaf_that_its_signer_did_not_sign_is_left_out_and_noted(world: World) -> None:
     leaf = KIT.recipe_leaf(ALWAYS)
     world.log.add(replace(leaf, signature=bytes(64)))
     agent, store = await world.device()

@@ -106,7 +106,7 @@ async def test_a_device_whose_key_the_gateway_lost_gets_the_one_in_the_log(world
     ("attack", "error"),
     [
         ("a log of another key", "log-checkpoint"),
-        ("a signature of another key", "leaf-signature"),
+        ("a signature of another key", "the recipe server answered"),
         ("a set that is in no tree", "log-inclusion"),
         ("another gateway's set", "no key set of the gateway"),
         ("an older document", "log-rollback"),
@@ -171,6 +171,18 @@ async def test_a_log_that_has_the_relay_show_a_second_set_of_a_period_is_never_t
 # The relay's side
 
 
+async def test_a_second_root_that_the_relay_shows_ends_trust_for_good_too(world: World) -> None:
+    _, store = await away_for_a_year(world)
+    size = LogState.decode(await store.fact(Fact.LOG_STATE)).size
+    tree = MemoryTree([*world.log.leaves[: size - 1], KIT.directory_leaf(EPOCH + 5).encode()])
+    serve(world, paged(tree, signed_bundle(tree, 0, KIT.keys["log"]), "/v1/key-sets") or b"")
+    with pytest.raises(Refusal, match="log-split-view"):
+        await world.agent(store).sync()
+    assert LogState.decode(await store.fact(Fact.LOG_STATE)).failure.startswith("log-split-view")
+    with pytest.raises(Refusal, match="log-split-view"):
+        await world.agent(store).sync()
+
+
 async def test_a_relay_serves_only_what_the_gateway_signed_and_the_log_proved(world: World) -> None:
     assert (await world.inner.request("GET", KEY_SETS)).status == 503
     foreign = {**KIT.ohttp_leaf(KEY_PERIOD).body, "gateway": "other.example"}
@@ -199,6 +211,18 @@ async def test_a_relay_that_is_shown_a_second_set_keeps_the_first_also_after_a_r
     world.log.leaves.pop()
     assert await world.relay_reads_the_log() == 0
     assert (await world.inner.request("GET", KEY_SETS)).status == 503, "it trusts that log no more"
+
+
+async def test_a_relay_that_is_shown_a_second_root_trusts_that_log_no_more_also_after_a_restart(world: World) -> None:
+    world.publish_keys()
+    await world.relay_reads_the_log()
+    honest = world.log.leaves
+    world.log.leaves = [*honest[:-1], KIT.ohttp_leaf().encode()]
+    assert await world.relay_reads_the_log() == 0
+    await world.restart_relay()
+    world.log.leaves = honest
+    assert await world.relay_reads_the_log() == 0
+    assert (await world.inner.request("GET", KEY_SETS)).status == 503
 
 
 def _swapped(document: bytes, leaf: SignedLeaf) -> bytes:

@@ -13,6 +13,7 @@ from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
 from tacit.ports import HttpResponse
 from tacit.testing.recipes import NOW
+from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.checkpoint import LogPolicy, Note, NoteKey, NoteSignature
 from tacit.tlog.client import LogView
 from tacit.tlog.cosignature import Quorum, cosigned_at
@@ -102,6 +103,16 @@ async def test_a_log_that_holds_something_twice_is_not_cosigned(
     assert json.loads(answer.body)["detail"].startswith("leaf 2 takes what leaf 0 holds")
     again = await stage.ask(log.request(0 if together else 1))
     assert rule_of(again) == "log-twice"
+
+
+async def test_a_leaf_of_a_later_version_takes_its_place_too(stage: Stage) -> None:
+    later = {**json.loads(KIT.directory_leaf(slots=3).encode()), "version": 2}
+    log = LyingLog([DIRECTORY])
+    await stage.serve(log)
+    await stage.start()
+    line_of(await stage.ask(log.request(0)))
+    log.add(canonical_bytes(later))
+    assert rule_of(await stage.ask(log.request(1))) == "log-twice"
 
 
 async def test_two_key_sets_of_one_period_are_evidence(stage: Stage) -> None:
