@@ -19,7 +19,7 @@ from infra.loops import fastest_loop
 from tacit.adapters.watermark import Recovery
 
 INGEST = "ingest"
-MARKED = ("issuer", "attester", "gateway", "leader", "helper")
+MARKED = ("issuer", "attester", "gateway", "leader", "helper", "witness")
 """The services whose databases say what was spent."""
 
 
