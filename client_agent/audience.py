@@ -2,8 +2,10 @@
 5.5).
 
 The attributes stand in the device's configuration and never leave it but for the randomised answer to a census. A
-device outside a recipe's audience does what a device without a datum does: one line in its own journal, nothing on the
-wire, no charge, no coin; its tokens are fetched for every slot, whatever recipes exist.
+device outside a recipe's audience does nothing: one line in its own journal, nothing on the wire, no charge, no coin;
+its tokens are fetched for every slot, whatever recipes exist. That is the one thing about a device on which its silence
+depends, and recipes state it. A census asks every device: one that lacks an attribute has no answer and takes part
+like all others (P27).
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""What a device does about one recipe: verify it and its privacy cost, look for the token and the datum, encode it,
-charge the claim, toss the coin, and only then randomise and shard (P11, P21). A device that does not take part may send
-a dummy instead (P20).
+"""What a device does about one recipe: verify it and its privacy cost, look for the token, read the datum and encode
+it, charge the claim, toss the coin, and only then randomise and shard (P11, P21). A device that does not take part may
+send a dummy instead (P20).
+
+Nothing but the sampling of a recipe makes any of this depend on the datum (P27). All that may refuse or raise comes
+before the datum is read; a datum that is missing, unreadable or of no category is an answer, ``MISSING``, for which the
+same coin is tossed, the same is charged, and a dummy is sent.
 """
 
 from __future__ import annotations
@@ -15,17 +19,18 @@ from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, note
 from client_agent.pace import uniform
 from client_agent.series import Participation
-from client_agent.sources import DataSource, Value
+from client_agent.sources import DataSource, read
+from client_agent.supervision import STORE_ERRORS
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
-from tacit.errors import Refusal, UsageError
+from tacit.errors import Refusal
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.ports import Clock, Entropy, Transport
 from tacit.randomizers.types import Answer, Measurement
 from tacit.recipe import derive, rules
-from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Question, Recipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report
 from tacit.task import Task
@@ -76,9 +81,12 @@ class Decider:
         """What to write into the journal about ``live``, a recipe of ``log``; ``None``: nothing yet."""
         try:
             return await self._decision(log, live, entries)
-        except (Refusal, ValueError, ArithmeticError) as error:
-            detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
-            return Decision(self._entry(live, State.REFUSED, detail))
+        except Refusal as refusal:
+            return Decision(self._entry(live, State.REFUSED, str(refusal)))
+        except STORE_ERRORS:
+            raise
+        except Exception as error:
+            return Decision(self._entry(live, State.REFUSED, f"recipe-unusable: {type(error).__name__}"))
 
     async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
         refusals = self.refusals(log, live, entries)
@@ -98,7 +106,7 @@ class Decider:
         return Participation(live.recipe, series, None if series is None else await self._store.draw(series.hash))
 
     async def _asked(self, log: LiveLog, live: LiveRecipe, part: Participation) -> Decision | None:
-        """What comes of an acceptable recipe: first of all whether there is a token and a datum."""
+        """What comes of an acceptable recipe: first of all whether there is a token."""
         recipe = live.recipe
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
@@ -106,17 +114,16 @@ class Decider:
             if await self._wallet.may_come(slot, recipe.interval.end):
                 return None
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
-        try:
-            value = audience.datum(recipe.question, self._config.attributes, self._source)
-        except UsageError as error:
-            await note(self._store, Fact.SOURCE_TROUBLE, str(error), self._deps.clock.now())
-            return None
-        await note(self._store, Fact.SOURCE_TROUBLE, "", self._deps.clock.now())
-        try:
-            answer = _encoded(recipe.question, value)
-        except EncodeError as error:
-            return Decision(self._entry(live, State.INELIGIBLE, str(error)))
-        return self._take_part(log, live, part, answer, held)
+        task = derive.task_of(recipe, slot_key(log, live, held))
+        derive.randomizer_of(recipe)
+        return self._take_part(live, part, task, held, await self._answer(recipe))
+
+    async def _answer(self, recipe: Recipe) -> Answer | None:
+        """The device's encoded answer, or ``MISSING``. What is wrong with the source is noted for its owner."""
+        question = recipe.question
+        reading = await read(lambda: audience.datum(question, self._config.attributes, self._source))
+        await note(self._store, Fact.SOURCE_TROUBLE, reading.trouble, self._deps.clock.now())
+        return encoder_of(question).encode(reading.value)
 
     def refusals(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
         """Every rule that refuses a recipe of ``log`` now, for a device whose journal holds ``entries``."""
@@ -125,12 +132,10 @@ class Decider:
         return found + device_rules.check(live.recipe, self._config, context, entries)
 
     def _take_part(
-        self, log: LiveLog, live: LiveRecipe, part: Participation, answer: Answer, held: HeldToken
+        self, live: LiveRecipe, part: Participation, task: Task, held: HeldToken, answer: Answer | None
     ) -> Decision:
-        """Charge, toss the coins, and make the report, real or dummy, if they say so. Raises ``Refusal`` before the
-        first coin."""
+        """Charge, toss the coins, and make the report, real or dummy, if they say so."""
         recipe = live.recipe
-        task = derive.task_of(recipe, slot_key(log, live, held))
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
         measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
@@ -175,26 +180,20 @@ class Decider:
 
 
 def drawn(
-    recipe: Recipe, answer: Answer, entropy: Entropy, chosen: bool | None = None
+    recipe: Recipe, answer: Answer | None, entropy: Entropy, chosen: bool | None = None
 ) -> tuple[Measurement | None, str]:
-    """What an eligible device sends, and why nothing: its randomised answer if the coin of that answer's rate says so,
-    or a series' draw has ``chosen``; where none comes of that, with the probability of dummies a dummy (P20), of which
-    nothing tells later that it was one."""
+    """What an eligible device sends, and why nothing: its randomised answer (without one, ``MISSING``, a dummy: P27) if
+    the coin of that answer's rate says so, or a series' draw has ``chosen``; where none comes of that, with the
+    probability of dummies a dummy (P20). Nothing tells later that it was one."""
     randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
     if coin(sampling.rate_of(answer), entropy) if chosen is None else chosen:
-        measurement = randomizer.randomise(answer, entropy)
+        measurement = randomizer.missing(entropy) if answer is MISSING else randomizer.randomise(answer, entropy)
         if measurement is not None:
             return measurement, ""
         why = "randomised beyond the bound"
     if sampling.dummies is not None and coin(sampling.dummy_rate, entropy):
         return randomizer.dummy(entropy), ""
     return None, why
-
-
-def _encoded(question: Question, value: Value | None) -> Answer:
-    if value is None:
-        raise EncodeError("no datum for the metric")
-    return encoder_of(question).encode(value)
 
 
 def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:

@@ -54,6 +54,13 @@ class Fact(enum.StrEnum):
     """``Trouble``: why the log's last answer did not come or was refused; empty while it is accepted."""
     SOURCE_TROUBLE = "source-trouble"
     """``Trouble``: why the data source could not be read; empty while it can."""
+    TOKEN_TROUBLE = "token-trouble"  # noqa: S105 - a name
+    """``Trouble``: which slot's token could last not be fetched for a reason that nobody foresaw."""
+
+    @classmethod
+    def troubles(cls) -> tuple[Fact, ...]:
+        """Those that are a ``Trouble``."""
+        return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE)
 
 
 @dataclass(frozen=True)

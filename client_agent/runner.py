@@ -145,7 +145,7 @@ class Watch:
 
     async def look(self) -> None:
         """Report every change."""
-        for fact in (Fact.LOG_TROUBLE, Fact.SOURCE_TROUBLE):
+        for fact in Fact.troubles():
             trouble = Trouble.decode(await self.store.fact(fact))
             what = trouble.what if trouble else ""
             if what != self._troubles.get(fact, ""):

@@ -1,16 +1,25 @@
 """Where a device's own datum comes from.
 
 A source answers one question: what is the value of this metric on this device, now? ``None`` means that the
-device has no such datum; the agent then stays silent. File sources read the newest row, or the row that the
-configuration names, each time they are asked.
+device has no such datum. File sources read the newest row, or the row that the configuration names, each time they are
+asked.
+
+Whether there is a value, and whether the source can be read at all, may say as much about a person as the value. So the
+device's behaviour does not depend on it (P27): ``read`` always answers, within ``READ_SECONDS``, and what cannot be
+read is no value. It is asked once, when the device decides, and never again: a device that waited for a value would
+take part later, or less often, than others.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import csv
 import json
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -21,6 +30,8 @@ from tacit.service.config import ConfigPath, Frozen
 
 Value = str | int | float | bool | list[str | int | float | bool]
 MAX_FILE_BYTES = 64 * 1024 * 1024
+READ_SECONDS = 10.0
+"""For how long a source may think."""
 
 
 class DataSource(Protocol):
@@ -30,9 +41,48 @@ class DataSource(Protocol):
         """The current value of ``metric``, or ``None`` where there is none. Raises ``UsageError``.
 
         ``round_input`` is what a round of a series asks about (``question.round_input``); a source that cannot use it
-        ignores it. Whether there is a value must not depend on the datum that it is made from.
+        ignores it.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a source said: its ``value``, ``None`` where it had none, and for the device's owner what was wrong."""
+
+    value: Value | None
+    trouble: str = ""
+
+
+async def read(ask: Callable[[], Value | None], seconds: float = READ_SECONDS) -> Reading:
+    """What ``ask`` returns, in a thread of its own; no value where it raises anything, or is not back within
+    ``seconds`` (then it is left to itself)."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[Reading] = loop.create_future()
+
+    def told(reading: Reading) -> None:
+        if not answered.done():
+            answered.set_result(reading)
+
+    def work() -> None:
+        reading = _attempt(ask)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(told, reading)
+
+    threading.Thread(target=work, name="data source", daemon=True).start()
+    try:
+        return await asyncio.wait_for(answered, seconds)
+    except TimeoutError:
+        return Reading(None, f"the data source did not answer within {seconds:g} seconds")
+
+
+def _attempt(ask: Callable[[], Value | None]) -> Reading:
+    try:
+        return Reading(ask())
+    except UsageError as error:
+        return Reading(None, str(error))
+    except Exception as error:  # whatever a source does, the device takes part all the same (P27)
+        return Reading(None, f"the data source failed: {type(error).__name__}")
 
 
 class CsvSourceConfig(Frozen):

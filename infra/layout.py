@@ -54,6 +54,7 @@ OPERATED = ("collector", "leader", "helper", "attester", "issuer")
 CREDENTIALS = {
     "issuer_client": ("attester", "issuer"),
     "gateway_client": ("relay", "gateway"),
+    "gateway_uploads": ("gateway", "leader"),
     "collector": ("collector", "leader"),
     "results": ("collector", "recipe_server"),
     **{f"operator_{name}": ("analyst", name) for name in OPERATED},
@@ -384,13 +385,27 @@ class _Builder:
             "rotation_seconds": KEY_ROTATION,
             "recipe_server_url": self._urls["recipe_server"],
             "targets": [
-                {"origin": self._urls["leader"], "path_prefix": "/tasks/", "methods": ["POST"]},
+                {
+                    "origin": self._urls["leader"],
+                    "path_prefix": "/tasks/",
+                    "methods": ["POST"],
+                    "bearer": "gateway_uploads.token",
+                },
                 {"origin": self._urls["recipe_server"], "path_prefix": "/v1/", "methods": ["GET"]},
             ],
         }
 
-    def _relay_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
-        return {"gateway_url": self._urls["gateway"], "gateway_bearer": "gateway_client.token"}
+    def _relay_config(self, log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "gateway_url": self._urls["gateway"],
+            "gateway_bearer": "gateway_client.token",
+            "log": {
+                "url": self._urls["recipe_server"],
+                "key": log_key,
+                "gateway": OPERATORS["gateway"],
+                "signing_key": b64url(self._keys["gateway"].public),
+            },
+        }
 
     def _aggregator(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -409,7 +424,7 @@ class _Builder:
 
     def _leader_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         limits = {"job_size": self._options.job_size, "idle_seconds": self._options.idle_seconds}
-        own = {"collector_token": "collector.token", "limits": limits}
+        own = {"collector_token": "collector.token", "gateway_tokens": ["gateway_uploads.token"], "limits": limits}
         return {**self._aggregator("leader", log_key, policy), **own}
 
     def _helper_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:

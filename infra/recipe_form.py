@@ -14,9 +14,9 @@ import typer
 
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.builder import propose
-from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.recipe.encoder import encoder_of
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Audience, Buckets, Categories, Parties, Question, Recipe, TokenSlot
+from tacit.recipe.model import Audience, Buckets, Categories, Parties, Question, Recipe, TokenSlot, Vector
 from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory
 
@@ -67,6 +67,9 @@ class Form:
     """Criteria, each ``NAME=VALUE``."""
     attributes: tuple[str, ...] = ()
     """What a census asks for, each ``NAME=VALUE,VALUE,...``."""
+    other_label: str | None = None
+    missing_label: str | None = None
+    """Categories for values outside, and for devices without one."""
     attested_devices: int | None = None
 
     @property
@@ -92,6 +95,8 @@ def completed(form: Form) -> Form:
     encoders = [form.buckets is not None, form.categories is not None, form.boolean, form.numeric, asked]
     if sum(encoders) > 1:
         raise typer.BadParameter("give one of --buckets, --categories, --boolean, and a sum, mean or vector-sum")
+    if (form.other_label or form.missing_label) and (form.boolean or form.numeric):
+        raise typer.BadParameter("--other-label and --missing-label go with --buckets or --categories")
     _check_numbers(form)
     _check_sampling(form)
     missing = [f"--{name}" for name in ("name", "metric", "population") if getattr(form, name) is None]
@@ -287,12 +292,11 @@ def default_answer(question: Question, text: str) -> int:
         if text in encoder.labels:
             return encoder.labels.index(text)
         raise UsageError(f"--importance-default: {text!r} is no answer; one of {', '.join(encoder.labels)} is")
-    try:
-        answer = encoder.encode(text)
-    except EncodeError as error:
-        raise UsageError(f"--importance-default: {error}") from error
-    if not isinstance(answer, int):
+    if isinstance(question.encoder, Vector):
         raise UsageError("--importance-default: a vector has no default answer")
+    answer = encoder.encode(text)
+    if not isinstance(answer, int):
+        raise UsageError(f"--importance-default: {text!r} is no answer to a {question.statistic}")
     return answer
 
 
@@ -311,13 +315,16 @@ def _encoder(form: Form) -> dict[str, Any]:
         kind = "vector" if form.statistic == "vector-sum" else "number"
         given = {name: getattr(form, name) for name in NUMBER_FLAGS}
         return {"kind": kind, **{name: value for name, value in given.items() if value is not None}}
-    if form.attributes:
-        return {"kind": "attributes", "attributes": _asked_attributes(form.attributes)}
     if form.boolean:
         return {"kind": "boolean"}
+    labels = {"other": form.other_label, "missing": form.missing_label}
+    stated = {name: label for name, label in labels.items() if label is not None}
+    if form.attributes:
+        return {"kind": "attributes", "attributes": _asked_attributes(form.attributes), **stated}
     if form.buckets is not None:
-        return {"kind": "buckets", "edges": _edges(form.buckets)}
-    return {"kind": "categories", "categories": [part.strip() for part in (form.categories or "").split(",")]}
+        return {"kind": "buckets", "edges": _edges(form.buckets), **stated}
+    categories = [part.strip() for part in (form.categories or "").split(",")]
+    return {"kind": "categories", "categories": categories, **stated}
 
 
 def _criteria(target: Sequence[str]) -> dict[str, str]:

@@ -62,6 +62,7 @@ def facts(document: Mapping[str, Any]) -> list[str]:
         f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
         f"released {when(document['released_at'])}",
         *sampling_lines(document.get("sampling", {})),
+        *missing_lines(document),
         *_series(document),
     ]
 
@@ -90,6 +91,23 @@ def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
         counted = f", about {dummies['expected']:,.1f} of them counted here" if "expected" in dummies else ""
         lines.append(f"dummies {intensity:g} expected among {population:,} devices{counted}; estimates allow for them")
     return lines
+
+
+def missing_lines(document: Mapping[str, Any]) -> list[str]:
+    """Where devices without a value are in a result, in a sentence; nothing where the document does not say."""
+    missing = document.get("missing")
+    if missing is None:
+        return []
+    if "label" in missing:
+        return [f"devices without a value are counted under {missing['label']}"]
+    adds = sorted({round(one, 4) for one in missing["adds"]})
+    each = f"{adds[0]:g}" if len(adds) == 1 else f"{adds[0]:g} to {adds[-1]:g}"
+    if document["statistic"] == "mean":
+        return [f"devices without a value take part, and are in the mean with {each}"]
+    if adds == [0]:
+        return ["devices without a value take part, and add nothing"]
+    how = "appear spread over the answers" if len(missing["adds"]) > 1 else "cannot be told from others"
+    return [f"devices without a value take part and {how}: each adds {each} to an estimate"]
 
 
 def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from recipe_server.live import live_entries
+from recipe_server.live import live_entries, live_key_sets
 from recipe_server.store import RecipeStore, Transaction
 from tacit.ports import Clock
 from tacit.tlog.merkle import NodeReader
-from tacit.tlog.pages import Hashes, Head, encode_pages
+from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 
 SETS_KEPT = 4
 """Sets of pages that are kept, the newest included."""
@@ -88,6 +88,12 @@ class Answers:
     def page(self, digest: bytes) -> bytes | None:
         """The page with this digest, as long as it is kept."""
         return next((kept.pages[digest] for kept in reversed(self._sets) if digest in kept.pages), None)
+
+    async def key_sets(self) -> bytes:
+        """The encoded ``KeySets``."""
+        async with self._store().read() as tx:
+            size, note = await self._shown(tx)
+            return KeySets(note, await live_key_sets(tx, size, self._clock.now())).encode()
 
     async def hashes(self, size: int, block: int) -> bytes | None:
         """The encoded ``Hashes`` of a tree that the log has had; None where it never had it, or that block."""

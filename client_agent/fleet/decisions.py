@@ -36,9 +36,9 @@ class Decided:
     first: int
     count: int
     sampled: NDArray[np.uint32]
-    answers: Sequence[Answer] = field(repr=False)
+    answers: Sequence[Answer | None] = field(repr=False)
     dummies: NDArray[np.uint32]
-    everybody: Sequence[Answer] = field(default=(), repr=False)
+    everybody: Sequence[Answer | None] = field(default=(), repr=False)
 
 
 def coins(rate: Decimal | Fraction, count: int, entropy: Entropy) -> NDArray[np.bool_]:
@@ -46,12 +46,14 @@ def coins(rate: Decimal | Fraction, count: int, entropy: Entropy) -> NDArray[np.
     return _below(rate, _numbers(count, entropy))
 
 
-def participation(sampling: Sampling, answers: Data, entropy: Entropy) -> NDArray[np.bool_]:
-    """One coin per row, at the rate of its encoded answer where there is importance sampling."""
+def participation(sampling: Sampling, answers: Data | Sequence[Answer | None], entropy: Entropy) -> NDArray[np.bool_]:
+    """One coin per row, at the rate of its encoded answer where there is importance sampling; without one, at that of
+    the default."""
     drawn = _numbers(len(answers), entropy)
     takes_part = _below(Decimal(sampling.rate), drawn)
     if sampling.importance is not None:
-        held = answers == sampling.importance.default
+        usual = (None, sampling.importance.default)
+        held = np.fromiter((answer in usual for answer in answers), np.bool_, len(answers))
         takes_part[held] = _below(Decimal(sampling.importance.default_rate), drawn[held])
     return takes_part
 
@@ -86,7 +88,7 @@ def decide(
     for begin in range(first, first + devices, chunk):
         data = population.of(begin, min(chunk, first + devices - begin), generator)
         known = population.answers(data) if everybody or sampling.importance is not None else []
-        takes_part = participation(sampling, data if sampling.importance is None else np.asarray(known), entropy)
+        takes_part = participation(sampling, data if sampling.importance is None else known, entropy)
         chosen, dummies = np.flatnonzero(takes_part), np.flatnonzero(~takes_part)
         dummies = dummies[coins(sampling.dummy_rate, len(dummies), entropy) if sampling.dummies else slice(0)]
         sampled, filling = ((places + begin).astype(np.uint32) for places in (chosen, dummies))
@@ -128,7 +130,7 @@ def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tup
     answers: list[Randomised] = []
     beyond: list[int] = []
     for device, answer in zip(devices, decided.answers, strict=True):
-        measurement = randomizer.randomise(answer, entropy)
+        measurement = randomizer.missing(entropy) if answer is None else randomizer.randomise(answer, entropy)
         if measurement is None:
             beyond.append(device)
         else:
@@ -148,7 +150,7 @@ def kept_cells(randomizer: Randomizer) -> int:
     return randomizer.cells if isinstance(randomizer, Flips) else 1
 
 
-def noisy(shares: Flips, answers: Sequence[Answer], entropy: Entropy) -> list[int] | list[Numbers]:
+def noisy(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> list[int] | list[Numbers]:
     """The measurements of devices that add noise shares."""
     rows = randomise_all(shares, answers, entropy)
     if shares.statistic in SCALAR:

@@ -19,7 +19,7 @@ PIECE = 1 << 22
 """Bytes of randomness that are counted together."""
 
 
-def randomise_all(shares: Flips, answers: Sequence[Answer], entropy: Entropy) -> NDArray[np.uint64]:
+def randomise_all(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> NDArray[np.uint64]:
     """The measurements, a row of ``shares.cells`` numbers per answer. Raises ``ValueError`` for an answer out of
     range."""
     values = encoded_rows(shares, answers)
@@ -32,16 +32,23 @@ def randomise_all(shares: Flips, answers: Sequence[Answer], entropy: Entropy) ->
     return values * np.uint64(shares.scale) + drawn.reshape(values.shape)
 
 
-def encoded_rows(shares: Flips, answers: Sequence[Answer]) -> NDArray[np.uint64]:
-    """The values before the noise, a row per answer: one-hot in a histogram. Raises ``ValueError``."""
+def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.uint64]:
+    """The values before the noise, a row per answer: one-hot in a histogram; without an answer those of a dummy. Raises
+    ``ValueError``."""
+    missing = [place for place, answer in enumerate(answers) if answer is None]
+    if missing:
+        blank = 0 if shares.cells == 1 or shares.statistic == ONE_HOT else (0,) * shares.cells
+        values = encoded_rows(shares, [blank if answer is None else answer for answer in answers])
+        values[missing] = shares.neutral
+        return values
     is_category = shares.statistic == ONE_HOT
     columns, most = (1, shares.cells - 1) if is_category else (shares.cells, shares.maximum)
     given = np.asarray(answers, dtype=np.int64)
     if given.size != len(answers) * columns or (given.size and not 0 <= given.min() <= given.max() <= most):
         raise ValueError(f"an answer is {columns} numbers from 0 to {most}")
     rows = given.reshape(len(answers), columns)
-    values: NDArray[np.uint64] = (rows == np.arange(shares.cells) if is_category else rows).astype(np.uint64)
-    return values
+    encoded: NDArray[np.uint64] = (rows == np.arange(shares.cells) if is_category else rows).astype(np.uint64)
+    return encoded
 
 
 def flips_of(flips: int, count: int, entropy: Entropy) -> NDArray[np.uint64]:

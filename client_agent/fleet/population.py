@@ -4,7 +4,7 @@ The data are the simulator's, not anybody's: they are drawn by an ordinary gener
 (``client_agent.fleet.decisions``).
 
 A datum is a row of an array: a category, a number, or a vector of numbers. What a device answers is its datum as the
-recipe's own encoder rounds and clips it.
+recipe's own encoder rounds and clips it. A device may have none: its row holds ``nothing`` of the array's type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import UsageError
 from tacit.randomizers.types import Answer
-from tacit.recipe.encoder import Encoder, encoder_of
+from tacit.recipe.encoder import MISSING, Encoder, encoder_of
 from tacit.recipe.model import Number, Question, Vector
 
 Data: TypeAlias = NDArray[Any]
@@ -45,9 +45,44 @@ class Population(Protocol):
         """The data of ``count`` devices from number ``first``."""
         ...
 
-    def answers(self, data: Data) -> list[Answer]:
-        """What devices with these data answer, encoded."""
+    def answers(self, data: Data) -> list[Answer | None]:
+        """What devices with these data answer, encoded; ``MISSING`` of those without a datum."""
         ...
+
+
+def nothing(kind: np.dtype[Any]) -> float | int:
+    """What stands in an array where a device has no datum: no number, or the largest integer of the type."""
+    return math.nan if kind.kind == "f" else int(np.iinfo(kind).max)
+
+
+@dataclass(frozen=True)
+class WithMissing:
+    """Another population, of which each device has no datum with probability ``share``."""
+
+    among: Population
+    share: float
+    answer: Answer | None = MISSING
+    """Theirs: a category of its own, where the question states one."""
+
+    @property
+    def label(self) -> str:
+        """See ``Population``."""
+        return f"{self.among.label}, {self.share:g} without a value"
+
+    @property
+    def width(self) -> int:
+        """See ``Population``."""
+        return self.among.width
+
+    def of(self, first: int, count: int, generator: np.random.Generator) -> Data:
+        """See ``Population``."""
+        data = self.among.of(first, count, generator)
+        data[generator.random(count) < self.share] = nothing(data.dtype)
+        return data
+
+    def answers(self, data: Data) -> list[Answer | None]:
+        """See ``Population``."""
+        return [self.answer if answer is MISSING else answer for answer in self.among.answers(data)]
 
 
 @dataclass(frozen=True)
@@ -64,7 +99,7 @@ class DrawnCategories:
         drawn = np.searchsorted(edges / edges[-1], generator.random(count), side="right")
         return np.minimum(drawn, len(edges) - 1).astype(np.uint16)
 
-    def answers(self, data: Data) -> list[Answer]:
+    def answers(self, data: Data) -> list[Answer | None]:
         """See ``Population``."""
         return _plain(data)
 
@@ -86,7 +121,7 @@ class DrawnNumbers:
         draw = generator.uniform if self.law == "uniform" else generator.normal
         return draw(self.first, self.second, (count, self.width))
 
-    def answers(self, data: Data) -> list[Answer]:
+    def answers(self, data: Data) -> list[Answer | None]:
         """See ``Population``."""
         if self.width == 1:
             return [self.encoder.encode(number) for (number,) in data.tolist()]
@@ -109,7 +144,7 @@ class ListedAnswers:
         """See ``Population``."""
         return self.rows[np.arange(first, first + count) % len(self.rows)]
 
-    def answers(self, data: Data) -> list[Answer]:
+    def answers(self, data: Data) -> list[Answer | None]:
         """See ``Population``."""
         return _plain(data)
 
@@ -144,12 +179,17 @@ def parse_population(text: str, categories: int) -> DrawnCategories:
     return DrawnCategories(text, tuple(weight / total for weight in weights))
 
 
-def listed_population(label: str, answers: Sequence[Answer]) -> ListedAnswers:
-    """One device per encoded answer, over and over. Raises ``UsageError`` for an empty list."""
-    if not answers:
-        raise UsageError(f"{label}: holds no device")
-    rows = np.asarray(answers, dtype=np.int64)
-    return ListedAnswers(label, rows.astype(np.uint16 if rows.max() < 1 << 16 else np.uint64))
+def listed_population(label: str, answers: Sequence[Answer | None]) -> ListedAnswers:
+    """One device per encoded answer (or ``MISSING``), over and over. Raises ``UsageError`` where there is none at
+    all."""
+    given = [answer for answer in answers if answer is not None]
+    if not given:
+        raise UsageError(f"{label}: holds no device with a value")
+    known = np.asarray(given, dtype=np.int64)
+    kind = np.dtype(np.uint16 if known.max() < np.iinfo(np.uint16).max else np.uint64)
+    rows = np.full((len(answers), *known.shape[1:]), nothing(kind), dtype=kind)
+    rows[[answer is not None for answer in answers]] = known
+    return ListedAnswers(label, rows)
 
 
 def _numbers(question: Question, spec: Number | Vector, text: str) -> DrawnNumbers:
@@ -164,7 +204,7 @@ def _numbers(question: Question, spec: Number | Vector, text: str) -> DrawnNumbe
     return DrawnNumbers(text, "normal", _number(mean, -math.inf), _number(deviation), width, encoder)
 
 
-def _plain(data: Data) -> list[Answer]:
+def _plain(data: Data) -> list[Answer | None]:
     """Integers, or tuples of them."""
     plain = data.tolist()
     return plain if data.ndim == 1 else [tuple(row) for row in plain]

@@ -147,12 +147,12 @@ class Shard:
         plan, entropy = self._plan, self._world.entropy
         recipe = plan.target.recipe
         randomizer, sampling = derive.randomizer_of(recipe), recipe.sampling
-        cells = kept_cells(randomizer)
+        cells, adds = kept_cells(randomizer), randomizer.missing_adds(derive.design_of(recipe))
         devices = (plan.population, plan.first, plan.devices)
         chunks = decide(sampling, *devices, entropy, self._generator, cells, everybody=plan.everybody)
         for chunk in chunks:
             if plan.everybody:
-                self._result.known = added(self._result.known, totals(recipe.question, chunk.everybody))
+                self._result.known = added(self._result.known, totals(recipe.question, chunk.everybody, adds))
             answers, beyond = randomise(chunk, randomizer, entropy)
             real = len(answers)
             answers, beyond = with_dummies(chunk, answers, beyond, randomizer, sampling.dummy_rate, entropy)

@@ -1,7 +1,8 @@
 """What the devices of a fleet know, all together: the totals that a release estimates.
 
-Only a simulation can know them. They are of the answers as the recipe's encoder rounds and clips them, so that an
-estimate differs from them by noise and sampling alone.
+Only a simulation can know them. They are of the answers as the recipe's encoder rounds and clips them, and devices
+without an answer stand in them as the randomizer says (``missing_adds``), so that an estimate differs from them by
+noise and sampling alone.
 """
 
 from __future__ import annotations
@@ -15,9 +16,15 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Number, Question, Vector
 
 
-def totals(question: Question, answers: Sequence[Answer]) -> list[float]:
+def totals(question: Question, answers: Sequence[Answer | None], missing_adds: Sequence[float] = ()) -> list[float]:
     """One total per label of ``question``: devices with that answer, or the sum of their numbers, or of each entry of
-    their vectors, in the question's own units."""
+    their vectors, in the question's own units. A device without an answer stands for ``missing_adds``."""
+    known = [answer for answer in answers if answer is not None]
+    missing = len(answers) - len(known)
+    return added(_known(question, known), [adds * missing for adds in missing_adds])
+
+
+def _known(question: Question, answers: Sequence[Answer]) -> list[float]:
     spec, labels = question.encoder, encoder_of(question).labels
     if isinstance(spec, Vector):
         rows = np.asarray(answers, dtype=np.float64).reshape(len(answers), len(labels))

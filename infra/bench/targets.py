@@ -11,6 +11,7 @@ from infra.bench.rows import Row
 CLAIM, LEDGER = "claim, fresh interpreter", "ledger of 1,000 recipes"
 ACCOUNTING = (CLAIM, LEDGER)
 ALONE, READ = "claim alone", "read and claim"
+ALONE_AT_RATE, UNDER_ATTACK = "upload latency, alone", "upload latency, attacked"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
 SECOND = 1e6
@@ -69,6 +70,8 @@ TARGETS: Sequence[Target] = (
 """Microseconds: of CPU time per report or, of accounting, in all; of wall time for "wall time" and "latency"."""
 MOST_GROWTH = 1.10
 """Memory with a longer queue over that with a short one."""
+MOST_UNDER_ATTACK = 2.0
+"""p99 of honest uploads beside attackers over that without."""
 
 
 def target_of(row: Row) -> float | None:

@@ -109,7 +109,7 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
     try:
         entries = await store.entries()
         state = await store.fact(Fact.LOG_STATE)
-        troubles = {fact: Trouble.decode(await store.fact(fact)) for fact in (Fact.LOG_TROUBLE, Fact.SOURCE_TROUBLE)}
+        troubles = {fact: Trouble.decode(await store.fact(fact)) for fact in Fact.troubles()}
         rows = await store.prefetches()
     finally:
         await store.close()

@@ -13,7 +13,7 @@ from rich.text import Text
 from infra.bench import history
 from infra.bench.kernels import STAGES, kernel_rows
 from infra.bench.rows import Row, document, machine
-from infra.bench.targets import ACCOUNTING, MOST_GROWTH, target_of
+from infra.bench.targets import ACCOUNTING, MOST_GROWTH, MOST_UNDER_ATTACK, UNDER_ATTACK, target_of
 from infra.extras import require_extra
 from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
@@ -80,6 +80,19 @@ def pipeline(
     _deliver(_pipeline(repetitions, servers, million=million), as_json=as_json, save=save)
 
 
+@app.command("overload")
+def overload(
+    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, servers: With = None
+) -> None:
+    """How long honest uploads take while the relay or the leader is attacked: silent connections, heads and bodies that
+    drip, a flood of whole requests; beside how long they take alone.
+
+    Real processes; attackers are bounded in count, rate and time, and stay on this machine. A minute and a half per
+    repetition. Example: tacit bench overload --repetitions 1
+    """
+    _deliver(_overload(repetitions, servers), as_json=as_json, save=save)
+
+
 @app.command("accounting")
 def accounting(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS, save: Save = False) -> None:
     """CPU time of one recipe's claim in a fresh interpreter, and of a full ledger of 1,000 recipes.
@@ -137,6 +150,13 @@ def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
     from infra.bench.ingest import ingest_rows
 
     return ingest_rows(repetitions, _names(servers))
+
+
+def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.bench.overload import overload_rows
+
+    return overload_rows(repetitions, _names(servers))
 
 
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
@@ -241,6 +261,8 @@ def _figure(row: Row, value: float) -> str:
 def _verdict(row: Row) -> Text:
     if row.stage.startswith("memory"):
         return _met(f"{MOST_GROWTH:.2f}", row.ratio or 0.0, MOST_GROWTH)
+    if row.stage == UNDER_ATTACK and row.role.startswith("p99"):
+        return _met(f"x {MOST_UNDER_ATTACK:.2f}", row.ratio or 0.0, MOST_UNDER_ATTACK)
     limit = target_of(row)
     return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)
 

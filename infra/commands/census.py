@@ -22,6 +22,9 @@ def census(
     text: Annotated[
         str, typer.Option("--text", help="The question, as a person reads it.")
     ] = "Which devices are there?",
+    missing_label: Annotated[
+        str, typer.Option("--missing-label", help="The category of devices with none of the counted conjunctions.")
+    ] = "none of these",
     rate: Annotated[str, typer.Option("--rate", help="Probability with which a device takes part.")] = "0.5",
     epsilon: Annotated[str, typer.Option("--epsilon", help="Most epsilon against an aggregator with the relay.")] = "1",
     delta: Annotated[str, typer.Option("--delta", help="Delta of the claim.")] = "0.000001",
@@ -49,7 +52,7 @@ def census(
         Form(
             name, text, "attributes", population=population, rate=rate, epsilon=epsilon, delta=delta,
             min_batch_size=min_batch_size, randomizer=randomizer, start=start, duration=duration, epoch=epoch,
-            slot=slot, attributes=tuple(attribute),
+            slot=slot, attributes=tuple(attribute), missing_label=missing_label,
         )
     )  # fmt: skip
     write_recipe(form, parties, state_dir, out, as_json=as_json)

@@ -37,6 +37,7 @@ PopulationFile = Annotated[
         help="CSV file with one row per device (vectors as 1,2,...), instead of --data.",
     ),
 ]
+Missing = Annotated[float, typer.Option("--missing", min=0, max=1, help="Share of devices without a value.")]
 Column = Annotated[str | None, typer.Option("--column", help="Its column (default: the recipe's metric).")]
 Faults = Annotated[str, typer.Option("--faults", help="Shares of the sampled devices: bad-proof=0.01,late=0.005,...")]
 Tokens = Annotated[
@@ -78,6 +79,7 @@ def run(
     data: Data = None,
     population: PopulationFile = None,
     column: Column = None,
+    missing: Missing = 0.0,
     tokens: Tokens = "issued",
     state_dir: StateDir = None,
     agent_config: AgentConfigFile = None,
@@ -113,7 +115,7 @@ def run(
         prepared=prepared,
     )
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
-    knowledge = Knowledge(data, population, column)
+    knowledge = Knowledge(data, population, column, missing)
     fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
     console = notes()
     console.print(f"journals: {fleet.folder}")
@@ -147,6 +149,7 @@ def prepare(
     data: Data = None,
     population: PopulationFile = None,
     column: Column = None,
+    missing: Missing = 0.0,
     tokens: Tokens = "issued",
     state_dir: StateDir = None,
     agent_config: AgentConfigFile = None,
@@ -170,7 +173,7 @@ def prepare(
 
     load = Load(devices=devices, faults=faults, workers=workers, direct=_direct(tokens), limit=limit)
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
-    knowledge = Knowledge(data, population, column)
+    knowledge = Knowledge(data, population, column, missing)
     fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
     with showing(notes()) as look:
         result = fleet.prepare(out.absolute(), look)

@@ -20,6 +20,7 @@ from infra.terminal import answers, notes, print_json, when
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.errors import DecodeError, UsageError
 from tacit.monitor.findings import Finding
 from tacit.ports import Transport
@@ -129,7 +130,7 @@ async def _transport(folder: Path | None, save: Path | None) -> AsyncIterator[Tr
     if folder is not None:
         yield FolderTransport(folder)
         return
-    async with AiohttpTransport(connections=4) as transport:
+    async with AiohttpTransport(connections=4, max_response=MAX_BUNDLE) as transport:
         yield transport if save is None else SavingTransport(transport, save)
 
 

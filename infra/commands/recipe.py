@@ -99,6 +99,12 @@ def new(
         str | None,
         typer.Option("--dummy-epsilon", help="With auto: what may be told of whether a device sent (default: 1)."),
     ] = None,
+    other_label: Annotated[
+        str | None, typer.Option("--other-label", help="A category for values outside the buckets or categories.")
+    ] = None,
+    missing_label: Annotated[
+        str | None, typer.Option("--missing-label", help="A category for devices without a value.")
+    ] = None,
     attested_devices: Annotated[
         int | None,
         typer.Option("--attested-devices", min=1, help="With importance: least devices that a census has counted."),
@@ -133,6 +139,7 @@ def new(
             min_batch_size, randomizer, start, duration, epoch, slot, close,
             statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
             importance_default, importance_rate, non_default_share, dummies, dummy_epsilon, tuple(target or ()),
+            other_label=other_label, missing_label=missing_label,
             attested_devices=attested_devices,
         )
     )  # fmt: skip

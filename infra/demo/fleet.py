@@ -47,17 +47,17 @@ class Fleet:
     def make(
         cls,
         layout: Layout,
-        policy: Policy,
+        policies: Sequence[Policy],
         data: Sequence[dict[str, str]],
         world: AgentDeps,
         tick: Callable[[], None],
     ) -> Fleet:
-        """One device per member of ``data`` (metric -> value)."""
+        """One device per member of ``data`` (metric -> value), each with the policy at its place."""
         authority = SoftwareRoot.from_pem(layout.device_authority.read_bytes())
         unused = {"kind": "csv", "path": Path("unused.csv")}
         config = layout.agent_config(layout.state_dir / "fleet", unused, join_late=False)
         devices = []
-        for number, row in enumerate(data):
+        for number, (row, policy) in enumerate(zip(data, policies, strict=True)):
             store = MemoryAgentStore()
             identity = authority.issue(f"device-{number}", world.entropy, world.clock.now())
             devices.append(Device(Agent(config, policy, world, store, CallableSource(row.get), identity), store))

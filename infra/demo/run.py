@@ -21,10 +21,18 @@ from typing import Any
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
-from infra.demo.attacks import Loot, Thief, helper_refusal, refused_publication, refused_recipe, staged_refusals
+from infra.demo.attacks import (
+    Loot,
+    Thief,
+    helper_refusal,
+    refused_publication,
+    refused_recipe,
+    staged_refusals,
+)
 from infra.demo.dataset import Dataset
 from infra.demo.fleet import Device, Fleet
 from infra.demo.observer import FollowingObserver
+from infra.demo.outside import told_by_a_value_outside
 from infra.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
 from infra.demo.split_view import refused_split_view
 from infra.demo.view import Stages
@@ -40,7 +48,7 @@ from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of
-from tacit.recipe.encoder import category_of, encoder_of
+from tacit.recipe.encoder import encoder_of
 from tacit.recipe.members import plain
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
@@ -102,6 +110,8 @@ class DemoRun:
             await self._uploads(fleet, recipes, followed)
             with self._timed("attacks"):
                 refusals = await self._attacks(fleet, recipes, transport)
+            values = self._outside(), self._dataset.values[0]
+            refusals.append(await told_by_a_value_outside(fleet.devices[-1], recipes.main, *values, self._entropy))
             result = await self._collect(recipes.main, transport)
             if result.get("state") != "released":
                 raise Refusal("collection", f"the collection ended as {result.get('state')}: {result.get('detail')}")
@@ -133,11 +143,13 @@ class DemoRun:
 
     async def _devices(self, world: AgentDeps) -> Fleet:
         metric = self._dataset.question.metric
-        data = [{metric: value} for value in self._dataset.values]
+        data = [{metric: value} for value in (*self._dataset.values, self._outside())]
         for row in data[:DRILL_DEVICES]:
             row[DRILL_METRIC] = "yes"
+        stricter = self._policy.model_copy(update={"min_batch_size": BATCH_FLOOR + 1})
+        policies = [self._policy if number < DRILL_DEVICES else stricter for number in range(len(data))]
         with self._timed("devices"), self._stages.stage("devices: attestation identities", len(data)) as tick:
-            fleet = Fleet.make(self._layout, self._policy, data, world, tick)
+            fleet = Fleet.make(self._layout, policies, data, world, tick)
         self._jump_to((self._epoch - 1) * DAY)
         await self._stack.settle("recipe_server")
         with self._timed("log"), self._stages.stage("devices: log fetched by relay, verified", len(data)) as tick:
@@ -338,7 +350,13 @@ class DemoRun:
 
     def _truth(self, recipe: Recipe) -> Counter[str]:
         encoder, names = encoder_of(recipe.question), labels(recipe)
-        return Counter(names[category_of(encoder, value)] for value in self._dataset.values)
+        answers = (encoder.encode(value) for value in (*self._dataset.values, self._outside()))
+        return Counter(names[answer] for answer in answers if isinstance(answer, int))
+
+    def _outside(self) -> str:
+        """The value of the last device, which is none of the data: outside the buckets, or of no category."""
+        edges = self._dataset.question.edges
+        return "none of the categories" if edges is None else str(edges[0] - 1)
 
     def _jump_to(self, moment: float) -> None:
         self._clock.jump(max(0.0, moment - self._clock.now()))

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
-from client_agent.fleet.population import Population, drawn_population, listed_population
+from client_agent.fleet.population import Population, WithMissing, drawn_population, listed_population
 from client_agent.fleet.target import Target, verified_target
 from infra.demo.dataset import read_column
 from infra.deployables import deployable
@@ -20,8 +20,7 @@ from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
-from tacit.randomizers.types import Answer
-from tacit.recipe.encoder import EncodeError, encoder_of
+from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 from tacit.service.config import load_config, read_secret
 from tacit.tokens.software_root import SoftwareRoot
@@ -83,17 +82,19 @@ async def slot_private_key(layout: Layout, target: Target) -> bytes:
     return found
 
 
-def population_of(recipe: Recipe, data: str | None, file: Path | None, column: str | None) -> Population:
+def population_of(
+    recipe: Recipe, data: str | None, file: Path | None, column: str | None, missing: float = 0.0
+) -> Population:
     """The devices' data: a distribution of what the recipe asks for, or a CSV file's column, encoded as its devices
-    encode it. Raises ``UsageError``."""
+    encode it (an empty cell, or one that is no value, is a device without one); and of each device nothing instead,
+    with probability ``missing``. Raises ``UsageError``."""
+    if not 0 <= missing <= 1:
+        raise UsageError("--missing is a share of the devices, from 0 to 1")
     question = recipe.question
     if file is None:
-        return drawn_population(question, data)
-    name = column or question.metric
-    encoder, answers = encoder_of(question), list[Answer]()
-    for line, cell in read_column(file, name):
-        try:
-            answers.append(encoder.encode(cell))
-        except EncodeError as error:
-            raise UsageError(f"{file}: line {line}, column {name}: {error}; mend the cell") from error
-    return listed_population(str(file), answers)
+        population: Population = drawn_population(question, data)
+    else:
+        encoder = encoder_of(question)
+        cells = read_column(file, column or question.metric)
+        population = listed_population(str(file), [encoder.encode(cell) for _, cell in cells])
+    return WithMissing(population, missing, encoder_of(question).encode(None)) if missing else population

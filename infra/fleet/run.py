@@ -62,11 +62,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Data:
-    """What the devices know: a distribution (``None``: the question's usual one), or a CSV file's column."""
+    """What the devices know: a distribution (``None``: the question's usual one), or a CSV file's column; ``missing``
+    is the share of devices that know nothing."""
 
     distribution: str | None = None
     file: Path | None = None
     column: str | None = None
+    missing: float = 0.0
 
 
 def open_fleet(origin: Origin, reference: str, load: Load, data: Data, *, allow_remote: bool = False) -> FleetRun:
@@ -75,7 +77,7 @@ def open_fleet(origin: Origin, reference: str, load: Load, data: Data, *, allow_
     if not allow_remote:
         require_local(origin.config.relay_url, origin.config.attester_url)
     target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS))
-    population = population_of(target.recipe, data.distribution, data.file, data.column)
+    population = population_of(target.recipe, data.distribution, data.file, data.column, data.missing)
     return FleetRun(origin, target, load, population)
 
 

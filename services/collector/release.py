@@ -8,7 +8,8 @@ from tacit.dp.claim import CONDITIONS, Claim
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
-from tacit.recipe.model import UNBOUNDED, Recipe
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import UNBOUNDED, Buckets, Categories, EncoderSpec, Number, Recipe, Vector
 from tacit.roles.collector import AggregateResult
 
 
@@ -19,8 +20,8 @@ def release_document(
     ``now`` (POSIX seconds).
 
     Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
-    as it was summed, ``interval`` POSIX seconds. ``sampling``: who sent, as the recipe states it; ``series``: of
-    which series it is which round.
+    as it was summed, ``interval`` POSIX seconds. ``sampling``: who sent, as the recipe states it; ``missing``: where
+    devices without a value are in these numbers; ``series``: of which series it is which round.
     ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` the
     same recomputed for the reports that were really there, absent where their number depends on answers.
     Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
@@ -52,6 +53,7 @@ def release_document(
             for label, count, value, stderr in rows
         ],
         "sampling": _sampling(recipe, aggregate.report_count),
+        "missing": _missing(recipe),
         **({"series": recipe.series.model_dump()} if recipe.series else {}),
         **_privacy(recipe, aggregate.report_count),
     }
@@ -79,6 +81,28 @@ def _sampling(recipe: Recipe, report_count: int) -> dict[str, Any]:
             takes_part = design.rate * (1 - randomizer_of(recipe).reject_probability)
             found["dummies"]["expected"] = report_count * design.dummy_share(takes_part)
     return found
+
+
+def _missing(recipe: Recipe) -> dict[str, Any]:
+    """Devices without a value take part like all others (P27), and among the reports nothing tells which they are.
+    ``label``: the category that the recipe states for them; where it states none, ``adds``: what each of them adds in
+    expectation to each estimate (to a mean: the value with which it is in it). ``outside``: where numbers are that lie
+    outside the answers' range."""
+    question = recipe.question
+    answer = encoder_of(question).encode(None)
+    found: dict[str, Any] = {"outside": _outside(question.encoder)}
+    if isinstance(answer, int):
+        return {**found, "label": labels(recipe)[answer]}
+    return {**found, "adds": list(randomizer_of(recipe).missing_adds(design_of(recipe)))}
+
+
+def _outside(encoder: EncoderSpec) -> str:
+    """``clipped``, ``missing`` (as without a value), or the label of their category."""
+    if isinstance(encoder, Number | Vector):
+        return "clipped"
+    if isinstance(encoder, Buckets):
+        return encoder.other or "clipped"
+    return encoder.other or "missing" if isinstance(encoder, Categories) else "missing"
 
 
 def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 
 class TargetRule(Frozen):
-    """Requests that may pass: ``methods`` on paths at or below ``path_prefix`` of exactly ``origin``."""
+    """Requests that may pass: ``methods`` on paths at or below ``path_prefix`` of exactly ``origin``. ``bearer``: 0600
+    file with the bearer token by which that target knows this gateway."""
 
     origin: str
     path_prefix: str = Field(default="/", pattern=r"^/")
     methods: tuple[str, ...] = Field(default=("POST",), min_length=1)
+    bearer: ConfigPath | None = None
 
 
 class GatewayConfig(ServiceConfig):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache, partial
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
 from services.gateway.opening import OpenAll, Opening
 from services.gateway.store import ReplayWindow, SeenRequest
-from services.gateway.targets import AllowList, Target, request_date
+from services.gateway.targets import DATE_STEP, AllowList, Target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.frames import Answer
@@ -33,6 +34,7 @@ from tacit.service.problems import problem_response
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"
 TARGET_UNREACHABLE = "urn:tacit:problem:target-unreachable"
+WINDOW_RESTORED = "urn:tacit:problem:replay-window-restored"
 REQUEST_FIELDS = ("content-type", "accept")
 RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
 
@@ -67,6 +69,7 @@ class Gateway:
         self._targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())
         self._group = deps.transport if isinstance(deps.transport, GroupTransport) else None
+        self._seen = window
         self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(
             window.remember, _GROUP, config.group_delay, deps.clock
         )
@@ -160,8 +163,20 @@ class Gateway:
         """Check ``request``. Raises ``Abort`` or ``DecodeError``."""
         target = self._targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
+        self._check_remembered(date)
         headers = _passed(request)
+        if target.credential:
+            headers = {**headers, **target.credential}
         return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
+
+    def _check_remembered(self, date: int) -> None:
+        """Refuse what may have passed before the replay window was restored from the past: its Date was close to the
+        time then. Raises ``Abort`` (503)."""
+        last = self._seen.closed_until + self.config.date_window
+        if date <= last and self._seen.closed_until:
+            wait = max(1, last + DATE_STEP - int(self._deps.clock.now()))
+            title = "What passed before is not known; come back when no request of then can pass again."
+            raise Abort(WINDOW_RESTORED, status=503, title=title, headers={"Retry-After": str(wait)})
 
     async def _are_new(self, requests: Sequence[SeenRequest]) -> Sequence[bool]:
         try:
@@ -197,7 +212,7 @@ class Gateway:
         """The ``count`` answers, or as many times why there are none."""
         try:
             async with asyncio.timeout(self.config.target_timeout):
-                return [_as_bhttp(answer) for answer in await answers]
+                return [self._as_bhttp(answer) for answer in await answers]
         except TimeoutError:
             failed = _problem(_unreachable(504))
         except TransportError as error:
@@ -205,6 +220,13 @@ class Gateway:
         except Exception as error:  # what happens inside is answered inside
             failed = self._failed(error)
         return [failed] * count
+
+    def _as_bhttp(self, response: HttpResponse) -> bhttp.Response:
+        """A target's answer; that it does not know *us* is nothing that its client could mend."""
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self.counters.add("target_knows_us_not")
+            return _problem(_unreachable(502))
+        return _as_bhttp(response)
 
     def _failed(self, error: Exception) -> bhttp.Response:
         """The response that says of a request that it did not pass."""

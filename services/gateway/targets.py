@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
@@ -13,6 +13,7 @@ from services.gateway.config import TargetRule
 from tacit.adapters.origins import origin_of, require_secure_url
 from tacit.bhttp import Fields, Request, field_value
 from tacit.errors import Abort, DecodeError, UsageError
+from tacit.service.config import read_secret
 
 DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
 TARGET_REFUSED = "urn:tacit:problem:target-not-allowed"
@@ -28,23 +29,26 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)(?:\?[A-Za-z0-9._~!$&'()*
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A request's destination after the check; ``name`` is the URL without its query."""
+    """A request's destination after the check; ``name`` is the URL without its query, ``credential`` the fields by
+    which the target knows this gateway."""
 
     url: str
     name: str
+    credential: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
 class AllowList:
-    """Exact origins with path prefixes and methods. Built once; raises ``UsageError`` for a rule that P7 forbids."""
+    """Exact origins with path prefixes and methods. Built once; raises ``UsageError`` for a rule that P7 forbids and a
+    credential that others can read."""
 
     def __init__(self, rules: Sequence[TargetRule], *, insecure_http: bool) -> None:
-        self._rules: list[tuple[str, TargetRule]] = []
+        self._rules: list[tuple[str, TargetRule, Mapping[str, str]]] = []
         for rule in rules:
             origin = require_secure_url(rule.origin, insecure_http=insecure_http)
             parts = urlsplit(rule.origin)
             if parts.path or parts.query or parts.fragment:
                 raise UsageError("targets: an origin has no path; put the path in path_prefix")
-            self._rules.append((origin, rule))
+            self._rules.append((origin, rule, _credential(rule)))
         self._known = lru_cache(maxsize=_KNOWN_TARGETS)(self._check)
 
     def target_of(self, request: Request) -> Target:
@@ -61,9 +65,9 @@ class AllowList:
             origin = origin_of(f"{scheme}://{authority}")
         except UsageError as error:
             raise _refused() from error
-        for allowed, rule in self._rules:
+        for allowed, rule, credential in self._rules:
             if origin == allowed and method in rule.methods and _below(match[1], rule.path_prefix):
-                return Target(rule.origin + path, rule.origin + match[1])
+                return Target(rule.origin + path, rule.origin + match[1], credential)
         raise _refused()
 
 
@@ -83,6 +87,12 @@ def _same_authority(scheme: str, one: str, other: str) -> bool:
         return origin_of(f"{scheme}://{one}") == origin_of(f"{scheme}://{other}")
     except UsageError:
         return False
+
+
+def _credential(rule: TargetRule) -> Mapping[str, str]:
+    if rule.bearer is None:
+        return {}
+    return {"Authorization": f"Bearer {read_secret(rule.bearer).decode('ascii', 'replace').strip()}"}
 
 
 def request_date(fields: Fields, now: float, window: int) -> int:

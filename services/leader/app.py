@@ -12,6 +12,7 @@ from services.leader.collection import Collections
 from services.leader.config import LeaderConfig
 from services.leader.coordinator import Coordinator
 from services.leader.handlers import Handlers
+from services.leader.senders import gateway_digests, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, UPLOAD_ALL, Uploads
@@ -28,7 +29,7 @@ from tacit.ports import JobQueue
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import TROUBLES, Deps, add_driver, make_app
 from tacit.service.backends import make_queue
-from tacit.service.callers import Callers
+from tacit.service.callers import CALLERS, Callers
 from tacit.service.limits import ByteBudget
 
 NAME = "leader"
@@ -47,9 +48,9 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
-    callers = Callers(NAME, config.listen, {**credentials.digests, "gateway": None})
+    callers = Callers(NAME, config.listen, {**credentials.digests, **gateway_digests(config)})
     app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task], callers=callers)
-    store = LeaderStore(config.database_url(NAME))
+    store = LeaderStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties = Parties()
     works = "worker" in config.roles
     leader = Leader(store, parties, deps, config.limits)
@@ -66,7 +67,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     )
     _add_storage(app, store, follower, leader)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
-    app[TROUBLES].append(lambda: store.trouble)
+    app[TROUBLES].append(lambda: store.doubtful or store.trouble)
     collections = Collections(store, parties, deps, config.limits, credentials.peer.token)
     handlers = _handlers(config, deps, credentials, leader, collections, app)
     app.router.add_routes(handlers.routes(config.prefix))
@@ -107,8 +108,9 @@ def _handlers(
     collections: Collections,
     app: web.Application,
 ) -> Handlers:
-    uploads: Uploads | None = None
+    uploads, senders = None, None
     if "upload" in config.roles:
+        senders = senders_of(config, app[CALLERS], deps)
         budget = ByteBudget(config.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, config.max_body)
         app[UPLOAD], app[UPLOAD_ALL] = uploads.call, uploads.call_all
@@ -119,6 +121,7 @@ def _handlers(
         credentials.hpke_keys,
         max_body=config.max_body,
         uploads=uploads,
+        senders=senders,
     )
 
 

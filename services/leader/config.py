@@ -35,6 +35,15 @@ class LeaderLimits(Frozen):
     group_delay: float = Field(default=0.02, ge=0)
     """Seconds that an upload waits for company before it is committed; 32 are company enough."""
     idle_seconds: float = Field(default=0.5, gt=0)
+    pending_floor: int = Field(default=4096, ge=1)
+    """Reports of one task that may wait for a job, or twice its recipe's expected contributions where that is more."""
+
+
+class OpenUploads(Frozen):
+    """Uploads from anybody: DAP clients that come without a gateway. ``bytes_per_minute``: of each source (a client
+    address, or the /64 of an IPv6 address)."""
+
+    bytes_per_minute: int = Field(default=4 << 20, ge=1 << 10)
 
 
 class LeaderConfig(AggregatorConfig):
@@ -49,6 +58,11 @@ class LeaderConfig(AggregatorConfig):
     queue: RedisConfig | None = None
     """Wakes the workers of every process at once; without it each process wakes its own, and looks now and then."""
 
+    gateway_tokens: tuple[ConfigPath, ...] = ()
+    """0600 files with bearer tokens, one of each gateway that may upload: ``listen.client_names`` calls them "gateway",
+    "gateway-2" and so on, and may name certificates for "gateway" without a token."""
+    open_uploads: OpenUploads | None = None
+    """Who else may; a process that takes uploads needs ``gateway_tokens`` or this."""
     max_body: int = Field(default=1 << 20, gt=0)
-    max_in_flight: int = Field(default=64 << 20, gt=0)
+    max_in_flight: int = Field(default=256 << 20, gt=0)
     limits: LeaderLimits = LeaderLimits()

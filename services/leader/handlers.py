@@ -8,6 +8,7 @@ from aiohttp import web
 
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
+from services.leader.senders import Senders
 from services.leader.service import Leader
 from services.leader.uploads import Uploads
 from tacit.aggregator.http import (
@@ -27,7 +28,8 @@ MAX_WAIT = 30
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. Without ``uploads`` the process takes none."""
+    """Decode, check credentials, call, encode. Without ``uploads``, which come from ``senders``, the process takes
+    none."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class Handlers:
         *,
         max_body: int,
         uploads: Uploads | None,
+        senders: Senders | None,
     ) -> None:
         self._leader = leader
         self._collections = collections
@@ -45,6 +48,7 @@ class Handlers:
         self._hpke_keys = hpke_keys
         self._max_body = max_body
         self._uploads = uploads
+        self._senders = senders
         self.wake_aggregation = asyncio.Event()
         self.wake_collection = asyncio.Event()
 
@@ -69,11 +73,11 @@ class Handlers:
 
     async def upload(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/reports."""
-        if self._uploads is None:
+        if self._uploads is None or self._senders is None:
             raise web.HTTPNotFound
-        if request.app[CALLERS].guards("gateway"):
-            request.app[CALLERS].require(request, "gateway")
+        source = self._senders.check(request)
         body = await read_message(request, "upload-req", self._max_body)
+        self._senders.charge(source, len(body))
         with self._uploads.budget.reserve(len(body)):
             return await self._uploads.answer(request.match_info["task_id"], body)
 

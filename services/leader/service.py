@@ -11,22 +11,26 @@ from sqlalchemy.exc import IntegrityError
 
 from services.leader.config import LeaderLimits
 from services.leader.records import Upload
+from services.leader.room import Room
 from services.leader.store import LeaderStore, LeaderTx
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.status import recipe_status
 from tacit.codec import b64url
-from tacit.errors import ReportError, ReportRejected
+from tacit.errors import Abort, ReportError, ReportRejected
 from tacit.messages import BatchMode, ReportUploadStatus, UploadErrors
 from tacit.messages.slices import UploadSlices
 from tacit.roles import leader as role
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
+from tacit.service.limits import busy
 
 FAILING_SHOWN = 20
 """Failing jobs that a status page lists."""
 
 Verdicts = list[ReportError | None]
+Stored = Verdicts | Abort
+"""What became of the reports of a request, or why none was stored."""
 
 
 ENOUGH = 32
@@ -44,29 +48,43 @@ class Leader:
         self._store = store
         self._parties = parties
         self._deps = deps
-        self._committer: GroupCommitter[Sequence[Upload], Verdicts] = GroupCommitter(
+        self._committer: GroupCommitter[Sequence[Upload], Stored] = GroupCommitter(
             self._flush, limits.group_size, limits.group_delay, deps.clock, ENOUGH
         )
+        self._room = Room(store, parties, deps.clock, limits)
         self._waking: asyncio.TimerHandle | None = None
         self.wake = asyncio.Event()
 
     async def upload(self, party: Party, reports: Sequence[UploadSlices]) -> UploadErrors | None:
-        """Store the reports of one request; ``None`` if every one is stored."""
-        return (await self.upload_all([(party, reports)]))[0]
+        """Store the reports of one request; ``None`` if every one is stored. Raises ``Abort`` (503) where too many of
+        the task's wait."""
+        (found,) = await self.upload_all([(party, reports)])
+        if isinstance(found, Abort):
+            raise found
+        return found
 
-    async def upload_all(self, requests: Sequence[tuple[Party, Sequence[UploadSlices]]]) -> list[UploadErrors | None]:
-        """Store the reports of several requests in one transaction; what ``upload`` would return for each."""
+    async def upload_all(
+        self, requests: Sequence[tuple[Party, Sequence[UploadSlices]]]
+    ) -> list[UploadErrors | Abort | None]:
+        """Store the reports of several requests in one transaction; what ``upload`` would return or raise for each."""
         now = self._deps.clock.now()
         checked = [_checked(party, reports, now) for party, reports in requests]
         waiting = [uploads for _, uploads in checked if uploads]
         stored = iter(await self._committer.submit_all(waiting))
         return [
-            _errors(reports, _merged(verdicts, next(stored) if uploads else []))
+            _answer(reports, verdicts, next(stored) if uploads else [])
             for (_, reports), (verdicts, uploads) in zip(requests, checked, strict=True)
         ]
 
-    async def _flush(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
-        """One transaction for every request that waits."""
+    async def _flush(self, groups: Sequence[Sequence[Upload]]) -> list[Stored]:
+        """One transaction for every request that waits and finds room."""
+        fits = await self._room.fitting(groups)
+        stored = iter(await self._write([group for group, fit in zip(groups, fits, strict=True) if fit]))
+        return [next(stored) if fit else busy(self._deps.entropy) for fit in fits]
+
+    async def _write(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
+        if not groups:
+            return []
         try:
             verdicts = await self._store_groups(groups)
         except IntegrityError:  # sequence numbers ran out of partitions: nobody coordinated in time
@@ -193,6 +211,12 @@ def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple
         digest = hashlib.sha256(report.body).digest()
         uploads.append(Upload(party.task.task_id, report.report_id, digest, report.body))
     return verdicts, uploads
+
+
+def _answer(
+    reports: Sequence[UploadSlices], verdicts: Verdicts, stored: Verdicts | Abort
+) -> UploadErrors | Abort | None:
+    return stored if isinstance(stored, Abort) else _errors(reports, _merged(verdicts, stored))
 
 
 def _merged(verdicts: Verdicts, stored: Verdicts) -> Verdicts:

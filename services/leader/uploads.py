@@ -68,7 +68,9 @@ class Uploads:
                     answers[place] = self._refused(error, requests[place][0])
                 return answers
         for (place, _, _), found in zip(taken, errors, strict=True):
-            if found is not None:
+            if isinstance(found, Abort):
+                answers[place] = self._refused(found, requests[place][0])
+            elif found is not None:
                 answers[place] = HttpResponse(200, {"content-type": _ERRORS}, found.encode())
         return answers
 

@@ -14,6 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+MAX_STATED_EPSILON = 500
+"""Beyond this a claim is none: e^epsilon is on its way out of the range of numbers."""
 ROLES = frozenset({"leader", "helper"})
 
 
@@ -59,6 +61,11 @@ class Cost:
 
     epsilon: Decimal
     delta: Decimal
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it says anything: a recipe may state whatever it likes."""
+        return self.epsilon <= MAX_STATED_EPSILON and self.delta < 1
 
     @property
     def step(self) -> tuple[float, float]:

@@ -31,8 +31,9 @@ class SampleDesign:
         return self.default_rate is None
 
     def rate_of(self, answer: object) -> float:
-        """The probability of taking part with this encoded answer."""
-        return self.default_rate if self.default_rate is not None and answer == self.default else self.rate
+        """The probability of taking part with this encoded answer; without one (None), that of the default."""
+        held = self.default_rate is not None and answer in (None, self.default)
+        return self.default_rate if self.default_rate is not None and held else self.rate
 
     def sends(self, takes_part: float) -> float:
         """The probability that a device sends anything, a dummy included, if it takes part with ``takes_part``."""

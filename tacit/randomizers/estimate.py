@@ -9,6 +9,11 @@ expectations of the m reports and of the ones c_u in cell u are
 
     ``E m = sum_v s_v N_v``,  ``E c_u = t_u (h - n) N_u + n R + d (E m - R)``,  R = ``sum_v t_v N_v`` real reports.
 
+A device without an answer takes part at the rate of the default, if there is one, and sends a dummy when it does
+(P27): nothing tells it from a dummy of P20, but its number is not that of the design. What it adds to an estimate is
+``missing_adds``: in a uniform sample ``(d - n)/(h - n)`` to each cell, 1/c where outputs are one-hot, as if the devices
+without an answer were spread evenly over the cells, and next to nothing in rappor.
+
 The dummies enter every cell alike: a diagonal and a matrix of rank one, which m resolves. All answers but the default
 have one t and one s, so with ``k = t/s`` (the share of real reports among theirs) ``R = k E m + (t_0 - k s_0) N_0``
 and
@@ -80,13 +85,22 @@ class CellModel:
 
     def estimate(self, counts: Sequence[int], reports: int) -> Estimate:
         """Values and plug-in standard errors of all cells."""
+        values = self._solved(counts, reports)
+        return Estimate(values, self._reported(values, reports))
+
+    def missing_adds(self, cells: int) -> tuple[float, ...]:
+        """What a device without an answer adds in expectation to the estimate of each of ``cells`` cells: whatever it
+        sends is a dummy, and it sends as often as a holder of the default does."""
+        sends = self._group(self.design.rate_of(None)).sends
+        return self._solved([sends * self.dummy] * cells, sends)
+
+    def _solved(self, counts: Sequence[float], reports: float) -> tuple[float, ...]:
         default, above = self.design.default, [count - self._base * reports for count in counts]
         held = 0.0 if default is None else above[default] / self._slope(default)
-        values = tuple(
+        return tuple(
             held if cell == default else (one - self._excess * held) / self._slope(cell)
             for cell, one in enumerate(above)
         )
-        return Estimate(values, self._reported(values, reports))
 
     def stderrs(self, truth: Sequence[float], population: float) -> tuple[float, ...]:
         """Standard deviations of the estimates when ``truth`` are the holders of the cells' values among ``population``

@@ -102,6 +102,14 @@ class Flips:
         """The neutral value in every cell, and noise."""
         return self._noisy((self.neutral,) * self.cells, entropy)
 
+    def missing(self, entropy: Entropy, /) -> Measurement:
+        """A dummy."""
+        return self.dummy(entropy)
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """The neutral value, in each cell; in importance sampling at the default's rate, as which nothing is added."""
+        return (float(self._neutral_value),) * self.cells
+
     @property
     def neutral(self) -> int:
         """The encoded value of a dummy: that of 0, where 0 is a value, else that of ``low``."""

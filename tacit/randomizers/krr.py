@@ -46,6 +46,10 @@ class Krr:
         """Any category, each with the same probability."""
         return uniform_below(self.categories, entropy)
 
+    def missing(self, entropy: Entropy, /) -> int:
+        """A dummy."""
+        return self.dummy(entropy)
+
     @property
     def reject_probability(self) -> float:
         """Every output is sent."""
@@ -66,6 +70,10 @@ class Krr:
         if sum(counts) != n:
             raise ValueError("counts must add up to n")
         return self._model(design).estimate(counts, n)
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """In a uniform sample 1/k of a device to each category."""
+        return self._model(design).missing_adds(self.categories)
 
     def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviation per category given the true counts."""

@@ -85,6 +85,10 @@ class Rappor:
         """Zeros, flipped, given that at most ``max_weight`` are one; the work depends on the parameters alone."""
         return bounded_bits(self.categories, self._keep, self.max_weight, entropy)
 
+    def missing(self, entropy: Entropy, /) -> list[int] | None:
+        """None as often as for every category: whether anything is sent is drawn as for the first one; then a dummy."""
+        return None if self.randomise(0, entropy) is None else self.dummy(entropy)
+
     def _flipped(self, category: int, entropy: Entropy) -> list[int]:
         """The one-hot vector of ``category`` with every bit flipped with probability f."""
         stream = entropy(BYTES * self.categories)
@@ -128,6 +132,10 @@ class Rappor:
         if sum(counts) > n * self.max_weight:
             raise ValueError("counts must not exceed n times max_weight in total")
         return self._model(design).estimate(counts, n)
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """Nothing but for what the bound of the weight shifts: a vector of zeros is of no category."""
+        return self._model(design).missing_adds(self.categories)
 
     def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviation per category given the true counts."""

@@ -41,6 +41,10 @@ class Rr:
         """A fair bit."""
         return fair_flips(1, entropy)
 
+    def missing(self, entropy: Entropy, /) -> int:
+        """A dummy."""
+        return self.dummy(entropy)
+
     @property
     def reject_probability(self) -> float:
         """Every output is sent."""
@@ -61,6 +65,10 @@ class Rr:
         check_counts(counts, 1, n, design, 2)
         both = self._model(design).estimate((n - counts[0], counts[0]), n)
         return Estimate(both.values[1:], both.stderrs[1:])
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """In a uniform sample 1/2 of a device."""
+        return self._model(design).missing_adds(2)[1:]
 
     def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
         """Standard deviation of that estimate given the true count (one entry)."""

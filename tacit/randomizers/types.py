@@ -45,9 +45,19 @@ class Randomizer(Protocol):
         range as every other measurement. Always sent."""
         ...
 
+    def missing(self, entropy: Entropy, /) -> Measurement | None:
+        """The measurement of a device that takes part and has no answer (P27): a dummy. None with the same probability
+        as for every answer."""
+        ...
+
     @property
     def reject_probability(self) -> float:
-        """The chance of None; it does not depend on the answer."""
+        """The chance of None; it does not depend on the answer, nor on whether there is one."""
+        ...
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """What a device without an answer adds in expectation to each total of ``estimate`` (to a mean: the value with
+        which it is in it). It takes part at the rate of the default answer, if there is one."""
         ...
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:

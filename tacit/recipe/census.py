@@ -15,6 +15,11 @@ one, which makes that at most 0; the bits of rappor are independent given the an
 them only more exclusive), as are the coin flips of noise shares. The sum of the cells' variances is therefore an upper
 bound of the sum's, and ``STDERRS`` standard errors are taken off the estimate: a floor is higher than the truth with
 probability 3e-5 (the normal approximation's tail at 4).
+
+Devices that lack an attribute, or have another value of it, take part like all others (P27). Where the census names a
+category for them (``Attributes.missing``), they are counted there. Where it does not, each adds ``missing_adds`` to
+every cell, which with krr nothing can tell from devices with that attribute; so the floor is lower by what it would be
+if nobody had any: with krr, little is attested without the category.
 """
 
 from __future__ import annotations
@@ -58,16 +63,17 @@ class Census:
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """How many devices meet a conjunction: the estimate, its standard error (an upper bound), and the whole number that
-    counts as attested."""
+    """How many devices meet a conjunction: the estimate, its standard error (an upper bound), how much of it may be
+    devices without the attributes, and the whole number that counts as attested."""
 
     estimate: float
     stderr: float
+    missing: float = 0.0
 
     @property
     def floor(self) -> int:
-        """``STDERRS`` standard errors below the estimate, never negative."""
-        return max(0, math.floor(self.estimate - STDERRS * self.stderr))
+        """``STDERRS`` standard errors, and what may be missing, below the estimate, never negative."""
+        return max(0, math.floor(self.estimate - STDERRS * self.stderr - self.missing))
 
 
 def census_for(recipe: Recipe, censuses: Sequence[Census], index: int | None, since: float) -> Census | None:
@@ -106,15 +112,18 @@ def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
     if not isinstance(spec, Attributes):
         raise _unusable(census, "its question is no census")
     counts = counts_of(census)
+    randomizer, design = randomizer_of(recipe), design_of(recipe)
     try:
-        estimate = randomizer_of(recipe).estimate(counts, census.leader.report_count, design_of(recipe))
+        estimate = randomizer.estimate(counts, census.leader.report_count, design)
     except ValueError as error:
         raise _unusable(census, str(error)) from error
     cells = [number for number, cell in enumerate(spec.cells) if criteria.items() <= cell.items()]
     everybody = census.leader.report_count / float(recipe.rate)
+    adds = randomizer.missing_adds(design) if spec.missing is None else ()
     return Attested(
         min(everybody, math.fsum(estimate.values[cell] for cell in cells)),
         math.sqrt(math.fsum(estimate.stderrs[cell] ** 2 for cell in cells)),
+        everybody * math.fsum(adds[cell] for cell in cells if adds),
     )
 
 

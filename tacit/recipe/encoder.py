@@ -1,6 +1,12 @@
 """Question encoders: a device's value to a category, a number or a vector, and the labels of the result.
 
 Everything here is public and fixed by the recipe before any device looks at its data.
+
+Encoders are total (P27): they give an answer, or ``MISSING``, for everything that a data source may hand over, and
+never an error. A number outside the range of a question is clipped to it; buckets or categories may state a category
+for what lies outside (``other``), and one for devices without a value (``missing``), which then is an answer like any
+other. ``MISSING`` is what remains: no value, one that is not of the question's form, or text that is none of the
+categories. What a device does then is ``Randomizer.missing``; that it takes part does not depend on it.
 """
 
 from __future__ import annotations
@@ -11,23 +17,23 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import Protocol
+from typing import Final, Protocol
 
-from tacit.errors import TacitError
 from tacit.randomizers.types import Answer
 from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Vector
 
 Scalar = str | int | float | bool | Decimal | None
 Value = Scalar | Sequence[Scalar]
-"""What a data source hands over: a column's text, a number or truth value, or a row of numbers."""
+"""What a data source hands over: a column's text, a number or truth value, or a row of numbers; None: nothing."""
+
+MISSING: Final = None
+"""The answer of a device that has none."""
 
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?")
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
-
-
-class EncodeError(TacitError, ValueError):
-    """The question's encoder has no category for a value. The message never holds the value."""
+_WIDEST = 1024
+"""Bits of the largest whole number that is read as text."""
 
 
 class Encoder(Protocol):
@@ -38,42 +44,43 @@ class Encoder(Protocol):
         """Label of each entry of the result."""
         ...
 
-    def encode(self, value: Value) -> Answer:
-        """Category in [0, len(labels)); for a boolean question 0 or 1; numbers from 0. Raises EncodeError."""
+    def encode(self, value: Value) -> Answer | None:
+        """Category in [0, len(labels)); for a boolean question 0 or 1; numbers from 0; or ``MISSING``. Never an error,
+        whatever ``value`` is."""
         ...
 
 
 class BucketEncoder:
-    """Numbers to buckets with the given lower edges, the last one open."""
+    """Numbers to buckets with the given lower edges, the last one open. A number below the first edge is of ``other``
+    where that is stated, else of the first bucket."""
 
-    def __init__(self, edges: tuple[int, ...]) -> None:
+    def __init__(self, edges: tuple[int, ...], other: str | None = None, missing: str | None = None) -> None:
         self._edges = edges
-        self.labels = (
-            *(_span(low, after - 1) for low, after in itertools.pairwise(edges)),
-            f"{edges[-1]}+",
-        )
+        spans = (_span(low, after - 1) for low, after in itertools.pairwise(edges))
+        self.labels, self._other, self._missing = _with_stated((*spans, f"{edges[-1]}+"), other, missing)
 
-    def encode(self, value: Value) -> int:
-        """Bucket of a finite number at or above the first edge."""
+    def encode(self, value: Value) -> int | None:
+        """Bucket of a number, plus and minus infinity included."""
         number = _number(value)
-        if number < self._edges[0]:
-            raise EncodeError("the value lies below the first edge")
-        return bisect.bisect_right(self._edges, number) - 1
+        if number is None:
+            return self._missing
+        if number >= self._edges[0]:
+            return bisect.bisect_right(self._edges, number) - 1
+        return 0 if self._other is None else self._other
 
 
 class CategoryEncoder:
-    """Exact text to its position."""
+    """Exact text to its position; any other text to ``other``, where that is stated."""
 
-    def __init__(self, categories: tuple[str, ...]) -> None:
-        self.labels = categories
+    def __init__(self, categories: tuple[str, ...], other: str | None = None, missing: str | None = None) -> None:
         self._positions = {label: position for position, label in enumerate(categories)}
+        self.labels, self._other, self._missing = _with_stated(categories, other, missing)
 
-    def encode(self, value: Value) -> int:
+    def encode(self, value: Value) -> int | None:
         """Position of the value's text among the categories."""
-        position = self._positions.get(value if isinstance(value, str) else str(value))
-        if position is None:
-            raise EncodeError("the value is none of the categories")
-        return position
+        text = _text(value)
+        position = self._missing if text is None else self._positions.get(text, self._other)
+        return self._missing if position is None else position
 
 
 class BooleanEncoder:
@@ -81,14 +88,12 @@ class BooleanEncoder:
 
     labels = ("yes",)
 
-    def encode(self, value: Value) -> int:
+    def encode(self, value: Value) -> int | None:
         """1 for true, 0 for false."""
-        word = str(value).strip().lower()
+        word = (_text(value) or "").strip().lower()
         if word in _TRUE:
             return 1
-        if word in _FALSE:
-            return 0
-        raise EncodeError("the value is neither true nor false")
+        return 0 if word in _FALSE else MISSING
 
 
 class NumberEncoder:
@@ -98,10 +103,12 @@ class NumberEncoder:
         self._spec = spec
         self.labels = (label,)
 
-    def encode(self, value: Value) -> int:
+    def encode(self, value: Value) -> int | None:
         """Units above ``low``, rounded to the nearest (half to even)."""
-        spec = self._spec
-        inside = min(max(_number(value), Decimal(spec.low)), Decimal(spec.high))
+        spec, number = self._spec, _number(value)
+        if number is None:
+            return MISSING
+        inside = min(max(number, Decimal(spec.low)), Decimal(spec.high))
         return _rounded((inside - spec.low) / (spec.unit or 1))
 
 
@@ -112,14 +119,19 @@ class VectorEncoder:
         self._spec = spec
         self.labels = tuple(str(position) for position in range(spec.length))
 
-    def encode(self, value: Value) -> tuple[int, ...]:
+    def encode(self, value: Value) -> tuple[int, ...] | None:
         """Every entry rounded to the nearest integer and clipped, the whole shrunk towards 0 until its length is at
-        most ``norm``: the last rounding is towards 0 too, so that the bound holds exactly."""
+        most ``norm``: the last rounding is towards 0 too, so that the bound holds exactly. A row of another length, or
+        with an entry that is no number, is no value."""
         spec = self._spec
-        row = value.split(",") if isinstance(value, str) else value
-        if not isinstance(row, Sequence) or len(row) != spec.length:
-            raise EncodeError(f"the value is not a row of {spec.length} numbers")
-        entries = [_rounded(min(max(_number(entry), Decimal(spec.low)), Decimal(spec.high))) for entry in row]
+        if isinstance(value, str):
+            value = value.split(",") if value.count(",") == spec.length - 1 else ()
+        if not isinstance(value, list | tuple) or len(value) != spec.length:
+            return MISSING
+        numbers = [number for number in map(_number, value) if number is not None]
+        if len(numbers) != spec.length:
+            return MISSING
+        entries = [_rounded(min(max(number, Decimal(spec.low)), Decimal(spec.high))) for number in numbers]
         return tuple(entry - spec.low for entry in shrunk(entries, spec.norm))
 
 
@@ -132,26 +144,29 @@ def shrunk(entries: Sequence[int], norm: int) -> list[int]:
     return [-size if entry < 0 else size for entry, size in zip(entries, sizes, strict=True)]
 
 
-def category_of(encoder: Encoder, value: Value) -> int:
-    """The position among the labels, where the encoder gives categories. Raises EncodeError."""
-    answer = encoder.encode(value)
-    if not isinstance(answer, int) or len(encoder.labels) < 2 <= answer:
-        raise EncodeError("the question asks for numbers, not for categories")
-    return answer
-
-
 def encoder_of(question: Question) -> Encoder:
     """The encoder that the question names."""
     spec = question.encoder
     if isinstance(spec, Buckets):
-        return BucketEncoder(spec.edges)
+        return BucketEncoder(spec.edges, spec.other, spec.missing)
     if isinstance(spec, Number):
         return NumberEncoder(spec, question.statistic)
     if isinstance(spec, Vector):
         return VectorEncoder(spec)
     if isinstance(spec, Attributes):
-        return CategoryEncoder(spec.labels)
-    return CategoryEncoder(spec.categories) if isinstance(spec, Categories) else BooleanEncoder()
+        return CategoryEncoder(spec.labels, None, spec.missing)
+    if isinstance(spec, Categories):
+        return CategoryEncoder(spec.categories, spec.other, spec.missing)
+    return BooleanEncoder()
+
+
+def _with_stated(
+    labels: tuple[str, ...], other: str | None, missing: str | None
+) -> tuple[tuple[str, ...], int | None, int | None]:
+    """All labels, and the positions of the two stated ones among them."""
+    stated = [label for label in (other, missing) if label is not None]
+    whole = (*labels, *stated)
+    return whole, None if other is None else len(labels), None if missing is None else len(whole) - 1
 
 
 def _span(low: int, high: int) -> str:
@@ -164,14 +179,22 @@ def _rounded(number: Decimal) -> int:
     return int(number.to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
-def _number(value: Value) -> Decimal:
+def _number(value: Value) -> Decimal | None:
+    """The number that a value is, plus and minus infinity included; None where it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise EncodeError("the value is not a number")
+        return None
     if isinstance(value, str):
         value = value.strip()
         if not _DECIMAL.fullmatch(value):
-            raise EncodeError("the value is not a number")
+            return None
     number = Decimal(value)
-    if not number.is_finite():
-        raise EncodeError("the value is not a finite number")
-    return number
+    return None if number.is_nan() else number
+
+
+def _text(value: Value) -> str | None:
+    """A single value as text; None where it is none, or a whole number that no text would be written for."""
+    if isinstance(value, int) and value.bit_length() > _WIDEST:
+        return None
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, bool | int | float | Decimal) else None

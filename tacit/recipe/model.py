@@ -59,27 +59,37 @@ class Part(Body):
 
 
 class Buckets(Part):
-    """Numeric value to bucket: ``edges`` are lower edges, strictly increasing, the last bucket is open."""
+    """Numeric value to bucket: ``edges`` are lower edges, strictly increasing, the last bucket is open. ``other`` names
+    a category for numbers below the first edge (absent: they are of the first bucket), ``missing`` one for devices
+    without a number; they follow the buckets in this order."""
 
     kind: Literal["buckets"]
     edges: Annotated[tuple[Integer, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
+    other: Label | None = None
+    missing: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse edges that do not increase."""
         if sorted(set(self.edges)) != list(self.edges):
             raise ValueError("edges must be strictly increasing")
+        _check_stated((), self.other, self.missing)
 
 
 class Categories(Part):
-    """Text value to the position of its exact match in ``categories``."""
+    """Text value to the position of its exact match in ``categories``. ``other`` names a category for any other text,
+    ``missing`` one for devices without a value (and, where there is no ``other``, for any other text); they follow
+    the categories in this order."""
 
     kind: Literal["categories"]
     categories: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
+    other: Label | None = None
+    missing: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse repeated categories."""
         if len(set(self.categories)) != len(self.categories):
             raise ValueError("categories must be distinct")
+        _check_stated(self.categories, self.other, self.missing)
 
 
 class Boolean(Part):
@@ -132,20 +142,23 @@ class Vector(Part):
 
 class Attributes(Part):
     """The device's own value of each attribute, from its configuration and not from its data: the question of a census.
-    The categories are all conjunctions of the listed values."""
+    The categories are all conjunctions of the listed values, and last, where it is named, ``missing``: devices that
+    lack one of the attributes or have another value of it."""
 
     kind: Literal["attributes"]
     attributes: Annotated[
         dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(min_length=2, strict=False)]],
         Field(min_length=1, max_length=4),
     ]
+    missing: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse repeated values, and more conjunctions than an entry of the log has room for."""
         if any(len(set(values)) != len(values) for values in self.attributes.values()):
             raise ValueError("the values of an attribute must be distinct")
-        if math.prod(map(len, self.attributes.values())) > MAX_CELLS:
-            raise ValueError(f"the attributes must have at most {MAX_CELLS} conjunctions")
+        if math.prod(map(len, self.attributes.values())) + (self.missing is not None) > MAX_CELLS:
+            raise ValueError(f"the attributes must have at most {MAX_CELLS} conjunctions, missing included")
+        _check_stated(self.labels, None, self.missing)
 
     @property
     def cells(self) -> tuple[dict[str, str], ...]:
@@ -158,6 +171,13 @@ class Attributes(Part):
     def labels(self) -> tuple[str, ...]:
         """The conjunctions in words."""
         return tuple(map(conjunction, self.cells))
+
+
+def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | None) -> None:
+    """Refuse a category for what is outside or missing that has another one's label."""
+    stated = [label for label in (other, missing) if label is not None]
+    if len({*labels, *stated}) != len(labels) + len(stated):
+        raise ValueError("the categories of other and missing values must have labels of their own")
 
 
 def conjunction(criteria: Mapping[str, str]) -> str:
@@ -235,8 +255,9 @@ class Sampling(Part):
     dummies: Dummies | None = None
 
     def rate_of(self, answer: object) -> Decimal:
-        """The probability with which a device with this encoded answer takes part."""
-        held = self.importance is not None and answer == self.importance.default
+        """The probability with which a device with this encoded answer takes part; without one (None), that of the
+        default."""
+        held = self.importance is not None and answer in (None, self.importance.default)
         return Decimal(self.importance.default_rate if self.importance and held else self.rate)
 
     @property

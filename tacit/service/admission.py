@@ -191,13 +191,13 @@ class Admission:
             visit.headed, visit.since = True, now
         self._end_turn(visit, now)
 
-    def answered(self, visit: Visit, now: float, *, more: bool) -> None:
-        """The connection's request was answered; ``more``: the head of another one is there, and not its whole body."""
+    def answered(self, visit: Visit, now: float) -> None:
+        """The connection's request was answered."""
         if visit.gone:
             return
-        visit.fresh, visit.headed, visit.cut_at = False, more, math.inf
+        visit.fresh, visit.cut_at = False, math.inf
         self._drop_bytes(visit)
-        self._enter(visit, Phase.RECEIVING if more else Phase.IDLE, now)
+        self._enter(visit, Phase.IDLE, now)
         self._end_turn(visit, now)
 
     def stalled(self, visit: Visit, size: int, now: float) -> None:

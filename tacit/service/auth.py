@@ -11,7 +11,7 @@ import hmac
 from aiohttp import web
 
 from tacit.errors import Abort
-from tacit.service.connection import connection_of
+from tacit.service.connection import vouch
 
 UNAUTHORIZED = "urn:tacit:problem:unauthorized"
 
@@ -43,7 +43,5 @@ def require_bearer(request: web.Request, *digests: bytes) -> int:
     matches = [index for index, digest in enumerate(digests) if hmac.compare_digest(actual, digest)]
     if scheme.lower() != "bearer" or not presented or not matches:
         raise unauthorized()
-    connection = connection_of(request)
-    if connection is not None:
-        connection.vouch()
+    vouch(request)
     return matches[0]

@@ -21,6 +21,7 @@ from tacit.adapters.origins import is_loopback
 from tacit.errors import UsageError
 from tacit.service.auth import require_bearer, token_digest, unauthorized
 from tacit.service.config import Listen, read_secret
+from tacit.service.connection import vouch
 from tacit.service.log import get_logger
 
 _MOST_LOGGED = 64
@@ -75,6 +76,7 @@ class Callers:
             self._refuse(next(iter(asked)), shown)
         for role, one in fitting.items():
             if one.digest is None:
+                vouch(request)
                 return role
         remote = request.remote or ""
         bearers = {

@@ -18,8 +18,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
+from tacit.adapters.files import sync_folder
 from tacit.adapters.tls import ClientTls
+from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
+from tacit.ports import Clock
 
 _BASE = "base"
 _FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
@@ -97,9 +100,10 @@ class Listen(Frozen):
 class ServiceConfig(Frozen):
     """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
     demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
-    place of the file in ``state_dir``. ``peer_ca`` is a further CA file to trust for the services that it calls;
-    ``client_cert`` and ``client_key`` (0600) are the certificate that it shows them. They are read again when they
-    change.
+    place of the file in ``state_dir``. ``mark_file``: where a service that knows what was spent keeps the mark
+    by which it notices a database from the past, best on another disk than backups go back to. ``peer_ca`` is a further
+    CA file to trust for the services that it calls; ``client_cert`` and ``client_key`` (0600) are the certificate that
+    it shows them. They are read again when they change.
     """
 
     state_dir: ConfigPath
@@ -107,6 +111,7 @@ class ServiceConfig(Frozen):
     insecure_http: bool = False
     storage: Literal["file", "memory"] = "file"
     database_file: ConfigPath | None = None
+    mark_file: ConfigPath | None = None
     peer_ca: ConfigPath | None = None
     client_cert: ConfigPath | None = None
     client_key: ConfigPath | None = None
@@ -137,6 +142,13 @@ class ServiceConfig(Frozen):
         if self.storage == "memory":
             return "sqlite+aiosqlite:///:memory:"
         return f"sqlite+aiosqlite:///{self.state_dir.absolute() / name}.sqlite3"
+
+    def watermark(self, name: str, clock: Clock, recovery: Recovery) -> Watermark | None:
+        """The mark beside the database ``name``, also where that is PostgreSQL: ``mark_file``, or
+        ``{state_dir}/{name}.mark``; ``None`` in memory."""
+        if self.storage == "memory":
+            return None
+        return Watermark(self.mark_file or self.state_dir.absolute() / f"{name}.mark", clock, recovery)
 
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -231,12 +243,4 @@ def write_secret(path: Path, data: bytes) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)

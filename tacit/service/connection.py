@@ -6,12 +6,15 @@ What fails below the application (bad HTTP) is a problem document too, and says 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from http import HTTPStatus
+from typing import cast
 
 from aiohttp import StreamReader, web
 
 from tacit.errors import Abort
-from tacit.service.admission import Admission, Visit
+from tacit.service.admission import Admission, Visit, source_of
 from tacit.service.log import get_logger
 from tacit.service.problems import problem_response
 
@@ -23,7 +26,7 @@ PROXY_LINE = 107
 class Connection(web.RequestHandler):
     """See the module. ``late``: the request waited too long for its turn and is only to be told so."""
 
-    __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_visit", "late")
+    __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_raw", "_visit", "late")
 
     def __init__(
         self, server: Server, admission: Admission, loop: asyncio.AbstractEventLoop, **options: object
@@ -35,21 +38,26 @@ class Connection(web.RequestHandler):
         self._answered = 0
         self._held = b""
         self._line: bytes | None = None
+        self._raw: socket.socket | None = None
         self.late = False
+
+    def arrive(self, address: str, raw: socket.socket | None = None) -> bool:
+        """Whether there is room for a connection from ``address``, which counts from now on; ``raw``: its socket, where
+        a handshake has yet to make it a connection."""
+        self._raw = raw
+        proxied = address in self._admission.limits.front_proxies
+        self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
+        self._line = b"" if proxied else None
+        return self._visit is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Unless there is no room for it."""
         peer = transport.get_extra_info("peername")
-        address = str(peer[0]) if isinstance(peer, tuple) else ""
-        proxied = address in self._admission.limits.front_proxies
-        known = proxied or bool(transport.get_extra_info("peercert"))
-        self._visit = self._admission.arrive(self, address, self._loop.time(), known=known)
-        if self._visit is None:
+        if self._visit is None and not self.arrive(str(peer[0]) if isinstance(peer, tuple) else ""):
             self._force_close = True
-            if isinstance(transport, asyncio.Transport):
-                transport.abort()
+            cast(asyncio.Transport, transport).abort()  # uvloop's is none by its class
             return
-        self._line = b"" if proxied else None
+        self._raw = None
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -64,17 +72,21 @@ class Connection(web.RequestHandler):
         if self._line is not None:
             data = self._after_proxy_line(self._line + data)
         visit = self._visit
-        if visit is None or self._force_close:
+        if visit is None or self._force_close or self._close:
             return
-        if not data or self._is_whole():  # aiohttp's own call, or a request behind one that is being answered
+        if not data:  # aiohttp's own call, for what it has
             self._parse(data)
-        elif self._held:
-            self._held += data
+        elif self._held or self._is_whole():
+            self._hold(data)
         elif self._admission.may_read(visit, len(data), self._loop.time()):
             self._read(visit, data)
         elif not visit.gone:
-            self._held = data
-            self._pause_transport_reading()
+            self._hold(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what came until it is its turn, or until the request before it is answered; nothing more comes then."""
+        self._held += data
+        self._pause_transport_reading()
 
     def _read(self, visit: Visit, data: bytes) -> None:
         self._parse(data)
@@ -86,11 +98,13 @@ class Connection(web.RequestHandler):
         super().data_received(data)
         if self._request_count > before and self._messages:
             self._body = self._messages[-1][1]
+        if self._request_count - self._answered > 1:
+            self.close()  # nobody has several requests answered in one turn: RFC 9112, section 9.3.2
 
     def _is_whole(self) -> bool:
         """Whether a whole request is there that was not answered."""
         unanswered = self._request_count - self._answered
-        return unanswered > 1 or (unanswered == 1 and self._body is not None and self._body.is_eof())
+        return unanswered > 0 and (unanswered > 1 or (self._body is not None and self._body.is_eof()))
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -104,8 +118,22 @@ class Connection(web.RequestHandler):
             visit, now = self._visit, self._loop.time()
             if visit is not None and self.transport is None:
                 self._admission.depart(visit, now)
-            elif visit is not None and not self._is_whole():
-                self._admission.answered(visit, now, more=self._request_count > self._answered)
+            elif visit is not None:
+                self._admission.answered(visit, now)
+                if self._held:
+                    self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """Read what came while the request before was being answered."""
+        data, self._held = self._held, b""
+        if self._visit is not None and not self._visit.gone:
+            self.data_received(data)
+        self._resume_transport_reading()
+
+    @property
+    def source(self) -> str | None:
+        """Whose connection it is; ``None`` for a known peer's."""
+        return None if self._visit is None else self._visit.key
 
     def vouch(self) -> None:
         """Whoever is behind the connection proved who it is: no share limits it from now on."""
@@ -118,6 +146,9 @@ class Connection(web.RequestHandler):
         self.force_close()
         if transport is not None:
             transport.abort()
+        elif self._raw is not None:
+            with contextlib.suppress(OSError):
+                self._raw.shutdown(socket.SHUT_RDWR)
 
     def proceed(self, *, late: bool) -> None:
         """See ``Guest``."""
@@ -206,6 +237,20 @@ class Server(web.Server):
         self.admission.sweep(self._loop.time())
         if len(self.admission):
             self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+def vouch(request: web.Request) -> None:
+    """Whoever sent the request has proved who it is."""
+    connection = connection_of(request)
+    if connection is not None:
+        connection.vouch()
+
+
+def source_of_request(request: web.Request) -> str:
+    """The source that a request came from (``tacit.service.admission``)."""
+    connection = connection_of(request)
+    source = None if connection is None else connection.source
+    return source_of(request.remote or "") if source is None else source
 
 
 def connection_of(request: web.Request) -> Connection | None:

@@ -1,15 +1,20 @@
-"""Bounds on memory: how many bytes of request bodies a service holds at once.
+"""Bounds on memory and on what one source may use of a service that is open to everybody.
 
-Over the budget a request is refused with 503 and a jittered ``Retry-After``, before its body is read, so
-that a burst costs the sender a retry and never the service its memory.
+Over a budget a request is refused with 503 and a jittered ``Retry-After``, so that a burst costs the sender a retry
+and never the service its memory. Bytes are held once a body is whole; before, ``tacit.service.admission`` bounds them.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from tacit.errors import Abort
-from tacit.ports import Entropy
+from tacit.ports import Clock, Entropy
 
 BUSY = "urn:tacit:problem:busy"
+SOURCES = 65_536
+"""Sources that a ``SourceBudget`` remembers; above it the one that spent longest ago is forgotten."""
+MINUTE = 60.0
 RETRY_AFTER = (1, 10)
 """Seconds that a sender is asked to wait, at least and at most."""
 
@@ -51,6 +56,43 @@ class Reservation:
     def __exit__(self, *_error: object) -> None:
         self._budget.in_flight -= self._size
         self._size = 0
+
+
+class SourceBudget:
+    """Bytes that each source may use in a minute, regained evenly. A source is forgotten once it has all of them."""
+
+    def __init__(self, per_minute: int, clock: Clock, entropy: Entropy) -> None:
+        if per_minute <= 0:
+            raise ValueError("a budget needs a positive bound")
+        self._per_minute = per_minute
+        self._clock = clock
+        self._entropy = entropy
+        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._spent)
+
+    def spend(self, source: str, size: int) -> None:
+        """Use ``size`` bytes. Raises ``Abort`` (503) when ``source`` does not have them, and nothing is used."""
+        now = self._clock.now()
+        self._forget(now)
+        left = self._left(source, now) + size
+        if left > self._per_minute:
+            raise busy(self._entropy, (RETRY_AFTER[1], int(MINUTE)))
+        self._spent[source] = (now, left)
+        self._spent.move_to_end(source)
+
+    def _left(self, source: str, now: float) -> float:
+        """Bytes that the source has used and not regained."""
+        since, spent = self._spent.get(source, (now, 0.0))
+        return max(0.0, spent - max(0.0, now - since) * self._per_minute / MINUTE)
+
+    def _forget(self, now: float) -> None:
+        while self._spent:
+            since, _ = next(iter(self._spent.values()))
+            if now - since < MINUTE and len(self._spent) < SOURCES:
+                return
+            self._spent.popitem(last=False)
 
 
 def busy(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> Abort:

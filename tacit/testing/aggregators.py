@@ -41,6 +41,7 @@ from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.slots import TokenVerifier
 
 PEER_TOKEN = "leader-at-helper"  # noqa: S105 - a test's credential
+GATEWAY_TOKEN = "gateway-at-leader"  # noqa: S105
 COLLECTOR_TOKEN = "collector-at-aggregators"  # noqa: S105
 OPERATOR_TOKEN = "operator-at-aggregators"  # noqa: S105
 
@@ -65,7 +66,9 @@ def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory")
     write_signing_key(folder / "signing", generate_signing_key(entropy))
     write_secret(folder / "collector", COLLECTOR_TOKEN.encode())
     write_secret(folder / "operator", OPERATOR_TOKEN.encode())
+    write_secret(folder / "gateway", GATEWAY_TOKEN.encode())
     return {
+        **({"gateway_tokens": [str(folder / "gateway")]} if role is Role.LEADER else {}),
         "state_dir": str(folder),
         "storage": storage,
         "operator": f"{role.name.lower()}.example",
@@ -204,10 +207,14 @@ class AggregatorPair:
     async def upload(self, reports: Iterable[Report]) -> UploadErrors | None:
         """Upload reports in one request; the errors, if there were any."""
         body = UploadRequest(tuple(reports)).encode()
-        answer = await self.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)
+        answer = await self.post_reports(body)
         if answer.status != 200:
             raise AssertionError(f"upload failed with {answer.status}: {answer.body.decode()}")
         return UploadErrors.decode(answer.body) if answer.body else None
+
+    async def post_reports(self, body: bytes, token: str | None = GATEWAY_TOKEN) -> HttpResponse:
+        """Upload a request's bytes as the gateway that the Leader knows, or as whoever has ``token``."""
+        return await self.send(Role.LEADER, "POST", "/reports", token=token, message="upload-req", body=body)
 
     async def work(self, steps: int = 50) -> int:
         """Run the Leader's aggregation and collection drivers until nothing moves. The follower is left alone:

@@ -65,7 +65,7 @@ CENSUS_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"os": ("linux", "mac"), "loc
 def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> Question:
     """The question of a census."""
     asked = dict(attributes or CENSUS_ATTRIBUTES)
-    encoder = Attributes(kind="attributes", attributes=asked)
+    encoder = Attributes(kind="attributes", attributes=asked, missing="none of these")
     return Question(text="Which devices are there?", metric="attributes", encoder=encoder, statistic="histogram")
 
 
@@ -196,8 +196,10 @@ class RecipeKit:
         return self.recipe(**{"name": "census", "question": census_question(attributes), "rate": Decimal(1)} | options)
 
     def census_share(self, census: Recipe, role: str, reports: int, counts: Sequence[int]) -> CensusShare:
-        """The share of ``role``: the leader's holds a mask of 7s more than ``counts``, the helper's takes it off."""
+        """The share of ``role``: the leader's holds a mask of 7s more than ``counts`` (of the first cells; the others
+        are 0), the helper's takes it off."""
         vdaf = vdaf_of(census)
+        counts = [*counts, *[0] * (census.vdaf.length - len(counts))]
         share = [count + 7 for count in counts] if role == "leader" else [vdaf.field.MODULUS - 7] * len(counts)
         return CensusShare.model_validate(
             {

@@ -73,7 +73,8 @@ def test_every_party_saw_its_part_only(document: dict[str, Any]) -> None:
 
 def test_every_staged_attack_was_refused(document: dict[str, Any]) -> None:
     refused = {refusal["attempt"]: refusal["refused_by"] for refusal in document["refused"]}
-    assert len(refused) == 6
+    assert len(refused) == 7
+    assert refused["a value outside the answers, told by who takes part"] == "every device"
     assert refused["a second history of the log, with a gateway key for one device"] == "witnesses, device"
     assert refused["a token spent twice"] == "leader"
     assert refused["a collection at B-1 = 49"] == "leader, helper"

@@ -17,7 +17,7 @@ from tacit.errors import ReportError
 from tacit.messages import Report, Role, UploadErrors, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, PEER_TOKEN, AggregatorPair
+from tacit.testing.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, PEER_TOKEN, AggregatorPair
 from tacit.testing.network import HalfSent
 from tacit.testing.reports import TaskKit, make_task_kit
 from tests.http.test_helper import job_of, pair_of, post_job, post_share, problem, share_request
@@ -96,7 +96,7 @@ async def test_a_clock_that_jumps_back_opens_no_task_that_has_ended(tmp_path: Pa
         before = pair.clock.now()
         half = await half_job(pair, reports, None)
         body = UploadRequest(tuple(reports)).encode()
-        upload = await pair.half_send(Role.LEADER, "/reports", token=None, message="upload-req", body=body)
+        upload = await pair.half_send(Role.LEADER, "/reports", token=GATEWAY_TOKEN, message="upload-req", body=body)
         await pair.end_retention(Role.HELPER, Role.LEADER)
         pair.clock.jump(before - pair.clock.now())
         assert refused(await half.finish())
@@ -115,7 +115,7 @@ async def test_requests_begun_before_the_end_store_and_collect_nothing_at_the_le
         await pair.work()
         await pair.end_interval()
         body = UploadRequest((reports.valid(1),)).encode()
-        upload = await pair.half_send(Role.LEADER, "/reports", token=None, message="upload-req", body=body)
+        upload = await pair.half_send(Role.LEADER, "/reports", token=GATEWAY_TOKEN, message="upload-req", body=body)
         collection = await pair.half_send(
             Role.LEADER,
             "/collection_jobs",

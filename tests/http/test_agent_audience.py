@@ -92,5 +92,7 @@ async def test_a_census_is_answered_from_the_attributes_and_not_from_the_data(wo
     assert (entry.state, looked) == (State.SCHEDULED, [])
     assert len(UploadRequest.decode(entry.report).reports) == 1
     for lacking in ({"locale": "fr"}, {"locale": "it", "os": "mac"}):
-        _, entries = await met(world, lacking)
-        assert entries[census.hash].state is State.INELIGIBLE
+        looked, entries = await met(world, lacking)
+        without = entries[census.hash]
+        assert (without.state, without.charged_epsilon, looked) == (State.SCHEDULED, entry.charged_epsilon, [])
+        assert len(without.report) == len(entry.report)

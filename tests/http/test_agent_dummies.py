@@ -238,15 +238,15 @@ async def test_a_dummy_is_charged_and_spends_the_token_of_the_slot(world: World,
     assert next(row for row in await store.prefetches() if row.slot == SLOT).spent
 
 
-@pytest.mark.parametrize("value", [None, -1])
-async def test_a_device_without_a_datum_tosses_no_coin_and_sends_no_dummy(
+@pytest.mark.parametrize("value", [None, -1, 3])
+async def test_a_device_tosses_the_same_coins_with_and_without_a_datum(
     world: World, tosses: Tosses, value: int | None
 ) -> None:
     world.log.add(*leaves_of(QUIET))
     agent, store = await world.device(value)
     await agent.step()
-    assert (await only(store)).state is State.INELIGIBLE
-    assert tosses.tossed == 0
+    assert (await only(store)).state is State.SCHEDULED
+    assert tosses.tossed == 2
 
 
 async def test_a_device_without_a_token_tosses_no_coin_and_sends_no_dummy(world: World, tosses: Tosses) -> None:

@@ -110,7 +110,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
                 storage="memory",
                 group_delay=0.0,
                 relay_bearer=tmp_path / "relay.token",
-                targets=(TargetRule(origin=leader, path_prefix="/tasks/"),),
+                targets=(TargetRule(origin=leader, path_prefix="/tasks/", bearer=tmp_path / "leader" / "gateway"),),
             ),
             Deps(pair.clock, ENTROPY.child("gateway"), behind, background=False),
         )

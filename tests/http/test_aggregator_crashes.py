@@ -117,7 +117,7 @@ class Run:
 
     async def _upload(self, reports: list[Report]) -> bool | None:
         body = UploadRequest(tuple(reports)).encode()
-        answer = await self.pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)
+        answer = await self.pair.post_reports(body)
         await self.repair()
         return True if (answer.status, answer.body) == (200, b"") else None
 

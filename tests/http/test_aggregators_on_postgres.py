@@ -93,7 +93,7 @@ async def finish(pair: AggregatorPair, reports: list[Report]) -> HttpResponse:
     """Upload, aggregate and collect, each again until it is answered; returns the result's answer."""
     body = UploadRequest(tuple(reports)).encode()
     for _ in range(LIMIT):
-        if (await pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)).status == 200:
+        if (await pair.post_reports(body)).status == 200:
             break
     await pair.end_interval()
     for _ in range(LIMIT):

@@ -18,6 +18,7 @@ from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.aggregator.parties import PARTIES
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.messages import Role, UploadRequest
@@ -27,12 +28,14 @@ from tacit.service.app import Deps
 from tacit.service.config import Limits, Listen
 from tacit.service.connection import Server
 from tacit.service.run import Runner, started
-from tacit.testing.aggregators import party_of, settings_of
+from tacit.testing.aggregators import GATEWAY_TOKEN, party_of, settings_of
 from tacit.testing.clock import SimClock
 from tacit.testing.reports import make_task_kit
+from tests.certificates import Authority
 
 ATTACKER = "127.0.0.66"
 PATIENCE = 10.0
+GATEWAY = {"Authorization": f"Bearer {GATEWAY_TOKEN}"}
 
 
 class Gateway:
@@ -133,8 +136,10 @@ async def held(url: str, count: int, sent: bytes, address: str = ATTACKER) -> As
             writer.transport.abort()
 
 
-def head(path: str, media_type: str, length: int) -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n".encode()
+def head(path: str, media_type: str, length: int, token: str = "") -> bytes:
+    bearer = f"Authorization: Bearer {token}\r\n" if token else ""
+    fields = f"Host: a\r\n{bearer}Content-Type: {media_type}\r\nContent-Length: {length}\r\n"
+    return f"POST {path} HTTP/1.1\r\n{fields}\r\n".encode()
 
 
 @pytest.mark.parametrize(
@@ -159,9 +164,9 @@ async def test_a_leader_takes_uploads_beside_80_that_keep_silent(tmp_path: Path)
     async with AsyncExitStack() as stack:
         url = (await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))).url
         client = await stack.enter_async_context(LeanTransport())
-        await stack.enter_async_context(held(url, 80, head(path, media_type, 1 << 20)))
+        await stack.enter_async_context(held(url, 80, head(path, media_type, 1 << 20, GATEWAY_TOKEN)))
         posted = asyncio.create_task(
-            client.request("POST", url + path, headers={"Content-Type": media_type}, body=body)
+            client.request("POST", url + path, headers={"Content-Type": media_type, **GATEWAY}, body=body)
         )
         while not posted.done():
             await asyncio.sleep(0.01)
@@ -212,14 +217,29 @@ async def test_who_hangs_up_has_not_got_its_turn_back_before_its_request_is_answ
         assert await status_of(reader) == 200
 
 
-async def test_pipelined_requests_are_answered_one_after_the_other_on_one_turn(tmp_path: Path) -> None:
+async def test_who_sends_the_next_request_early_waits_for_a_turn_like_everybody(tmp_path: Path) -> None:
     whole = head("/", OHTTP_REQ, 4) + b"abcd"
     async with listening(tmp_path, requests=1) as relay:
-        reader, writer = await relay.connect(3 * whole + whole[:-2])
-        assert [await status_of(reader) for _ in range(3)] == [200] * 3
-        writer.write(b"cd")
+        relay.gateway.open.clear()
+        greedy, writer = await relay.connect(whole)
+        await asyncio.wait_for(relay.gateway.asked.get(), PATIENCE)
+        honest, _ = await relay.connect(head("/", OHTTP_REQ, 6) + b"honest")
+        await until(lambda: relay.admission.waiting == 1)
+        writer.write(whole)
+        await asyncio.sleep(0.05)
+        relay.gateway.open.set()
+        assert await asyncio.wait_for(relay.gateway.asked.get(), PATIENCE) == b"honest"
+        assert [await status_of(one) for one in (greedy, honest, greedy)] == [200] * 3
+
+
+async def test_several_requests_in_one_piece_are_one_and_the_end_of_their_connection(tmp_path: Path) -> None:
+    whole = head("/", OHTTP_REQ, 4) + b"abcd"
+    async with listening(tmp_path, requests=1) as relay:
+        reader, _ = await relay.connect(40 * whole)
         assert await status_of(reader) == 200
-        assert relay.admission.turns == 0
+        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+        assert relay.gateway.asked.qsize() == 1
+        assert (len(relay.admission), relay.admission.turns) == (0, 0)
 
 
 async def test_a_front_proxy_names_the_client_and_nobody_else_can(tmp_path: Path) -> None:
@@ -240,3 +260,26 @@ async def test_a_front_proxy_names_the_client_and_nobody_else_can(tmp_path: Path
         assert await asyncio.wait_for(without.read(), PATIENCE) == b""
     async with listening(tmp_path) as relay:
         assert await status_of((await relay.connect(line + whole))[0]) == 400
+
+
+async def test_connections_that_never_greet_in_tls_are_counted_and_give_way(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    certificate, key = authority.issue("relay")
+    listen = Listen(tls_cert=certificate, tls_key=key, limits=Limits(connections=20))
+    settings = RelayConfig(state_dir=tmp_path, gateway_url="http://127.0.0.1:9")
+    app = create_relay(settings, Deps(SystemClock(), OsEntropy(), Gateway(), background=False))
+    async with AsyncExitStack() as stack:
+        url = (await stack.enter_async_context(started(app, listen, grace_seconds=0.1))).url
+        host, port = url.removeprefix("https://").split(":")
+        stack.push_async_callback(asyncio.sleep, 0)
+        silent: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        for sent in 40 * (b"", b"\x16\x03\x01\x02"):
+            reader, writer = await asyncio.open_connection(host, int(port), local_addr=(ATTACKER, 0))
+            stack.callback(writer.transport.abort)
+            writer.write(sent)
+            silent.append((reader, writer))
+        client = await stack.enter_async_context(LeanTransport(tls=ClientTls(authority.certificate)))
+        headers = {"Content-Type": OHTTP_REQ}
+        answers = [await client.request("POST", url + "/", headers=headers, body=bytes(100_000)) for _ in range(3)]
+        assert [answer.status for answer in answers] == [200] * 3
+        await until(lambda: sum(one.at_eof() or one.exception() is not None for one, _ in silent) > 60)

@@ -33,7 +33,7 @@ from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import UNAVAILABLE
 from tacit.service.limits import RETRY_AFTER
-from tacit.testing.aggregators import AggregatorPair
+from tacit.testing.aggregators import GATEWAY_TOKEN, AggregatorPair
 from tacit.testing.reports import make_task_kit
 from tests.conftest import skip_or_fail
 from tests.http.test_agent_upload import KIT as AGENT_KIT
@@ -105,7 +105,7 @@ def upload_body(report: Report) -> bytes:
 
 
 async def offered(pair: AggregatorPair, body: bytes) -> HttpResponse:
-    return await pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)
+    return await pair.post_reports(body)
 
 
 def check_refusal(answer: HttpResponse) -> None:
@@ -204,7 +204,7 @@ async def test_device_keeps_its_report_while_the_leader_has_no_room_and_sends_th
     for _ in range(MOST_UPLOADS):  # what is left of the room in the database's own files
         path = f"/tasks/{AGENT_KIT.task.task_id_text}/reports"
         url = AGENT_KIT.task.configuration.leader_aggregator_endpoint + path
-        headers = {"Content-Type": media_types.dap("upload-req")}
+        headers = {"Content-Type": media_types.dap("upload-req"), "Authorization": f"Bearer {GATEWAY_TOKEN}"}
         body = upload_body(reports.valid(1))
         if (await world.pair.inner.request("POST", url, headers=headers, body=body)).status == 503:
             break

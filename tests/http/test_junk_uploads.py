@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from aiohttp import web
 
@@ -13,24 +15,33 @@ from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.helper.schema import COMMON as HELPER_TABLES
 from services.leader.app import STORE as LEADER_STORE
+from services.leader.app import UPLOAD_ALL
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from services.leader.schema import COMMON as LEADER_TABLES
 from services.leader.schema import PENDING, REPORTS
-from tacit.messages import Role
-from tacit.testing.aggregators import AggregatorPair
-from tacit.testing.reports import make_task_kit
+from tacit import media_types
+from tacit.errors import UsageError
+from tacit.messages import Role, UploadRequest
+from tacit.service.app import Deps
+from tacit.service.limits import BUSY
+from tacit.testing.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair, settings_of
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.network import InProcessTransport
+from tacit.testing.reports import TaskKit, make_task_kit
 
 KIT = make_task_kit()
 
 
-def pair_of(tmp_path: Path, **limits: Any) -> AggregatorPair:
+def pair_of(tmp_path: Path, kit: TaskKit = KIT, storage: str = "memory", **limits: Any) -> AggregatorPair:
     return AggregatorPair(
-        KIT,
+        kit,
         tmp_path,
         lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
         lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
         limits=limits,
+        storage=storage,
     )
 
 
@@ -87,3 +98,75 @@ async def test_an_honest_report_with_the_id_of_a_rejected_forgery_still_counts(t
         assert await pair.upload([honest]) is None
         await pair.work()
         assert (await pair.status(Role.LEADER))["aggregated"] == 1
+
+
+async def test_only_gateways_that_the_leader_knows_may_upload(tmp_path: Path) -> None:
+    body = UploadRequest((KIT.reports(6).valid(1),)).encode()
+    async with pair_of(tmp_path) as pair:
+        for token in (None, "another", PEER_TOKEN, COLLECTOR_TOKEN, OPERATOR_TOKEN):
+            assert (await pair.post_reports(body, token)).status == 401
+        assert (await pair.status(Role.LEADER))["uploaded"] == 0
+        assert (await pair.post_reports(body)).status == 200
+
+
+def test_a_leader_that_names_no_gateway_does_not_start_to_take_uploads(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, KIT, Role.LEADER) | {"gateway_tokens": []}
+    deps = Deps(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)
+    with pytest.raises(UsageError, match=r"gateway_tokens.* or open_uploads"):
+        create_leader(LeaderConfig.model_validate(settings), deps)
+    create_leader(LeaderConfig.model_validate({**settings, "roles": ["worker"]}), deps)
+
+
+async def test_a_leader_that_is_open_takes_so_many_bytes_a_minute_from_each_source(tmp_path: Path) -> None:
+    reports = KIT.reports(7)
+    bodies = [UploadRequest((reports.valid(1),)).encode() for _ in range(4)]
+    pair = pair_of(tmp_path)
+    pair.settings[Role.LEADER]["open_uploads"] = {"bytes_per_minute": 2 * len(bodies[0]) + 100}
+    headers = {"Content-Type": media_types.dap("upload-req")}
+    url = f"{KIT.task.configuration.leader_aggregator_endpoint}/tasks/{KIT.task.task_id_text}/reports"
+
+    async def upload(address: str, body: bytes) -> int:
+        return (await pair.inner.seen_from(address).request("POST", url, headers=headers, body=body)).status
+
+    async with pair:
+        assert [await upload("192.0.2.1", body) for body in bodies[:3]] == [200, 200, 503]
+        assert [await upload("2001:db8::1", bodies[0]), await upload("2001:db8::2", bodies[1])] == [200, 200]
+        assert await upload("2001:db8::3", bodies[2]) == 503, "a /64 is one source"
+        assert (await pair.post_reports(bodies[2])).status == 200, "the gateway's uploads have no such bound"
+        await pair.clock.advance(31)
+        assert await upload("192.0.2.1", bodies[3]) == 200, "half a minute is half of it"
+        assert await upload("192.0.2.1", bodies[0]) == 503
+        await pair.work()
+        assert (await pair.status(Role.LEADER))["aggregated"] == 4
+
+
+async def test_junk_that_waits_is_bounded_and_what_was_acknowledged_is_counted(tmp_path: Path) -> None:
+    kit = make_task_kit(min_batch_size=2, expected_contributions=5)
+    forged, honest = kit.reports(8), kit.reports(9)
+    async with pair_of(tmp_path, kit, storage="file", pending_floor=1) as pair:
+        taken = [await pair.post_reports(UploadRequest((forged.without_token(1),)).encode()) for _ in range(9)]
+        assert [answer.status for answer in taken] == [200] * 9
+        first, late = (UploadRequest((honest.valid(1),)).encode() for _ in range(2))
+        assert (await pair.post_reports(first)).status == 200
+        refused = await pair.post_reports(late)
+        assert (refused.status, json.loads(refused.body)["type"]) == (503, BUSY)
+        assert 0 < int(refused.headers["retry-after"]) <= 10
+        assert await rows(pair.apps[Role.LEADER], Role.LEADER, REPORTS) == [10], "twice what the recipe expects"
+        await pair.start(Role.LEADER)
+        assert (await pair.post_reports(late)).status == 503, "another process counts what is stored"
+        await pair.work()
+        assert (await pair.post_reports(late)).status == 200, "and junk that was looked at has left"
+        await pair.work()
+        found = await pair.status(Role.LEADER)
+        assert (found["aggregated"], found["rejected"]) == (2, 9)
+
+
+async def test_a_request_that_finds_no_room_costs_no_other_in_its_transaction_anything(tmp_path: Path) -> None:
+    kit = make_task_kit(min_batch_size=2, expected_contributions=2)
+    reports = kit.reports(10)
+    big, small = (UploadRequest(tuple(reports.valid(1) for _ in range(count))).encode() for count in (5, 4))
+    async with pair_of(tmp_path, kit, pending_floor=1) as pair:
+        call = pair.apps[Role.LEADER][UPLOAD_ALL]
+        media_type = media_types.dap("upload-req")
+        answers = await call([(kit.task.task_id_text, media_type, body) for body in (big, small)])
+        assert [answer.status for answer in answers] == [503, 200]

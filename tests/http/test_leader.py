@@ -31,7 +31,7 @@ from tacit.messages import (
 )
 from tacit.ports import HttpResponse
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair
+from tacit.testing.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair
 from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.vdaf.prio3 import Prio3Sum
 
@@ -146,7 +146,7 @@ async def test_upload_names_each_refused_report_in_the_order_of_the_request(tmp_
 @pytest.mark.parametrize("body", [b"\x00", bytes(40), b"\xff" * 200])
 async def test_malformed_upload_is_refused_as_a_whole(tmp_path: Path, body: bytes) -> None:
     async with pair_of(tmp_path) as pair:
-        answer = await pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)
+        answer = await pair.post_reports(body)
         assert (answer.status, problem(answer)) == (400, "invalidMessage")
         assert json.loads(answer.body)["taskid"] == KIT.task.task_id_text
 
@@ -154,14 +154,14 @@ async def test_malformed_upload_is_refused_as_a_whole(tmp_path: Path, body: byte
 async def test_trailing_bytes_after_the_last_report_are_refused(tmp_path: Path) -> None:
     body = UploadRequest((KIT.reports(4).valid(0),)).encode() + b"\x00"
     async with pair_of(tmp_path) as pair:
-        answer = await pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=body)
+        answer = await pair.post_reports(body)
         assert problem(answer) == "invalidMessage"
         assert (await status(pair))["uploaded"] == 0
 
 
 async def test_upload_for_an_unknown_task_is_refused(tmp_path: Path) -> None:
     body = UploadRequest((KIT.reports(5).valid(0),)).encode()
-    headers = {"Content-Type": media_types.dap("upload-req")}
+    headers = {"Content-Type": media_types.dap("upload-req"), "Authorization": f"Bearer {GATEWAY_TOKEN}"}
     async with pair_of(tmp_path) as pair:
         for task_id in (b64url(bytes(32)), "not-an-id"):
             url = f"http://127.0.0.1:8081/tasks/{task_id}/reports"
@@ -172,9 +172,11 @@ async def test_upload_for_an_unknown_task_is_refused(tmp_path: Path) -> None:
 
 async def test_upload_with_another_media_type_or_too_many_bytes_is_refused(tmp_path: Path) -> None:
     async with pair_of(tmp_path) as pair:
-        answer = await pair.send(Role.LEADER, "POST", "/reports", message="upload-errors", body=b"x")
+        answer = await pair.send(
+            Role.LEADER, "POST", "/reports", token=GATEWAY_TOKEN, message="upload-errors", body=b"x"
+        )
         assert answer.status == 415
-        answer = await pair.send(Role.LEADER, "POST", "/reports", message="upload-req", body=bytes((1 << 20) + 1))
+        answer = await pair.post_reports(bytes((1 << 20) + 1))
         assert answer.status == 413
 
 

@@ -30,7 +30,7 @@ from tacit.ports import HttpResponse
 from tacit.roles.jobs import prepare_leader
 from tacit.service.app import DRIVERS, Deps
 from tacit.task import BatchClose
-from tacit.testing.aggregators import AggregatorPair, mount_serving, party_of
+from tacit.testing.aggregators import GATEWAY_TOKEN, AggregatorPair, mount_serving, party_of
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.reports import TaskKit, make_task_kit
 
@@ -67,7 +67,7 @@ class Leaders:
         return await self.pair.inner.request(
             "POST",
             f"{base}/tasks/{self.pair.task.task_id_text}/reports",
-            headers={"Content-Type": media_types.dap("upload-req")},
+            headers={"Content-Type": media_types.dap("upload-req"), "Authorization": f"Bearer {GATEWAY_TOKEN}"},
             body=UploadRequest(tuple(reports)).encode(),
         )
 
@@ -322,7 +322,7 @@ async def test_process_without_the_worker_role_takes_uploads_and_nothing_else(
             assert len(app[DRIVERS]) == drivers
             url = f"http://127.0.0.1:8092/tasks/{KIT.task.task_id_text}/reports"
             body = UploadRequest(tuple(reports_of(KIT))).encode()
-            headers = {"Content-Type": media_types.dap("upload-req")}
+            headers = {"Content-Type": media_types.dap("upload-req"), "Authorization": f"Bearer {GATEWAY_TOKEN}"}
             answer = await leaders.pair.inner.request("POST", url, headers=headers, body=body)
             assert answer.status == (200 if role == "upload" else 404)
         assert await leaders.collect() == EXPECTED

@@ -44,7 +44,7 @@ def test_a_census_is_written_from_attributes_and_their_values(
     assert run(["recipe", "census", *asked, *place, "--json"]) == 0
     recipe = made(capsys)
     assert recipe.is_census
-    assert (recipe.name, recipe.sampling.rate, recipe.randomizer.categories) == ("census", "1", 6)
+    assert (recipe.name, recipe.sampling.rate, recipe.randomizer.categories) == ("census", "1", 7)
     assert run(["recipe", "census", *asked, "--randomizer", "flips", *place, "--json"]) == 0
     assert made(capsys).vdaf.name == "Prio3SumVec"
 

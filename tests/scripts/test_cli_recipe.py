@@ -420,7 +420,7 @@ def test_as_few_dummies_as_will_do_are_found(tmp_path: Path, capsys: pytest.Capt
     [
         (["--boolean", "--importance-default", "no"], 2, "--importance-rate, --non-default-share"),
         (["--boolean", "--importance-default", "no", *RARELY[2:]], 2, "needs --importance-rate too"),
-        (["--boolean", "--importance-default", "maybe", *RARELY], 1, "neither true nor false"),
+        (["--boolean", "--importance-default", "maybe", *RARELY], 1, "is no answer to a count"),
         (["--categories", "a,b", "--importance-default", "c", *RARELY], 1, "'c' is no answer; one of a, b is"),
         (["--boolean", "--dummy-epsilon", "1"], 2, "belongs to --dummies auto"),
         (["--boolean", "--dummies", "many"], 2, "--dummies takes a number"),

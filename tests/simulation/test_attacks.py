@@ -40,6 +40,7 @@ from tacit.roles.aggregator import checksum_of
 from tacit.roles.client import seal_report, shard
 from tacit.roles.collector import collection_request
 from tacit.roles.leader import Prepared
+from tacit.service.config import read_secret
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import LOSE_REQUEST, LOSE_RESPONSE
 from tacit.testing.reports import BoundToken, ReportFactory
@@ -85,12 +86,13 @@ class Stage:
         self.simulation.clock.jump(max(0.0, self.recipe.interval.end + 1 - self.simulation.clock.now()))
 
     async def upload(self, *reports: Report, recipe: Recipe | None = None) -> UploadErrors:
-        """Upload to the leader, as anybody can."""
+        """Upload to the leader, as the gateway that it knows."""
         task = self.simulation.task(recipe or self.recipe)
+        token = read_secret(self.simulation.layout.credentials["gateway_uploads"]).decode().strip()
         answer = await self.simulation.network.request(
             "POST",
             f"{self.simulation.layout.urls['leader']}/tasks/{task.task_id_text}/reports",
-            headers={"content-type": media_types.dap("upload-req")},
+            headers={"content-type": media_types.dap("upload-req"), "authorization": f"Bearer {token}"},
             body=UploadRequest(reports).encode(),
         )
         assert answer.status == 200

@@ -145,12 +145,12 @@ async def test_the_published_shares_add_up_to_the_released_counts(counted: Count
         assert found.recipe.hash == recipe.hash
         assert counts_of(found) == tuple(row["count"] for row in result["buckets"])
         assert result["buckets"][0]["label"] == "locale=de,os=linux"
-        assert found.leader.report_count == result["report_count"] == len(OWN) - 2
+        assert found.leader.report_count == result["report_count"] == len(OWN)
         cell = attested(found, {"locale": "de", "os": "linux"})
         assert cell.estimate == pytest.approx(result["buckets"][0]["estimate"])
         assert (cell.floor, attested(found, {"locale": "de"}).floor) == (9, 11)
         states = Counter([await device.state(recipe) for device in simulation.devices])
-        assert states == {State.SENT: len(OWN) - 2, State.INELIGIBLE: 2}
+        assert states == {State.SENT: len(OWN)}
 
 
 async def test_only_devices_of_the_audience_answer_a_targeted_recipe_and_the_others_are_silent(
@@ -175,7 +175,8 @@ async def test_only_devices_of_the_audience_answer_a_targeted_recipe_and_the_oth
         polls = len(simulation.wire.between("gateway", "recipe_server", "/v1/"))
         uploads = len(simulation.wire.between("gateway", "leader", "/reports"))
         assert uploads == len(sent)
-        assert len(simulation.wire.between(AGENTS, "relay")) == polls + uploads
+        messages = [one for one in simulation.wire.between(AGENTS, "relay") if one.method == "POST"]
+        assert len(messages) == polls + uploads
         assert (await simulation.collect(recipe))["state"] == "released"
         (result,) = await simulation.results(recipe)
         assert result["report_count"] == len(sent)
@@ -278,6 +279,7 @@ async def test_a_census_counts_in_the_bundle_long_after_it_ended_and_then_no_mor
         end = census(simulation).interval.end
         for moment, expected in ((end + age - 10, 1), (end + age + 10, 0)):
             simulation.clock.jump(moment - simulation.clock.now())
+            await simulation.settle("gateway", "recipe_server", "relay")
             await simulation.devices[0].agent.sync()
             assert len(log_of(simulation).censuses) == expected
 

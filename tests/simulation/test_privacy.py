@@ -6,6 +6,7 @@ Transcripts are everything that crossed between two parties; searches go through
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -119,6 +120,9 @@ async def test_all_tokens_of_a_slot_have_one_key_and_one_challenge(new_simulatio
 async def test_every_message_between_devices_and_relay_has_a_global_size(new_simulation: NewSimulation) -> None:
     async with ran(new_simulation()) as found:
         crossings = found.simulation.wire.between(AGENTS, "relay")
+        public = [one for one in crossings if one.method == "GET"]
+        assert {(one.url.rpartition("/")[2], one.body) for one in public} <= {("key-sets", b"")}
+        crossings = [one for one in crossings if one.method == "POST"]
         requests = {len(c.body) for c in crossings}
         responses = {len(c.response.body) for c in crossings if c.response is not None}
         assert requests == {ohttp.SIZE_CLASSES[0]}
@@ -148,8 +152,6 @@ async def wire_shape(simulation: Simulation, *, rate: str = "1", datum: str = "a
         expected = {"1": State.SENT, "0.000001": State.NOT_SAMPLED}[rate]
         if floor is not None:
             expected = State.REFUSED
-        if datum == "none of them":
-            expected = State.INELIGIBLE
         assert state is expected, state
         return [shape_of(crossing) for crossing in simulation.wire if crossing.caller == device.name]
 
@@ -166,9 +168,11 @@ async def test_devices_that_were_not_sampled_refuse_or_have_no_answer_look_alike
 ) -> None:
     not_sampled = await wire_shape(new_simulation(), rate="0.000001")
     refused = await wire_shape(new_simulation(), rate="0.000001", floor=100)
-    ineligible = await wire_shape(new_simulation(), rate="0.000001", datum="none of them")
-    assert not_sampled == refused == ineligible
+    without = await wire_shape(new_simulation(), rate="0.000001", datum="none of them")
+    assert not_sampled == refused == without
     sampled = await wire_shape(new_simulation())
+    without = await wire_shape(new_simulation(), datum="none of them")
+    assert Counter(one[1:] for one in sampled) == Counter(one[1:] for one in without)
     issuance = [one for one in sampled if one[1] == "attester"]
     assert issuance == [one for one in not_sampled if one[1] == "attester"]
     assert len(sampled) == len(not_sampled) + 1

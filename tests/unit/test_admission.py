@@ -57,7 +57,7 @@ class Listener:
         self.admission.was_read(visit, self.now, headed=True, complete=True)
 
     def answer(self, visit: Visit) -> None:
-        self.admission.answered(visit, self.now, more=False)
+        self.admission.answered(visit, self.now)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,6 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from infra.bench import load
 from infra.bench.accounting import start_up
+from infra.bench.attackers import KINDS, Attack, attack_with
 from infra.bench.contributions import enclose, make_reports, private_key
 from infra.bench.ingest import spent
 from infra.bench.load import send_all
@@ -157,3 +160,43 @@ def test_an_interpreter_that_fails_is_no_figure() -> None:
     assert start_up("sum(range(200_000))", 2).micro >= 0
     with pytest.raises(Fatal, match="ended with status 3"):
         start_up("raise SystemExit(3)", 1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"url": "http://192.0.2.1:80/"},
+        {"url": "http://127.0.0.1/"},
+        {"kind": "another"},
+        {"connections": 3000},
+        {"seconds": 600},
+        {"rate": 1e6},
+        {"sources": 0},
+    ],
+)
+def test_an_attack_stays_on_this_machine_and_within_its_bounds(changed: dict[str, Any]) -> None:
+    attack: dict[str, Any] = {"kind": "flood", "url": "http://127.0.0.1:9/", "media_type": "a/b", "connections": 8}
+    assert Attack(**attack, seconds=1).encode()
+    with pytest.raises(UsageError):
+        Attack(**{**attack, "seconds": 1, **changed})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_attackers_reach_their_target_and_end_with_their_time(kind: str) -> None:
+    began: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            began.append(await reader.readexactly(4))
+            while await reader.read(65_536):
+                if kind == "flood":
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    await attack_with(Attack(kind, f"http://127.0.0.1:{port}/", "a/b", 5, 0.3, sources=2, body=100))
+    server.close()
+    await server.wait_closed()
+    await asyncio.sleep(0)
+    assert began == [b"POST"] * 5

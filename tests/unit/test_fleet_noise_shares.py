@@ -129,6 +129,7 @@ def test_devices_of_every_statistic_send_their_scaled_answer_and_flips(asked: Qu
     assert beyond == []
     for sent, answer in zip(answers, chunk.answers, strict=True):
         values = [sent.measurement] if isinstance(sent.measurement, int) else list(sent.measurement)
+        assert answer is not None
         expected = [int(cell == answer) for cell in range(3)] if asked is HISTOGRAM else answer
         assert [value // 1000 for value in values] == ([expected] if isinstance(expected, int) else list(expected))
         assert all(value % 1000 <= 10 for value in values)

@@ -309,7 +309,7 @@ def test_a_files_rows_are_encoded_as_the_recipes_devices_encode_them(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "column", "words"),
     [
-        ("age\n4\nold\n", None, "people.csv: line 3, column age: the value is not a number; mend the cell"),
+        ("age\n\nold\n", None, "people.csv: holds no device with a value"),
         ("age\n4\n", "weight", "column weight is not among: age"),
         ("age\n", None, "holds no device"),
     ],

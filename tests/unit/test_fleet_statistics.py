@@ -111,7 +111,10 @@ def test_a_fleet_decides_by_answer_and_every_other_device_may_send_a_dummy() -> 
     (chunk,) = decide(UNEQUAL, population, 7, COUNT, SeededEntropy(10), generator())
     held = population.of(7, COUNT, generator())
     devices = np.bincount(held, minlength=2)
-    sampled, dummies = np.bincount(chunk.answers, minlength=2), np.bincount(held[chunk.dummies - 7], minlength=2)
+    sampled, dummies = (
+        np.bincount(np.asarray(chunk.answers, dtype=np.int64), minlength=2),
+        np.bincount(held[chunk.dummies - 7], minlength=2),
+    )
     assert held[chunk.sampled - 7].tolist() == chunk.answers
     assert not set(chunk.sampled.tolist()) & set(chunk.dummies.tolist())
     for answer, rate in enumerate((0.1, 0.4)):

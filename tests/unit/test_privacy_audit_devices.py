@@ -188,7 +188,9 @@ VECTORS = Flips("vector-sum", scale=1, flips=80, maximum=16, cells=3, low=-8)
 
 def sent(vector: tuple[int, ...]) -> tuple[int, ...]:
     """A vector as the device encodes it, clipped."""
-    return VectorEncoder(ROW).encode(vector)
+    encoded = VectorEncoder(ROW).encode(vector)
+    assert encoded is not None
+    return encoded
 
 
 SHARES = {
