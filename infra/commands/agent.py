@@ -18,7 +18,7 @@ from client_agent.device_rules import spent
 from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
-from infra.places import AlwaysJson
+from infra.flags import AlwaysJson
 from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled, when
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
