@@ -19,7 +19,7 @@ from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
-from client_agent.supervision import STORE_ERRORS, words_of
+from client_agent.supervision import STORE_ERRORS, unusable, words_of
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
@@ -326,8 +326,7 @@ class Agent:
         except STORE_ERRORS:
             raise
         except Exception as error:
-            detail = f"recipe-unusable: {words_of(error)}"
-            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), detail)
+            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), unusable(error))
             await self._store.decide(refused)
             return refused
         return made.entry
