@@ -13,6 +13,7 @@ from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
 from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.origins import require_secure_url
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, make_app, refuse_expect
 from tacit.service.backends import make_announcer
@@ -53,6 +54,8 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
 def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     """A driver for each witness, awake as soon as the log grows."""
     service, deps = app[RECIPES], app[DEPS]
+    for witness in config.witnesses:
+        require_secure_url(witness.url, insecure_http=config.insecure_http)
     quorum = config.witness_quorum or len(config.witnesses) // 2 + 1
     wakes = []
     for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):

@@ -13,13 +13,13 @@ from typing import Annotated
 import typer
 
 from infra.deployables import KINDS, run_service
+from infra.flags import AlwaysJson
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
-from infra.places import AlwaysJson
 from tacit.adapters.watermark import Recovery
 
 INGEST = "ingest"
-MARKED = ("issuer", "attester", "gateway", "leader", "helper")
+MARKED = ("issuer", "attester", "gateway", "leader", "helper", "witness")
 """The services whose databases say what was spent."""
 
 
