@@ -19,7 +19,7 @@ from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
-from client_agent.supervision import STORE_ERRORS, words_of
+from client_agent.supervision import STORE_ERRORS, unusable, words_of
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
@@ -31,7 +31,7 @@ from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
-from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.pages import KeySets, PagedReader, consistency
 
 SYNC_SECONDS = 300.0
@@ -72,6 +72,7 @@ class Agent:
         self._view: LogView | None = None
         self._pages = PagedReader(self._get)
         self._shown = self._live = LiveLog()
+        self._key_sets: list[SignedLeaf] = []
         self._next_poll = 0.0
         self._calm_until = 0.0
         self._deciding = asyncio.Lock()
@@ -147,9 +148,56 @@ class Agent:
             await self._recover(view)
             entries = await self._read(view)
         if entries is not None:
-            await self._learn_gateway_keys(entry.leaf for entry in entries)
             self._shown = LiveLog.from_entries(entries)
+            self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
         await self._follow(self._shown)
+        await self._confirm(view)
+
+    async def _confirm(self, view: LogView) -> None:
+        """Take note of the log's new key sets, once the relay, which shows the same to everybody, has shown them too: a
+        log that shows each device a key set of its own has to show the relay one of them. A relay that serves none at
+        all is no obstacle."""
+        new = self._keys.unknown(self._key_sets, self._deps.clock.now())
+        if not new:
+            return
+        try:
+            found = await self._relays_key_sets()
+        except TransportError:
+            return  # until the next poll
+        if found is not None:
+            await self._opened(view, found)
+            shown = {leaf.body_bytes() for leaf in await self._verified(view, found, [*self._keys.leaves, *new])}
+            new = [leaf for leaf in new if leaf.body_bytes() in shown]
+        await self._learn_gateway_keys(new)
+
+    async def _relays_key_sets(self) -> KeySets | None:
+        """What the relay serves to everybody; None where it serves no key sets. Raises ``TransportError``."""
+        answer = await self._deps.transport.request("GET", f"{self._config.relay_url}/key-sets")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise TransportError(f"the relay has no key sets; it answered {answer.status}")
+        return KeySets.decode(answer.body)
+
+    async def _opened(self, view: LogView, found: KeySets) -> int:
+        """The size of the tree that the relay shows. Raises ``Refusal``."""
+        try:
+            return view.opened(found.checkpoint).size
+        finally:
+            if view.state.failure:
+                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
+
+    async def _verified(self, view: LogView, found: KeySets, known: Sequence[SignedLeaf]) -> list[SignedLeaf]:
+        """The leaves of ``found``: in a tree that the log signed, signed by the gateway, none of them a second one
+        beside ``known``. Raises ``Refusal``."""
+        probe = LogView(self._log)
+        try:
+            entries = probe.accept(Bundle(found.checkpoint, (), found.entries), LeafSigners(self._policy), known)
+        except Refusal:
+            if probe.state.failure:
+                await self._end_trust(replace(view.state, failure=probe.state.failure, evidence=probe.state.evidence))
+            raise
+        return [entry.leaf for entry in entries]
 
     async def _read(self, view: LogView) -> list[VerifiedEntry] | None:
         before = view.state
@@ -162,26 +210,14 @@ class Agent:
     async def _recover(self, view: LogView) -> None:
         """Get the gateway's key sets from the relay (P3): signed by the gateway, in a tree that the log signed and that
         extends the last one that this device saw. Nothing is kept of them before all of that is proved."""
-        now, leaves = self._deps.clock.now(), self._keys.leaves
-        answer = await self._deps.transport.request("GET", f"{self._config.relay_url}/key-sets")
-        if answer.status != 200:
-            raise TransportError(f"the relay has no key sets; it answered {answer.status}")
-        found = KeySets.decode(answer.body)
-        try:
-            size = view.opened(found.checkpoint).size
-        finally:
-            if view.state.failure:
-                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
+        now = self._deps.clock.now()
+        found = await self._relays_key_sets()
+        if found is None:
+            raise TransportError("this device has no key of the gateway for this time, and its relay serves none")
+        size = await self._opened(view, found)
         if size < view.state.size:
             raise Refusal("log-rollback", f"the relay shows {size} entries of the log, it had {view.state.size}")
-        probe = LogView(self._log)
-        try:
-            entries = probe.accept(Bundle(found.checkpoint, (), found.entries), LeafSigners(self._policy), leaves)
-        except Refusal:
-            if probe.state.failure:
-                await self._end_trust(replace(view.state, failure=probe.state.failure, evidence=probe.state.evidence))
-            raise
-        keys = self._keys.with_learned((entry.leaf for entry in entries), now)
+        keys = self._keys.with_learned(await self._verified(view, found, self._keys.leaves), now)
         before = view.state
         self._client.use(keys.current(now))
         try:
@@ -290,8 +326,7 @@ class Agent:
         except STORE_ERRORS:
             raise
         except Exception as error:
-            detail = f"recipe-unusable: {words_of(error)}"
-            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), detail)
+            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), unusable(error))
             await self._store.decide(refused)
             return refused
         return made.entry

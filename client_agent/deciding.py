@@ -20,7 +20,7 @@ from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, not
 from client_agent.pace import uniform
 from client_agent.series import Participation
 from client_agent.sources import DataSource, read
-from client_agent.supervision import STORE_ERRORS
+from client_agent.supervision import STORE_ERRORS, unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
@@ -86,7 +86,7 @@ class Decider:
         except STORE_ERRORS:
             raise
         except Exception as error:
-            return Decision(self._entry(live, State.REFUSED, f"recipe-unusable: {type(error).__name__}"))
+            return Decision(self._entry(live, State.REFUSED, unusable(error)))
 
     async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
         refusals = self.refusals(log, live, entries)
@@ -116,7 +116,11 @@ class Decider:
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         task = derive.task_of(recipe, slot_key(log, live, held))
         derive.randomizer_of(recipe)
-        return self._take_part(live, part, task, held, await self._answer(recipe))
+        answer = await self._answer(recipe)
+        try:
+            return self._take_part(live, part, task, held, answer)
+        except Exception as error:  # after the coin: nothing is sent, and it is charged as if it were
+            return Decision(self._entry(live, State.REFUSED, unusable(error), part))
 
     async def _answer(self, recipe: Recipe) -> Answer | None:
         """The device's encoded answer, or ``MISSING``. What is wrong with the source is noted for its owner."""

@@ -42,6 +42,16 @@ class GatewayKeys:
         """The key sets seen, to be compared with whatever the log shows later."""
         return tuple(self._leaves.values())
 
+    def unknown(self, leaves: Iterable[SignedLeaf], now: float) -> list[SignedLeaf]:
+        """Those of ``leaves`` that ``learn`` would take note of: key sets of this period, the one before and the next
+        that this device has not seen."""
+        return [leaf for leaf in leaves if self._is_new(leaf, now)]
+
+    def _is_new(self, leaf: SignedLeaf, now: float) -> bool:
+        config = self._ours(leaf)
+        present = self.period(now)
+        return config is not None and present - 1 <= config.period <= present + 1 and config.period not in self._sets
+
     def period(self, now: float) -> int:
         """The number of the period at ``now`` (POSIX seconds)."""
         return int(now) // self._pin.rotation_seconds
@@ -51,7 +61,7 @@ class GatewayKeys:
         one leaf was checked by the reader of the log, against ``leaves`` too."""
         for leaf in leaves:
             config = self._ours(leaf)
-            if config is not None and config.period <= self.period(now) + 1 and config.period not in self._sets:
+            if config is not None and self._is_new(leaf, now):
                 self._leaves[config.period], self._sets[config.period] = leaf, config
         for period in sorted(self._sets)[:-SETS_KEPT]:
             del self._leaves[period], self._sets[period]

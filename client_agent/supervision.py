@@ -15,6 +15,11 @@ STORE_ERRORS = (Unavailable, SQLAlchemyError)
 """Errors of the store, which end the run."""
 
 
+def unusable(error: Exception) -> str:
+    """What the journal says of a recipe that raised what no rule foresees."""
+    return f"recipe-unusable: {type(error).__name__}"
+
+
 def words_of(error: Exception) -> str:
     """What the journal says: the words of an error that is raised on purpose, else its type alone, since its words may
     hold anything."""

@@ -19,7 +19,7 @@ from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Pref
 from client_agent.sources import CallableSource, Value
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
-from relay.key_sets import LoggedKeySets
+from relay.key_sets import FILE, LoggedKeySets
 from services.gateway.service import Gateway
 from tacit.codec import b64url
 from tacit.errors import Refusal
@@ -156,9 +156,11 @@ class World:
         if leaf.encode() not in self.log.leaves:
             self.log.add(leaf)
 
-    async def restart_relay(self) -> None:
-        """The relay stops and starts again on what it kept."""
+    async def restart_relay(self, *, forget: bool = False) -> None:
+        """The relay stops and starts again on what it kept of the log, or without that."""
         await self.inner.unmount(URLS["relay"])
+        if forget:
+            (self.relay_config.state_dir / FILE).unlink(missing_ok=True)
         deps = Deps(self.clock, ENTROPY.child("relay again"), self.inner, background=False)
         self.relay = create_relay(self.relay_config, deps)
         await self.inner.mount(URLS["relay"], self.relay)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -11,13 +13,28 @@ from client_agent.agent import Agent
 from client_agent.journal import Fact, Prefetch, State, Trouble
 from tacit.errors import CryptoError, Unavailable
 from tacit.ohttp import KeyConfig
-from tacit.testing.recipes import EPOCH
+from tacit.recipe.model import Question
+from tacit.testing.recipes import EPOCH, VISITS
+from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tokens.slots import Slot
 from tests.hostile import LOW_ORDER, odd_leaves, recipe_leaves
 from tests.http.agent_world import ALWAYS, KIT, RARE, World, leaves_of, only, trouble
 
 AT_ONCE = 48
 """Hostile recipes that fit into one answer of the log."""
+
+
+def _categories(number: int, more: str = "") -> Question:
+    labels = [f"value {position}{more}" for position in range(number)]
+    return _asked({"kind": "categories", "categories": labels})
+
+
+def _buckets(edges: Sequence[int]) -> Question:
+    return _asked({"kind": "buckets", "edges": list(edges)})
+
+
+def _asked(encoder: dict[str, Any]) -> Question:
+    return Question.model_validate({"text": "?", "metric": "m", "encoder": encoder, "statistic": "histogram"})
 
 
 async def _show(world: World, agent: Agent, leaves: Sequence[bytes]) -> None:
@@ -82,6 +99,7 @@ async def test_what_nobody_foresaw_costs_the_one_recipe_that_holds_it(
         await agent.step()
     entry = await only(store)
     assert (entry.state, entry.detail) == (State.REFUSED, f"recipe-unusable: {type(error).__name__}")
+    assert bool(entry.charged_epsilon) is where.endswith("make_report"), "charged once the coin was tossed"
     assert [row.usable for row in await store.prefetches() if row.slot.slot == 0] == [True]
     other = KIT.recipe(name="the-next-one", rate=1, min_batch_size=200)
     world.log.add(*leaves_of(other))
@@ -161,3 +179,30 @@ async def test_a_full_disk_is_no_error_of_a_recipe(world: World, monkeypatch: py
     assert await store.entries() == []
     await agent.consider()
     assert (await only(store)).state is State.SCHEDULED
+
+
+AT_THE_LIMIT: dict[str, dict[str, Any]] = {
+    "krr over a thousand": {"question": _categories(1_000), "randomizer": "krr"},
+    "rappor over a thousand": {"question": _categories(1_000), "randomizer": "rappor", "epsilon": Decimal("0.9")},
+    "long labels": {"question": _categories(24, "\u00e9" * 190)},
+    "longest texts": {
+        "name": "n" * 63,
+        "question": VISITS.model_copy(update={"text": "\U0001f600" * 500, "metric": "\u202e" * 200}),
+    },
+    "widest buckets": {"question": _buckets((-MAX_INTEGER, 0, MAX_INTEGER))},
+    "least rate": {"rate": RARE},
+    "largest B": {"population": 10**7, "min_batch_size": 10**7, "rate": Decimal(1)},
+}
+
+
+@pytest.mark.parametrize("what", AT_THE_LIMIT)
+async def test_a_recipe_at_a_limit_goes_the_whole_way(world: World, what: str) -> None:
+    recipe = KIT.recipe(**{"rate": Decimal(1), "min_batch_size": 200} | AT_THE_LIMIT[what])
+    agent, store = await world.device(value="value 7" if "over" in what else 3)
+    world.log.add(KIT.directory_leaf(), *leaves_of(recipe))
+    await agent.step()
+    entry = await only(store)
+    assert entry.state is (State.NOT_SAMPLED if what == "least rate" else State.SCHEDULED), entry.detail
+    world.clock.jump(max(0.0, entry.send_at - world.clock.now()))
+    await agent.send_due()
+    assert len(world.uploads) == (what != "least rate")
