@@ -176,6 +176,7 @@ class Decider:
             "" if cost is None else f"{cost.epsilon:f}",
             slot=derive.slot_of(recipe),
             charged_delta="" if cost is None else f"{cost.delta:f}",
+            charged_with_relay="" if part is None or part.with_relay is None else f"{part.with_relay:f}",
             charged_until=0.0 if part is None or cost is None else float(part.charged_until),
             series_hash=b"" if recipe.series is None else unb64url(recipe.series.hash),
             series_index=None if recipe.series is None else recipe.series.index,

@@ -48,6 +48,7 @@ ENTRIES = sa.Table(
     sa.Column("detail", sa.Text, nullable=False),
     sa.Column("charged_epsilon", sa.Text, nullable=False),
     sa.Column("charged_delta", sa.Text, nullable=False, server_default=sa.text("''")),
+    sa.Column("charged_with_relay", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Column("charged_until", sa.Float, nullable=False, server_default=sa.text("0")),
     sa.Column("issuer", sa.Text),
     sa.Column("epoch", sa.Integer),

@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,7 @@ class _Builder:
             "accounts": {
                 ACCOUNT: {
                     "epsilon": self._options.account_epsilon,
+                    "epsilon_with_relay": f"{2 * Decimal(self._options.account_epsilon):f}",
                     "delta": self._options.account_delta,
                     "window_seconds": self._options.account_seconds,
                 }

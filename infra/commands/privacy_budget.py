@@ -37,7 +37,7 @@ def ledger(state_dir: StateDir = None, as_json: AsJson = False) -> None:
         print_json(document)
     else:
         show_ledger(document, answers())
-    if any(account.get("over") for account in document["accounts"]):
+    if any(account.get("over") or account.get("over_with_relay") for account in document["accounts"]):
         raise typer.Exit(1)
 
 
@@ -77,7 +77,7 @@ def plan_command(
         print_json(found.document())
     else:
         show_plan(found, answers())
-    if not found.verdict.fits:
+    if not found.fits:
         raise typer.Exit(1)
 
 

@@ -294,6 +294,23 @@ def config(*, relay_url: str = GOOD.parties.relay.url, epoch_seconds: int = EPOC
             f"this recipe's {EPSILON.aggregator}",
             "at most epsilon 0.1000 still fits",
         ),
+        (
+            "budget-spent",
+            config(),
+            [
+                Entry(
+                    b"x" * 32,
+                    "first",
+                    State.SENT,
+                    NOW,
+                    charged_epsilon="0.017",
+                    charged_delta="0.000001",
+                    charged_with_relay="19.5",
+                )
+            ],
+            "claims (b), an aggregator with the relay: account device",
+            "at most epsilon 0.5000 still fits",
+        ),
     ],
 )
 def test_a_device_says_in_its_journal_what_is_wrong_and_what_would_pass(
