@@ -428,6 +428,7 @@ class _Builder:
                 "key": log_key,
                 "gateway": OPERATORS["gateway"],
                 "signing_key": b64url(self._keys["gateway"].public),
+                "poll_seconds": 5 * self._options.poll_seconds,
             },
         }
 
