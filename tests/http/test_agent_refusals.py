@@ -88,10 +88,14 @@ async def test_opt_ins_that_disagree_are_a_refusal(world: World) -> None:
 
 
 async def test_a_recipe_waits_for_the_token_and_is_decided_when_it_comes(world: World) -> None:
-    world.log.add(*leaves_of(changed(ALWAYS, "interval.duration", 79_200)))
+    later = {"start": ALWAYS.interval.start + 7_200, "duration": 3_600}
+    world.log.add(*leaves_of(changed(ALWAYS, "interval", later)))
     store = MemoryAgentStore()
     agent = world.agent(store)
     await agent.step()
+    assert await store.entries() == []
+    await world.clock.advance(3_600)
+    await agent.consider()
     assert await store.entries() == []
     await give_token(store)
     await agent.consider()
