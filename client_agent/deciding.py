@@ -6,10 +6,10 @@ Nothing but the sampling of a recipe makes any of this depend on the datum (P27)
 before the datum is read; a datum that is missing, unreadable or of no category is an answer, ``MISSING``, for which the
 same coin is tossed, the same is charged, and a dummy is sent.
 
-Nor does the time of a report tell who made it (P28). Every device decides before the recipe's interval begins, or not
-at all: whoever meets a recipe later, or gets its token later, takes no part and is charged nothing. So all who may send
-draw their time from one law, over the whole interval, and given the times of a batch's reports every set of as many
-devices is equally likely to have sent them. A report carries the interval's beginning as its time.
+Nor does the time of a report tell who made it (P28). The first quarter of a recipe's interval is for deciding, and no
+report is sent in it; whoever meets the recipe later, or gets its token later, takes no part and is charged nothing. So
+all who may send draw their time from one law, over the rest of the interval, and given the times of a batch's reports
+every set of as many devices is equally likely to have sent them. A report carries the interval's beginning as its time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ from tacit.task import Task
 TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
 """How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
 
-LATE = "met, or its token fetched, after its interval had begun"
+DECIDING_SHARE = 0.25
+"""How much of a recipe's interval is for deciding: a round of a series can be published only when the one before it is
+over, and rounds follow each other without a gap."""
+LATE = "met, or its token fetched, after the time for deciding"
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Decider:
             if all(may_pass(refusal, log, live) for refusal in refusals):
                 return None
             return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
-        if self._deps.clock.now() > live.recipe.interval.start:
+        if self._deps.clock.now() > first_start(live.recipe):
             return Decision(self._entry(live, State.INELIGIBLE, LATE))
         if not audience.includes(live.recipe, self._config.attributes):
             return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
@@ -116,7 +119,7 @@ class Decider:
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
         if held is None:
-            if await self._wallet.may_come(slot, recipe.interval.start):
+            if await self._wallet.may_come(slot, first_start(recipe)):
                 return None
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         task = derive.task_of(recipe, slot_key(log, live, held))
@@ -145,7 +148,7 @@ class Decider:
         measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
             return Decision(self._entry(live, State.NOT_SAMPLED, detail or part.draw_words(draw), part), draw)
-        send_at = uniform(self._deps.entropy, recipe.interval.start, last_start(recipe))
+        send_at = uniform(self._deps.entropy, first_start(recipe), last_start(recipe))
         report = make_report(
             task,
             measurement,
@@ -214,6 +217,11 @@ def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
     if spki is None or hashlib.sha256(spki).digest() != held.key_id:
         raise Refusal("slot-key-changed", "the log shows another key for the slot than the token was fetched under")
     return spki
+
+
+def first_start(recipe: Recipe) -> float:
+    """The moment until which devices decide, and from which on reports are planned."""
+    return recipe.interval.start + DECIDING_SHARE * recipe.interval.duration
 
 
 def last_start(recipe: Recipe) -> float:

@@ -254,9 +254,9 @@ async def kill_and_restart(stack: Stack, serve: Callable[..., ReadyProcess], htt
 
 
 async def publish(stack: Stack, http: AiohttpTransport) -> Recipe:
-    """A recipe in the log whose interval begins once every agent can have decided: whoever is later takes no part."""
+    """A recipe that starts in two seconds, in the log."""
     layout = stack.layout
-    recipe = await asyncio.to_thread(fresh_recipe, layout, time.time() + 15)
+    recipe = await asyncio.to_thread(fresh_recipe, layout, time.time() + 3)
     leaf = sign_leaf(LeafType.RECIPE, recipe.body(), layout.parties.analyst.operator, signing_key_of(layout))
     headers = {"Content-Type": media_types.JSON}
     answer = await http.request("POST", f"{stack.url('recipe_server')}/v1/leaves", headers=headers, body=leaf.encode())

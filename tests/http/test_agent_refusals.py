@@ -94,9 +94,6 @@ async def test_a_recipe_waits_for_the_token_and_is_decided_when_it_comes(world: 
     agent = world.agent(store)
     await agent.step()
     assert await store.entries() == []
-    await world.clock.advance(3_600)
-    await agent.consider()
-    assert await store.entries() == []
     await give_token(store)
     await agent.consider()
     assert (await only(store)).state is State.SCHEDULED

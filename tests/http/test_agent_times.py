@@ -75,7 +75,7 @@ async def test_a_device_that_was_on_sends_at_its_time(world: World, behind: floa
 
 
 async def test_a_recipe_that_is_met_late_costs_nothing_and_leaves_the_token(world: World) -> None:
-    world.log.add(*leaves_of(changed(ALWAYS, "interval.start", ALWAYS.interval.start - 60)))
+    world.log.add(*leaves_of(changed(ALWAYS, "interval.start", ALWAYS.interval.start - 1_800)))
     agent, store = await world.device()
     await agent.step()
     entry = await only(store)

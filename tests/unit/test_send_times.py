@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from client_agent.deciding import last_start
+from client_agent.deciding import first_start, last_start
 from client_agent.journal import State
 from tacit.testing.recipes import NOW
 from tests.unit.device_path import SILENCE, Law, Path, Sent, convolved, divergence
@@ -26,7 +26,7 @@ QUARTERS = 4
 TAIL = QUARTERS
 """The place behind the quarters: after the last planned start."""
 Rule = Callable[[int], Law]
-"""When a device sends that decided at the beginning of a quarter (0: before the interval), or that it does not."""
+"""When a device sends that decided at the beginning of a quarter (0: before any report), or that it does not."""
 
 
 def at_once_when_late(decided: int) -> Law:
@@ -75,7 +75,7 @@ def test_a_device_that_sent_at_once_when_it_was_late_was_told_by_its_time() -> N
 
 def test_leaving_out_what_is_past_hides_late_devices_and_tells_early_ones() -> None:
     """A device that decides late is then hidden by all before it; but one that decided alone, before most others were
-    on, sends what comes first. So no device decides behind the beginning."""
+    on, sends what comes first. So no device decides once others may send."""
     late = chances([nothing_where_past(decided) for decided in (3, *[0] * 9)])
     assert max(chance / Fraction(sum(counts), 10) for counts, chance in late.items() if sum(counts)) <= 1
     early = chances([nothing_where_past(decided) for decided in (0, *[2] * 9)])
@@ -85,7 +85,7 @@ def test_leaving_out_what_is_past_hides_late_devices_and_tells_early_ones() -> N
 async def times_of(decided_at: float, monkeypatch: pytest.MonkeyPatch) -> Law:
     """The law of the quarter in which the device code sends, if it decides then."""
     recipe = recipe_of("rr", "uniform")
-    start, last = recipe.interval.start, last_start(recipe)
+    start, last = first_start(recipe), last_start(recipe)
 
     def quarter(sent: Sent) -> Any:
         if sent.measurement is SILENCE:
@@ -100,8 +100,8 @@ async def test_given_the_times_of_all_reports_each_device_is_among_the_senders_w
 ) -> None:
     """Of the devices' own code: whenever a device decides, its time has one law, and so the chance is what P17b takes
     it for, whatever the times are and whoever knows when each device decided."""
-    start = recipe_of("rr", "uniform").interval.start
-    laws = [await times_of(start - before, monkeypatch) for before in (0, 1, 3_600, 0.25)]
+    start = first_start(recipe_of("rr", "uniform"))
+    laws = [await times_of(start - before, monkeypatch) for before in (0, 1, 1_000, 0.25)]
     expected: Law = {SILENCE: RATE, **dict.fromkeys(range(QUARTERS), RATE / QUARTERS)}
     assert laws[0] == expected
     assert all(law == laws[0] for law in laws)
@@ -140,11 +140,11 @@ async def test_times_beside_the_aggregate_tell_no_more_than_their_number(monkeyp
     assert divergence(late[0], late[1], enough) > 0.02
 
 
-async def test_a_device_that_meets_a_recipe_after_it_began_takes_no_part_and_is_charged_nothing(
+async def test_a_device_that_meets_a_recipe_after_the_time_for_deciding_takes_no_part_and_is_charged_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recipe = recipe_of("krr, buckets", "everybody")
-    for after in (0.001, 1, recipe.interval.duration - 1):
-        path = Path(recipe, monkeypatch, recipe.interval.start + after)
+    for after in (0.001, 1, 2_600):
+        path = Path(recipe, monkeypatch, first_start(recipe) + after)
         sent = await path.decide(given_value(1000), bytes)
         assert (sent.measurement, sent.state, sent.charged) == (SILENCE, State.INELIGIBLE, ("", ""))
