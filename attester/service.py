@@ -77,10 +77,11 @@ class Attester:
 
     async def open(self) -> None:
         """Open the store and forget what ended."""
-        store = self._opened = await AttesterStore.open(self._config.database_url("attester"))
+        mark = self._config.watermark("attester", self._deps.clock, self._deps.recovery)
+        store = self._opened = await AttesterStore.open(self._config.database_url("attester"), mark)
         items, delay, clock = self._config.group_items, self._config.group_delay, self._deps.clock
         self._debits = GroupCommitter[Debit, Outcome](store.debit, items, delay, clock)
-        self._floor = await store.forget(clock.now())
+        self._floor = await self._forget()
         self._logged = await store.issuance()
 
     async def close(self) -> None:
@@ -88,6 +89,13 @@ class Attester:
         await self._debits.close()
         await self.issuance()
         await self._store.close()
+
+    async def _forget(self) -> int:
+        """Forget what ended; the second up to which no challenge counts. Those that may have been used before the
+        database was restored from the past ended by then."""
+        floor = await self._store.forget(self._deps.clock.now())
+        closed = self._store.closed_until
+        return max(floor, closed + self._config.challenge_seconds) if closed else floor
 
     def challenge(self) -> bytes:
         """A fresh single-use challenge; nothing is stored."""
@@ -132,6 +140,8 @@ class Attester:
         window = await self._directory.open_slot(request.truncated_token_key_id)
         if window is None:
             raise unsignable("no key of this id is open for issuance")
+        if window.not_before < self._store.closed_until:
+            raise unsignable("the slot is closed: who has had a token of it is not known any more")
         try:
             window.token_key.number_of(request.blinded_msg)
         except DecodeError as error:
@@ -181,7 +191,7 @@ class Attester:
 
     async def housekeeping(self) -> None:
         """Forget what ended; log refusals by reason and counts by slot (P15), where they moved."""
-        self._floor = await self._store.forget(self._deps.clock.now())
+        self._floor = await self._forget()
         refusals, self._refusals = self._refusals, Counter()
         if refusals:
             self._log.info("refused", **{f"by_{reason}": count for reason, count in sorted(refusals.items())})

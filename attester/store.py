@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from attester.schema import CHALLENGE_FLOOR, ISSUANCE, METADATA, MIGRATIONS, QUOTAS, USED_CHALLENGES
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import upsert
+from tacit.adapters.watermark import Watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,14 @@ class AttesterStore:
         self._database = database
 
     @classmethod
-    async def open(cls, url: str) -> AttesterStore:
+    async def open(cls, url: str, mark: Watermark | None = None) -> AttesterStore:
         """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS))
+        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
+
+    @property
+    def closed_until(self) -> int:
+        """See ``Database.closed_until``."""
+        return self._database.closed_until
 
     async def close(self) -> None:
         """Close the database."""
@@ -102,6 +108,7 @@ class AttesterStore:
             granted = [one for one, outcome in zip(debits, outcomes, strict=True) if outcome is Outcome.GRANTED]
             requested = Counter(one.place for one in granted)
             await self._add(connection, {place: Issued(fresh[place], count) for place, count in requested.items()})
+            await self._database.spend(connection)
         return outcomes
 
     @staticmethod

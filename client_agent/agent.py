@@ -16,23 +16,27 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Decider, Deps, may_pass
 from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
-from client_agent.oblivious import ObliviousClient
+from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
+from client_agent.supervision import STORE_ERRORS, unusable, words_of
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
 from tacit.codec import b64url
-from tacit.errors import DecodeError, Refusal
+from tacit.errors import Refusal
 from tacit.ports import TransportError
 from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.client import LogState, LogView
-from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.pages import PagedReader
+from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
+from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.pages import KeySets, PagedReader, consistency
 
+READ_WITHIN = 2 * 86_400.0
+"""For so long after the log was last read a device decides. A clock that jumped further has to be borne out first: by
+witnesses, where the policy demands their times, and by the issuer's directory of that time."""
 SYNC_SECONDS = 300.0
 """For all pages of one poll: a log that serves them slowly keeps no report back for longer."""
 
@@ -71,7 +75,9 @@ class Agent:
         self._view: LogView | None = None
         self._pages = PagedReader(self._get)
         self._shown = self._live = LiveLog()
+        self._key_sets: list[SignedLeaf] = []
         self._next_poll = 0.0
+        self._read_at = -READ_WITHIN
         self._calm_until = 0.0
         self._deciding = asyncio.Lock()
         self._sending = asyncio.Lock()
@@ -100,12 +106,14 @@ class Agent:
         spread = uniform(self._deps.entropy, 0.75, 1.25) * self._config.timing.poll_seconds
         self._next_poll = now + spread
         try:
-            await self.sync()
-        except (TransportError, DecodeError, Refusal) as error:
+            left_out = await self.sync()
+        except STORE_ERRORS:
+            raise
+        except Exception as error:  # of whatever the log answered
             self._next_poll = now + min(spread, self._config.timing.retry_limit_seconds)
-            await note(self._store, Fact.LOG_TROUBLE, str(error), self._deps.clock.now())
+            await note(self._store, Fact.LOG_TROUBLE, words_of(error), self._deps.clock.now())
         else:
-            await note(self._store, Fact.LOG_TROUBLE, "", self._deps.clock.now())
+            await note(self._store, Fact.LOG_TROUBLE, left_out, self._deps.clock.now())
         return self._next_poll if await self._trusted() else NEVER
 
     def hasten(self, within: float) -> None:
@@ -116,8 +124,9 @@ class Agent:
         if planned < self._next_poll:
             self._next_poll, self._calm_until = planned, begin + within
 
-    async def sync(self) -> None:
+    async def sync(self) -> str:
         """Fetch what is live through the relay, verify it against everything seen before, and keep what it says.
+        Returns why the first of its leaves that had to be left out was, if one was.
 
         Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves (for good, where it showed
         two histories: then nothing is even asked).
@@ -126,21 +135,109 @@ class Agent:
         if view.state.failure:
             rule, _, detail = view.state.failure.partition(": ")
             raise Refusal(rule, detail)
-        before = view.state
         try:
             async with asyncio.timeout(SYNC_SECONDS):
-                entries = await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
+                await self._sync(view)
         except TimeoutError as error:
             raise TransportError("the log's pages did not come in time") from error
+        strange = [str(one) for one in view.left_out]
+        strange += [f"leaf {index}: {why}" for index, why in self._shown.unreadable]
+        return strange[0] if strange else ""
+
+    async def _sync(self, view: LogView) -> None:
+        """Read the log; where there is no key to ask for it with, get one from the relay first, once."""
+        try:
+            entries = await self._read(view)
+        except KeysUnknownError:
+            await self._recover(view)
+            entries = await self._read(view)
+        if entries is not None:
+            self._shown = LiveLog.from_entries(entries)
+            self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
+        self._read_at = self._deps.clock.now()
+        await self._follow(self._shown)
+        await self._confirm(view)
+
+    async def _confirm(self, view: LogView) -> None:
+        """Take note of the log's new key sets, once the relay, which shows the same to everybody, has shown them too: a
+        log that shows each device a key set of its own has to show the relay one of them. A relay that serves none at
+        all is no obstacle."""
+        new = self._keys.unknown(self._key_sets, self._deps.clock.now())
+        if not new:
+            return
+        try:
+            found = await self._relays_key_sets()
+        except TransportError:
+            return  # until the next poll
+        if found is not None:
+            await self._opened(view, found)
+            shown = {leaf.body_bytes() for leaf in await self._verified(view, found, [*self._keys.leaves, *new])}
+            new = [leaf for leaf in new if leaf.body_bytes() in shown]
+        await self._learn_gateway_keys(new)
+
+    async def _relays_key_sets(self) -> KeySets | None:
+        """What the relay serves to everybody; None where it serves no key sets. Raises ``TransportError``."""
+        answer = await self._deps.transport.request("GET", f"{self._config.relay_url}/key-sets")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise TransportError(f"the relay has no key sets; it answered {answer.status}")
+        return KeySets.decode(answer.body)
+
+    async def _opened(self, view: LogView, found: KeySets) -> int:
+        """The size of the tree that the relay shows. Raises ``Refusal``."""
+        try:
+            return view.opened(found.checkpoint).size
+        finally:
+            if view.state.failure:
+                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
+
+    async def _verified(self, view: LogView, found: KeySets, known: Sequence[SignedLeaf]) -> list[SignedLeaf]:
+        """The leaves of ``found``: in a tree that the log signed, signed by the gateway, none of them a second one
+        beside ``known``. Raises ``Refusal``."""
+        probe = LogView(self._log)
+        try:
+            entries = probe.accept(Bundle(found.checkpoint, (), found.entries), LeafSigners(self._policy), known)
+        except Refusal:
+            if probe.state.failure:
+                await self._end_trust(replace(view.state, failure=probe.state.failure, evidence=probe.state.evidence))
+            raise
+        return [entry.leaf for entry in entries]
+
+    async def _read(self, view: LogView) -> list[VerifiedEntry] | None:
+        before = view.state
+        try:
+            return await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
         finally:
             if view.state != before:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
-        if entries is None:
-            await self._follow(self._shown)
-            return
-        await self._learn_gateway_keys(entry.leaf for entry in entries)
-        self._shown = LiveLog.from_entries(entries)
-        await self._follow(self._shown)
+
+    async def _recover(self, view: LogView) -> None:
+        """Get the gateway's key sets from the relay (P3): signed by the gateway, in a tree that the log signed and that
+        extends the last one that this device saw. Nothing is kept of them before all of that is proved."""
+        now = self._deps.clock.now()
+        found = await self._relays_key_sets()
+        if found is None:
+            raise TransportError("this device has no key of the gateway for this time, and its relay serves none")
+        size = await self._opened(view, found)
+        if size < view.state.size:
+            raise Refusal("log-rollback", f"the relay shows {size} entries of the log, it had {view.state.size}")
+        keys = self._keys.with_learned(await self._verified(view, found, self._keys.leaves), now)
+        before = view.state
+        self._client.use(keys.current(now))
+        try:
+            view.advance(found.checkpoint, await consistency(self._get, before.size, size))
+        finally:
+            self._client.use(self._keys.current(now))
+            if view.state.failure:
+                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
+        self._keys = keys
+        await self._store.keep({Fact.LOG_STATE: view.state.encode(), Fact.GATEWAY_KEYS: keys.encode()})
+        self._client.use(keys.current(now))
+
+    async def _end_trust(self, state: LogState) -> None:
+        await self._store.keep({Fact.LOG_STATE: state.encode()})
+        self._view = LogView(self._log, state)
 
     async def _get(self, path: str) -> bytes | None:
         """What the log has at ``path``, through the relay."""
@@ -170,7 +267,7 @@ class Agent:
 
     async def consider(self) -> None:
         """Decide about every recipe that this device has not decided about yet."""
-        if not await self._trusted():
+        if not await self._trusted() or self._deps.clock.now() - self._read_at > READ_WITHIN:
             return
         async with self._deciding:
             entries = await self._store.entries()
@@ -223,12 +320,20 @@ class Agent:
         return may_pass(refusal, self._live, live)
 
     async def _decide(self, live: LiveRecipe, entries: Sequence[Entry]) -> Entry | None:
-        """Decide and write it down; ``None`` while something is still to come."""
-        made = await self._decider.decision(self._live, live, entries)
-        if made is None:
-            return None
-        spend = derive.slot_of(live.recipe) if made.spends else None
-        await self._store.decide(made.entry, spend, made.draw)
+        """Decide and write it down; ``None`` while something is still to come. Whatever the recipe holds, it costs the
+        device this one entry."""
+        try:
+            made = await self._decider.decision(self._live, live, entries)
+            if made is None:
+                return None
+            spend = derive.slot_of(live.recipe) if made.spends else None
+            await self._store.decide(made.entry, spend, made.draw)
+        except STORE_ERRORS:
+            raise
+        except Exception as error:
+            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), unusable(error))
+            await self._store.decide(refused)
+            return refused
         return made.entry
 
 

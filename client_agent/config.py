@@ -63,9 +63,11 @@ class Timing(Frozen):
 
 class Budget(Frozen):
     """The device's own ledger (P21): the claims that are charged within ``days`` compose to at most ``epsilon`` at
-    ``delta``, by replacement."""
+    ``delta``, by replacement; their claims (b), against an aggregator with the relay, to ``epsilon_with_relay``
+    (absent: twice as much)."""
 
     epsilon: DecimalText = "10"
+    epsilon_with_relay: DecimalText | None = None
     delta: DecimalText = "0.00001"
     days: int = Field(default=365, ge=1)
 
@@ -79,7 +81,8 @@ class Budget(Frozen):
     @property
     def account(self) -> Account:
         """As an account of its own."""
-        return Account("device", Decimal(self.epsilon), Decimal(self.delta), self.seconds)
+        beside = 2 * Decimal(self.epsilon) if self.epsilon_with_relay is None else Decimal(self.epsilon_with_relay)
+        return Account("device", Decimal(self.epsilon), Decimal(self.delta), self.seconds, beside)
 
     @property
     def seconds(self) -> int:

@@ -25,6 +25,7 @@ from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, not
 from client_agent.pace import uniform
 from client_agent.series import Participation
 from client_agent.sources import DataSource, read
+from client_agent.supervision import STORE_ERRORS, unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
@@ -90,9 +91,12 @@ class Decider:
         """What to write into the journal about ``live``, a recipe of ``log``; ``None``: nothing yet."""
         try:
             return await self._decision(log, live, entries)
-        except (Refusal, ValueError, ArithmeticError) as error:
-            detail = str(error) if isinstance(error, Refusal) else f"recipe-unusable: {type(error).__name__}"
-            return Decision(self._entry(live, State.REFUSED, detail))
+        except Refusal as refusal:
+            return Decision(self._entry(live, State.REFUSED, str(refusal)))
+        except STORE_ERRORS:
+            raise
+        except Exception as error:
+            return Decision(self._entry(live, State.REFUSED, unusable(error)))
 
     async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
         refusals = self.refusals(log, live, entries)
@@ -124,7 +128,11 @@ class Decider:
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         task = derive.task_of(recipe, slot_key(log, live, held))
         derive.randomizer_of(recipe)
-        return self._take_part(live, part, task, held, await self._answer(recipe))
+        answer = await self._answer(recipe)
+        try:
+            return self._take_part(live, part, task, held, answer)
+        except Exception as error:  # after the coin: nothing is sent, and it is charged as if it were
+            return Decision(self._entry(live, State.REFUSED, unusable(error), part))
 
     async def _answer(self, recipe: Recipe) -> Answer | None:
         """The device's encoded answer, or ``MISSING``. What is wrong with the source is noted for its owner."""
@@ -179,6 +187,7 @@ class Decider:
             "" if cost is None else f"{cost.epsilon:f}",
             slot=derive.slot_of(recipe),
             charged_delta="" if cost is None else f"{cost.delta:f}",
+            charged_with_relay="" if part is None or part.with_relay is None else f"{part.with_relay:f}",
             charged_until=0.0 if part is None or cost is None else float(part.charged_until),
             series_hash=b"" if recipe.series is None else unb64url(recipe.series.hash),
             series_index=None if recipe.series is None else recipe.series.index,

@@ -14,6 +14,7 @@ from client_agent.config import GatewayPin
 from tacit import ohttp
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError
+from tacit.ports import TransportError
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.leaves import Blob, Body, Hash, LeafType, OhttpConfig, SignedLeaf
 
@@ -41,6 +42,16 @@ class GatewayKeys:
         """The key sets seen, to be compared with whatever the log shows later."""
         return tuple(self._leaves.values())
 
+    def unknown(self, leaves: Iterable[SignedLeaf], now: float) -> list[SignedLeaf]:
+        """Those of ``leaves`` that ``learn`` would take note of: key sets of this period, the one before and the next
+        that this device has not seen."""
+        return [leaf for leaf in leaves if self._is_new(leaf, now)]
+
+    def _is_new(self, leaf: SignedLeaf, now: float) -> bool:
+        config = self._ours(leaf)
+        present = self.period(now)
+        return config is not None and present - 1 <= config.period <= present + 1 and config.period not in self._sets
+
     def period(self, now: float) -> int:
         """The number of the period at ``now`` (POSIX seconds)."""
         return int(now) // self._pin.rotation_seconds
@@ -50,7 +61,7 @@ class GatewayKeys:
         one leaf was checked by the reader of the log, against ``leaves`` too."""
         for leaf in leaves:
             config = self._ours(leaf)
-            if config is not None and config.period <= self.period(now) + 1 and config.period not in self._sets:
+            if config is not None and self._is_new(leaf, now):
                 self._leaves[config.period], self._sets[config.period] = leaf, config
         for period in sorted(self._sets)[:-SETS_KEPT]:
             del self._leaves[period], self._sets[period]
@@ -64,6 +75,16 @@ class GatewayKeys:
         elif period - 1 in self._sets:
             keys = _usable(self._sets[period - 1].active)
         return keys or ((self._first,) if self._pin.period in {period, period - 1} else ())
+
+    def with_learned(self, leaves: Iterable[SignedLeaf], now: float) -> GatewayKeys:
+        """These keys after ``learn``, which themselves stay as they are. Raises ``TransportError`` where the log's key
+        sets then still hold none for this time."""
+        found = GatewayKeys(self._pin)
+        found._leaves, found._sets = dict(self._leaves), dict(self._sets)
+        found.learn(leaves, now)
+        if not any(config.usable(now) for config in found._sets.values()):
+            raise TransportError("the relay has no key set of the gateway for this time")
+        return found
 
     def encode(self) -> bytes:
         """Bytes to keep; they belong to one pinned gateway."""

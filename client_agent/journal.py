@@ -54,6 +54,13 @@ class Fact(enum.StrEnum):
     """``Trouble``: why the log's last answer did not come or was refused; empty while it is accepted."""
     SOURCE_TROUBLE = "source-trouble"
     """``Trouble``: why the data source could not be read; empty while it can."""
+    TOKEN_TROUBLE = "token-trouble"  # noqa: S105 - a name
+    """``Trouble``: which slot's token could last not be fetched for a reason that nobody foresaw."""
+
+    @classmethod
+    def troubles(cls) -> tuple[Fact, ...]:
+        """Those that are a ``Trouble``."""
+        return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE)
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,8 @@ class Entry:
     url: str = ""
     report: bytes = field(default=b"", repr=False)
     charged_delta: str = ""
+    charged_with_relay: str = ""
+    """Claim (b) of a charge; of charges from before it was kept, nothing."""
     charged_until: float = 0.0
     """Of a charge: the POSIX second until which the device may answer for it, the end of the recipe or the series."""
     series_hash: bytes = b""

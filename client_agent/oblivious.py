@@ -22,6 +22,10 @@ KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
 
 
+class KeysUnknownError(TransportError):
+    """There is no key under which the gateway could be asked: nothing was processed."""
+
+
 Senders = Callable[[ohttp.KeyConfig], SenderContext]
 """Gives a context that nothing has used, for one request to a gateway key."""
 
@@ -78,8 +82,8 @@ class ObliviousClient:
                 raise TransportError(f"the relay answered {outer.status}")
             return _opened(context, outer.body)
         if not self._configs:
-            raise TransportError("this device has no key of the gateway for this time")
-        raise TransportError("the gateway knows none of the keys that this device has for it")
+            raise KeysUnknownError("this device has no key of the gateway for this time")
+        raise KeysUnknownError("the gateway knows none of the keys that this device has for it")
 
     def _inner(self, method: str, url: str, media_type: str | None, content: bytes) -> bhttp.Request:
         target = urlsplit(url)

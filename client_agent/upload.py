@@ -16,6 +16,7 @@ from client_agent.config import Timing
 from client_agent.journal import AgentStore, Entry, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.pace import backoff, uniform
+from client_agent.supervision import words_of
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, Refusal, ReportError
 from tacit.media_types import dap
 from tacit.messages import UploadErrors
@@ -55,6 +56,8 @@ async def offer(client: ObliviousClient, url: str, report: bytes) -> Answer:
         return Answer(State.SCHEDULED, str(error))
     except Refusal as refusal:
         return Answer(State.FAILED, str(refusal))
+    except Exception as error:  # of this report or of a key: the same bytes again later, and the others go on
+        return Answer(State.SCHEDULED, words_of(error))
     if not 200 <= response.status < 300:
         return _refused(response.status, problem_type(response.content))
     try:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from client_agent.config import Timing
-from client_agent.journal import AgentStore, Prefetch
+from client_agent.journal import AgentStore, Fact, Prefetch, note
 from client_agent.pace import NEVER, backoff, uniform
+from client_agent.supervision import STORE_ERRORS, words_of
 from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
 from tacit.ports import Clock, Entropy, Transport, TransportError
@@ -105,7 +106,7 @@ class TokenWallet:
             directory = self._directories.get(prefetch.slot.epoch)
             if prefetch.settled or directory is None or now >= directory.end:
                 continue
-            after = await self._fetch(prefetch, directory) if prefetch.due_at <= now else prefetch
+            after = await self._supervised(prefetch, directory) if prefetch.due_at <= now else prefetch
             if not after.token:
                 due_next = min(due_next, after.due_at)
         return due_next
@@ -127,6 +128,23 @@ class TokenWallet:
 
     async def _row(self, slot: Slot) -> Prefetch | None:
         return next((prefetch for prefetch in await self._store.prefetches() if prefetch.slot == slot), None)
+
+    async def _supervised(self, prefetch: Prefetch, directory: IssuerDirectory) -> Prefetch:
+        """``_fetch``; a slot that breaks it is tried again later, and says so."""
+        try:
+            after = await self._fetch(prefetch, directory)
+        except STORE_ERRORS:
+            raise
+        except Exception as error:  # of this slot's key, row or answer
+            slot = f"slot {prefetch.slot.slot} of epoch {prefetch.slot.epoch}"
+            await note(self._store, Fact.TOKEN_TROUBLE, f"{slot}: {words_of(error)}", self._clock.now())
+            pause = backoff(self._entropy, self._timing, prefetch.attempts)
+            after = replace(prefetch, due_at=self._clock.now() + pause, attempts=prefetch.attempts + 1)
+            await self._store.put_prefetch(after)
+            return after
+        if after.token:
+            await note(self._store, Fact.TOKEN_TROUBLE, "", self._clock.now())
+        return after
 
     async def _fetch(self, prefetch: Prefetch, directory: IssuerDirectory) -> Prefetch:
         key = _planned_key(prefetch, directory)

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from infra.loops import loop_name
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport
 from tacit.service.app import Deps
@@ -76,12 +77,12 @@ def deployable(name: str) -> Deployable:
     )
 
 
-async def run_service(name: str, config_path: Path) -> None:
+async def run_service(name: str, config_path: Path, recovery: Recovery = Recovery.REFUSE) -> None:
     """Serve one service until it is told to stop. Raises ``UsageError``."""
     service = deployable(name)
     config = service.load(config_path)
     async with service.make_transport(config) as transport:
-        deps = Deps(SystemClock(), OsEntropy(), transport)
+        deps = Deps(SystemClock(), OsEntropy(), transport, recovery=recovery)
         app = service.create_app(config, deps)
         await serve(app, config.listen, ready=announce, insecure_http=config.insecure_http)
 

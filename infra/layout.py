@@ -13,12 +13,16 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
+from infra.certificates import CA_FILE
 from infra.deployables import SERVICES, witness_name
+from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, listen_files
 from services.gateway.keys import KeyRing
+from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
 from tacit.codec import b64url
 from tacit.errors import UsageError
@@ -74,7 +78,8 @@ class StackOptions:
     whether they accept noise shares; ``min_audience``: how many devices a census must attest for a recipe with
     criteria; the three of ``account`` are what the one privacy account allows in any period of so many seconds, and
     what the stack's own devices charge against; ``witnesses``: how many cosign its log, all of which its policies
-    demand, for by one of two a log can split its readers."""
+    demand, for by one of two a log can split its readers; ``tls``: whether every leg is TLS, with certificates of the
+    stack's own authority."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -88,6 +93,7 @@ class StackOptions:
     account_delta: str = "0.00001"
     account_seconds: int = 365 * 86400
     witnesses: int = 0
+    tls: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,18 @@ class Layout:
     def analyst_key(self) -> Path:
         """The analyst's signing key."""
         return self.state_dir / "analyst" / "signing.key"
+
+    @property
+    def client_tls(self) -> ClientTls:
+        """Whom an operator's commands trust, and what they show."""
+        if not self.options.tls:
+            return ClientTls()
+        folder = self.state_dir / OPERATOR
+        return ClientTls(*(folder / name for name in CLIENT_FILES.values()))
+
+    def transport(self, **options: Any) -> AiohttpTransport:
+        """A client for an operator's commands; ``options`` of ``AiohttpTransport``. Close it."""
+        return AiohttpTransport(tls=self.client_tls, **options)
 
     def operator_token(self, service: str) -> str:
         """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
@@ -164,6 +182,7 @@ class Layout:
                     "days": max(1, self.options.account_seconds // 86400),
                 },
                 "attributes": dict(attributes or {}),
+                **({"tls_ca": self.state_dir / AUTHORITY / CA_FILE} if self.options.tls else {}),
                 "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late}
                 | (STAGED if staged else {}),
             }
@@ -205,7 +224,8 @@ class _Builder:
         self._witnesses = tuple(witness_name(number) for number in range(1, options.witnesses + 1))
         services = (*SERVICES, *self._witnesses)
         self._ports = dict(zip(services, free_ports(len(services)), strict=True))
-        self._urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
+        scheme = "https" if options.tls else "http"
+        self._urls = {name: f"{scheme}://127.0.0.1:{port}" for name, port in self._ports.items()}
         self._keys = {
             name: generate_signing_key(entropy) for name in ("analyst", "log", "issuer", "gateway", "leader", "helper")
         }
@@ -237,6 +257,7 @@ class _Builder:
             gateway_key_period=ring.period,
             policy_path=policy_path,
         )
+        renew_certificates(layout, self._now)
         self._write_index(layout)
         return layout
 
@@ -295,6 +316,7 @@ class _Builder:
             "accounts": {
                 ACCOUNT: {
                     "epsilon": self._options.account_epsilon,
+                    "epsilon_with_relay": f"{2 * Decimal(self._options.account_epsilon):f}",
                     "delta": self._options.account_delta,
                     "window_seconds": self._options.account_seconds,
                 }
@@ -320,13 +342,17 @@ class _Builder:
     def _write_config(self, name: str, log_key: str, policy: dict[str, Any]) -> Path:
         body: dict[str, Any] = {
             "state_dir": ".",
-            "listen": {"host": "127.0.0.1", "port": self._ports[name]},
+            "listen": {"host": "127.0.0.1", "port": self._ports[name], **self._listen_files(name)},
+            **(CLIENT_FILES if self._options.tls else {}),
             **self._own_config(name, log_key, policy),
         }
         path = self._dir / name / "config.json"
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.write_text(json.dumps(body, indent=1))
         return path
+
+    def _listen_files(self, name: str) -> dict[str, Any]:
+        return listen_files(name, CREDENTIALS, OPERATORS) if self._options.tls else {}
 
     def _own_config(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         """What a service's configuration has that those of others do not."""
@@ -397,8 +423,18 @@ class _Builder:
             ],
         }
 
-    def _relay_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
-        return {"gateway_url": self._urls["gateway"], "gateway_bearer": "gateway_client.token"}
+    def _relay_config(self, log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "gateway_url": self._urls["gateway"],
+            "gateway_bearer": "gateway_client.token",
+            "log": {
+                "url": self._urls["recipe_server"],
+                "key": log_key,
+                "gateway": OPERATORS["gateway"],
+                "signing_key": b64url(self._keys["gateway"].public),
+                "poll_seconds": 5 * self._options.poll_seconds,
+            },
+        }
 
     def _aggregator(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -453,6 +489,12 @@ class _Builder:
             "gateway_key_period": layout.gateway_key_period,
         }
         (self._dir / INDEX).write_text(json.dumps(index, indent=1))
+
+
+def renew_certificates(layout: Layout, now: float) -> None:
+    """New certificates for every service of a stack with TLS, which read them at once if they run."""
+    if layout.options.tls:
+        certify_services(layout.state_dir, layout.services, OPERATORS, now)
 
 
 def bearer_token(entropy: Entropy) -> bytes:

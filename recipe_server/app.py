@@ -13,6 +13,7 @@ from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
 from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.origins import require_secure_url
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, make_app, refuse_expect
 from tacit.service.backends import make_announcer
@@ -37,6 +38,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     router.add_get("/tile/{path:.+}", handlers.get_tile)
     router.add_get("/v1/bundle", handlers.get_bundle)
     router.add_get("/v1/bundle/{digest}", handlers.get_page)
+    router.add_get("/v1/key-sets", handlers.get_key_sets)
     router.add_get("/v1/hashes/{size}/{block}", handlers.get_hashes)
     router.add_post("/v1/leaves", handlers.post_leaf, expect_handler=refuse_expect)
     router.add_get("/v1/recipes", handlers.get_recipes)
@@ -52,7 +54,9 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
 def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     """A driver for each witness, awake as soon as the log grows."""
     service, deps = app[RECIPES], app[DEPS]
-    quorum = config.witness_quorum or len(config.witnesses)
+    for witness in config.witnesses:
+        require_secure_url(witness.url, insecure_http=config.insecure_http)
+    quorum = config.witness_quorum or len(config.witnesses) // 2 + 1
     wakes = []
     for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
         wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS))

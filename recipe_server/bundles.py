@@ -1,8 +1,8 @@
 """The answers to readers of the log: the head, the pages that it names, and hashes, all the same for everybody.
 
 Pages are put together once per tree and moment at which entries begin or cease to be live, and kept for a few trees
-more, so that a reader finds the pages of the head that it has. A set that took long to put together is shown for a
-while, whatever enters the log meanwhile: readers then see a slightly older tree.
+more, so that a reader finds the pages of the head that it has. A large set is shown for a while, whatever enters the
+log meanwhile: readers then see a slightly older tree.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from recipe_server.live import live_entries
+from recipe_server.live import live_entries, live_key_sets
 from recipe_server.store import RecipeStore, Transaction
 from tacit.ports import Clock
 from tacit.tlog.merkle import NodeReader
-from tacit.tlog.pages import Hashes, Head, encode_pages
+from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 
 SETS_KEPT = 4
 """Sets of pages that are kept, the newest included."""
 HASHES_KEPT = 64
-REST_FACTOR = 10.0
-"""A set is shown for at least this many times the time that it took to put it together."""
+SMALL = 512
+REST_SECONDS = 0.005
+"""For each entry beyond ``SMALL`` a set is shown for at least so many seconds: some ten times what it takes to make."""
 
 Shown = Callable[[Transaction], Awaitable[tuple[int, bytes]]]
 """(size, note) of the checkpoint that readers are to see."""
@@ -75,19 +76,24 @@ class Answers:
             return Head(newest.note, tuple(newest.pages)).encode()
 
     async def _make(self) -> _PageSet:
-        began = self._clock.now()
+        now = self._clock.now()
         async with self._store().read() as tx:
             size, note = await self._shown(tx)
-            live = await live_entries(tx, size, began, self._ended_seconds, self._census_seconds)
+            live = await live_entries(tx, size, now, self._ended_seconds, self._census_seconds)
         pages = await asyncio.to_thread(encode_pages, live.entries)
-        took = self._clock.now() - began
-        rests = began + took * (1 + REST_FACTOR)
+        rests = now + REST_SECONDS * max(0, len(live.entries) - SMALL)
         digests = {hashlib.sha256(page).digest(): page for page in pages}
         return _PageSet(size, note, live.since, live.until, rests, digests)
 
     def page(self, digest: bytes) -> bytes | None:
         """The page with this digest, as long as it is kept."""
         return next((kept.pages[digest] for kept in reversed(self._sets) if digest in kept.pages), None)
+
+    async def key_sets(self) -> bytes:
+        """The encoded ``KeySets``."""
+        async with self._store().read() as tx:
+            size, note = await self._shown(tx)
+            return KeySets(note, await live_key_sets(tx, size, self._clock.now())).encode()
 
     async def hashes(self, size: int, block: int) -> bytes | None:
         """The encoded ``Hashes`` of a tree that the log has had; None where it never had it, or that block."""

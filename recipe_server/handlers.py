@@ -56,6 +56,11 @@ async def get_page(request: web.Request) -> web.Response:
     return _immutable(request.app[RECIPES].page(digest))
 
 
+async def get_key_sets(request: web.Request) -> web.Response:
+    """GET /v1/key-sets: checkpoint, and the gateways' live key sets with their proofs, for relays."""
+    return _answer(request, await request.app[RECIPES].key_sets(), media_types.JSON)
+
+
 async def get_hashes(request: web.Request) -> web.Response:
     """GET /v1/hashes/{size}/{block}: what a consistency proof from a size in that block takes; immutable."""
     size, block = (_whole(request.match_info[name]) for name in ("size", "block"))

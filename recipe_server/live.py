@@ -28,6 +28,14 @@ class LiveEntries:
     entries: tuple[BundleEntry, ...]
 
 
+async def live_key_sets(tx: Transaction, size: int, now: float) -> tuple[BundleEntry, ...]:
+    """The key sets that may be used at ``now`` or later, proved in the tree of ``size`` entries."""
+    indices = sorted(one.index for one in await tx.key_sets() if now < one.end and one.index < size)
+    leaves = await tx.leaves(indices)
+    proofs = await tx.with_nodes(lambda read: [tuple(prove_inclusion(read, index, size)) for index in indices])
+    return tuple(BundleEntry(index, leaves[index], proof) for index, proof in zip(indices, proofs, strict=True))
+
+
 async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
     """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
     for ``census_seconds`` after its end. What the log holds beyond ``size`` is left out."""

@@ -217,6 +217,10 @@ class RecipeService:
         """The page with this digest, as long as it is kept."""
         return self._answers.page(digest)
 
+    async def key_sets(self) -> bytes:
+        """The encoded key sets of gateways, for relays."""
+        return await self._answers.key_sets()
+
     async def hashes(self, size: int, block: int) -> bytes | None:
         """The encoded hashes of a block in a tree that the log has had."""
         return await self._answers.hashes(size, block)

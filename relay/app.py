@@ -8,11 +8,12 @@ from aiohttp import web
 
 from relay.config import RelayConfig
 from relay.handlers import RELAY, add_routes
+from relay.key_sets import LoggedKeySets
 from relay.service import Relay
 from tacit.adapters.lean_http import LeanTransport
 from tacit.errors import UsageError
 from tacit.frames import ANSWER_OVERHEAD
-from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, make_app
 from tacit.service.config import read_secret
 
 
@@ -23,7 +24,13 @@ def create_app(config: RelayConfig, deps: Deps) -> web.Application:
     bearer = None if config.gateway_bearer is None else read_secret(config.gateway_bearer)
     relay = Relay(config, deps, None if bearer is None else bearer.decode("ascii").strip())
     app = make_app("relay", deps, max_body=config.max_request, answered=relay.counters.answered)
-    add_routes(app, relay)
+    key_sets = None
+    if config.log is not None:
+        folder = None if config.storage == "memory" else config.state_dir
+        key_sets = LoggedKeySets(config.log, deps, folder, insecure_http=config.insecure_http)
+        add_driver(app, key_sets, config.log.poll_seconds)
+        app[TROUBLES].append(key_sets.trouble)
+    add_routes(app, relay, key_sets)
     app.cleanup_ctx.append(_close_relay)
     add_driver(app, relay.counters, config.bucket_seconds / 4)
     return app

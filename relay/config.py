@@ -20,6 +20,17 @@ class Frames(Frozen):
     max_delay: float = Field(default=0.05, gt=0, le=5)
 
 
+class RelayLog(Frozen):
+    """Where the gateway's key sets come from: the log's ``url`` without a final slash and its ``key`` (signed-note
+    key), the ``gateway``'s name there and the Ed25519 key of its leaves (``signing_key``, base64url)."""
+
+    url: str
+    key: str
+    gateway: str
+    signing_key: str
+    poll_seconds: PositiveFloat = 10.0
+
+
 class RelayConfig(ServiceConfig):
     """A relay forwards to exactly one gateway.
 
@@ -32,6 +43,7 @@ class RelayConfig(ServiceConfig):
     * ``retry_after_least``, ``retry_after_most``: range in seconds of the random Retry-After of a 503.
     * ``frames``: how messages share an exchange with the gateway; without it every message has its own, as RFC 9458
       describes.
+    * ``log``: the log whose key sets of the gateway are served to devices that have no key any more; without it, none.
     * ``bucket_seconds``: width of the time buckets of the traffic counters.
     """
 
@@ -44,4 +56,5 @@ class RelayConfig(ServiceConfig):
     retry_after_least: PositiveInt = 2
     retry_after_most: PositiveInt = 20
     frames: Frames | None = None
+    log: RelayLog | None = None
     bucket_seconds: int = Field(default=300, ge=60)

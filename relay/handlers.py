@@ -1,18 +1,21 @@
-"""The relay's one resource: POST / with ``message/ohttp-req``."""
+"""The relay's resources: POST / with ``message/ohttp-req``, and GET /key-sets."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
+from relay.key_sets import LoggedKeySets
 from relay.service import Relay
-from tacit.media_types import OHTTP_REQ
+from tacit.errors import Unavailable
+from tacit.media_types import JSON, OHTTP_REQ
 from tacit.service.app import read_body, refuse_expect
 
 RELAY = web.AppKey("relay", Relay)
+KEY_SETS_MAX_AGE = 600
 
 
-def add_routes(app: web.Application, relay: Relay) -> None:
-    """Mount the relay resource; other methods get 405, ``Expect`` gets 417."""
+def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | None) -> None:
+    """Mount the relay's resources; other methods get 405, ``Expect`` gets 417."""
 
     async def post_message(request: web.Request) -> web.Response:
         """Forward one encapsulated request and answer with what the gateway said."""
@@ -26,5 +29,15 @@ def add_routes(app: web.Application, relay: Relay) -> None:
             headers["Retry-After"] = str(answer.retry_after)
         return web.Response(status=answer.status, body=answer.body, headers=headers)
 
+    async def get_key_sets(_request: web.Request) -> web.Response:
+        """The gateway's key sets as the log shows them, the same bytes for everyone."""
+        if key_sets is None:
+            raise web.HTTPNotFound
+        if not key_sets.document:
+            raise Unavailable("the log has shown no key set yet")
+        headers = {"Content-Type": JSON, "Cache-Control": f"public, max-age={KEY_SETS_MAX_AGE}"}
+        return web.Response(body=key_sets.document, headers=headers)
+
     app[RELAY] = relay
+    app.router.add_get("/key-sets", get_key_sets)
     app.router.add_post("/", post_message, expect_handler=refuse_expect)

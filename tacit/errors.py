@@ -29,6 +29,10 @@ class Unavailable(Fatal):
     """A store does not answer or has no room for now; whoever asked may ask for the same again later."""
 
 
+class RolledBack(Unavailable):
+    """The store's database was replaced by an older one; nothing may be spent in it until an operator has decided."""
+
+
 class DecodeError(TacitError, ValueError):
     """Bytes or text from outside do not have the form that they must have."""
 

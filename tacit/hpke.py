@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
+from tacit.curve25519 import exchange
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import Entropy
 
@@ -62,32 +63,6 @@ class Suite:
 DEFAULT_SUITE = Suite(KEM_X25519, KDF_HKDF_SHA256, AEAD_AES128GCM)
 
 
-_FIELD_PRIME = 2**255 - 19
-_PROBE = X25519PrivateKey.from_private_bytes(bytes(PRIVATE_KEY_SIZE))
-"""Clamped, the scalar 2^254: it takes every point of low order to zero, on the curve and on its twist, and no other."""
-
-
-def checked_public_key(public: bytes) -> bytes:
-    """``public``, an X25519 key that messages may be sealed to: 32 bytes in their one spelling (RFC 7748 section 5
-    accepts others), and no point of low order (section 7), with which every secret is zero. Raises ``DecodeError``."""
-    if len(public) != PUBLIC_KEY_SIZE:
-        raise DecodeError(f"{len(public)} bytes are no X25519 key; {PUBLIC_KEY_SIZE} are")
-    if int.from_bytes(public, "little") >= _FIELD_PRIME:
-        raise DecodeError("the X25519 key is not in its canonical form")
-    if _low_order(public):
-        raise DecodeError("the X25519 key is of low order")
-    return public
-
-
-@lru_cache(maxsize=1024)
-def _low_order(public: bytes) -> bool:
-    try:
-        _exchange(_PROBE, public)
-    except CryptoError:
-        return True
-    return False
-
-
 @dataclass(frozen=True)
 class KeyPair:
     """An X25519 key pair, 32 bytes each."""
@@ -105,7 +80,7 @@ class KeyPair:
 
     def exchange(self, public: bytes) -> bytes:
         """Shared X25519 secret with ``public`` (RFC 7748). Raises ``CryptoError`` when it is all zero."""
-        return _exchange(self._handle, public)
+        return exchange(self._handle, public)
 
 
 def key_pair_from_private(private: bytes) -> KeyPair:
@@ -287,15 +262,6 @@ class Opener:
 def _require(suite: Suite) -> None:
     if not suite.supported:
         raise CryptoError("the HPKE suite is not supported")
-
-
-def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
-    if len(public) != PUBLIC_KEY_SIZE:
-        raise CryptoError("an X25519 public key has 32 bytes")
-    try:
-        return private.exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError as error:  # how the backend reports an all-zero result
-        raise CryptoError("the X25519 public key is of low order") from error
 
 
 def _shared_secret(dh: bytes, enc: bytes, recipient: bytes) -> bytes:

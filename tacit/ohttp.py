@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from tacit import bhttp, hpke
 from tacit.codec import Reader, Writer
+from tacit.curve25519 import checked_public_key
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.hpke import KeyPair, Suite
 from tacit.ports import Entropy
@@ -53,7 +54,7 @@ class KeyConfig:
         key_id, kem_id = reader.uint(1), reader.uint(2)
         if kem_id != hpke.KEM_X25519:
             raise DecodeError("the key configuration is for a KEM that is not supported")
-        public_key = hpke.checked_public_key(reader.raw(hpke.PUBLIC_KEY_SIZE))
+        public_key = checked_public_key(reader.raw(hpke.PUBLIC_KEY_SIZE))
         algorithms = reader.vector(2, lambda item: (item.uint(2), item.uint(2)), minimum=4)
         reader.end()
         return cls(key_id, kem_id, public_key, tuple(algorithms))

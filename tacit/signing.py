@@ -12,7 +12,7 @@ from functools import lru_cache
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tacit import hpke
+from tacit import curve25519
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import Entropy
 
@@ -63,7 +63,7 @@ def checked_public_key(public: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _is_strong(public: bytes) -> bool:
-    """The map to Curve25519, u = (1 + y) / (1 - y), keeps a point's order, and ``tacit.hpke`` knows the small ones."""
+    """The map to Curve25519, u = (1 + y) / (1 - y), keeps an order; ``tacit.curve25519`` knows the low ones."""
     y = int.from_bytes(public, "little") & ((1 << 255) - 1)
     if y >= _P or y == 1:
         return False
@@ -72,7 +72,7 @@ def _is_strong(public: bytes) -> bool:
         return False
     u = (1 + y) * pow(1 - y, -1, _P) % _P
     try:
-        hpke.checked_public_key(u.to_bytes(KEY_SIZE, "little"))
+        curve25519.checked_public_key(u.to_bytes(KEY_SIZE, "little"))
     except DecodeError:
         return False
     return True

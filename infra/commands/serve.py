@@ -13,11 +13,14 @@ from typing import Annotated
 import typer
 
 from infra.deployables import KINDS, run_service
+from infra.flags import AlwaysJson
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
-from infra.places import AlwaysJson
+from tacit.adapters.watermark import Recovery
 
 INGEST = "ingest"
+MARKED = ("issuer", "attester", "gateway", "leader", "helper", "witness")
+"""The services whose databases say what was spent."""
 
 
 def serve(
@@ -31,6 +34,17 @@ def serve(
         str | None,
         typer.Option("--leader-url", help=f"For {INGEST}: the leader's URL in the recipes, if not its listener's."),
     ] = None,
+    accept_rollback: Annotated[
+        bool,
+        typer.Option(
+            "--accept-rollback",
+            help="The database is from a backup: close for good whatever may have been spent since, and go on. Once.",
+        ),
+    ] = False,
+    new_mark: Annotated[
+        bool,
+        typer.Option("--new-mark", help="The database is complete and only its mark is missing: begin one. Once."),
+    ] = False,
     stop_with_stdin: Annotated[
         bool,
         typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up."),
@@ -41,6 +55,8 @@ def serve(
 
     Writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr. "ingest" is a gateway
     (--config) and a leader (--leader-config) in one process: uploads reach the leader without a further exchange.
+
+    A database that was restored from a backup is refused; docs/restoring.md says what to do then.
     Example: tacit serve relay --config .tacit/relay/config.json
     """
     del as_json
@@ -48,9 +64,22 @@ def serve(
         raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST))}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
         raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
-    service = run_service(name, config) if leader_config is None else run_ingest(config, leader_config, leader_url)
+    recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)
+    if leader_config is None:
+        service = run_service(name, config, recovery)
+    else:
+        service = run_ingest(config, leader_config, leader_url)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+
+
+def _recovery(name: str, *, accept_rollback: bool, new_mark: bool) -> Recovery:
+    """What is said about the one service's database. Raises ``BadParameter``."""
+    if accept_rollback and new_mark:
+        raise typer.BadParameter("--accept-rollback and --new-mark exclude each other")
+    if (accept_rollback or new_mark) and name not in MARKED:
+        raise typer.BadParameter(f"only {', '.join(MARKED)} have a mark; serve the one concerned by itself, once")
+    return Recovery.ACCEPT if accept_rollback else Recovery.NEW_MARK if new_mark else Recovery.REFUSE
 
 
 async def _serve(service: Coroutine[None, None, None], *, stop_with_stdin: bool) -> None:

@@ -31,6 +31,7 @@ from infra.layout import OPERATORS, Layout, StackOptions, create_layout, load_la
 from infra.stack import with_log
 from infra.testing.device import Device, JournalKeeper
 from infra.testing.wire import Wire
+from tacit.adapters.watermark import Recovery
 from tacit.aggregator.parties import PARTIES
 from tacit.errors import Refusal
 from tacit.messages import Report
@@ -131,7 +132,7 @@ class Simulation:
 
     # Services
 
-    async def start(self, name: str, **changes: Any) -> None:
+    async def start(self, name: str, recovery: Recovery = Recovery.REFUSE, **changes: Any) -> None:
         """Start a service on its folder; ``changes`` replace members of its configuration."""
         self._starts += 1
         service = deployable(name)
@@ -143,7 +144,7 @@ class Simulation:
             config = config.model_copy(update={"group_delay": 0.0})
         entropy = self.entropy.child(f"{name} {self._starts}")
         transport = self.wire.transport(name)
-        deps = Deps(self.clock, entropy, transport, self.observer, background=False)
+        deps = Deps(self.clock, entropy, transport, self.observer, background=False, recovery=recovery)
         app = service.create_app(config.model_copy(update=changes), deps)
         await self.network.mount(self.layout.urls[name], app)
         self.apps[name] = app

@@ -88,6 +88,8 @@ class Recipes:
             task = derive.task_of(recipe, live.slot_key(recipe))
         except Refusal as refusal:
             return Known(recipe, REFUSED, refusal.rule, refusal.detail)
+        except Exception as error:  # whatever one recipe holds, the others are collected
+            return Known(recipe, REFUSED, "recipe-unusable", f"unexpected {type(error).__name__}")
         return Known(recipe, ACTIVE, task=task, key_pair=key.key_pair)
 
     def _own_key(self, recipe: Recipe) -> HpkeKey:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.dp.claim import CONDITIONS
+from tacit.dp.claim import CONDITIONS, Claim
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
@@ -24,7 +24,7 @@ def release_document(
     sent, as the recipe states it; ``missing``: where devices without a value are in these numbers; ``series``: of which
     series it is which round.
     ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` the
-    same recomputed for the reports that were really there.
+    same recomputed for the reports that were really there, absent where their number depends on answers.
     Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
     counts cannot come from the recipe's randomizer and sampling.
     """
@@ -123,5 +123,9 @@ def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
             "by_adversary": by_adversary,
             "conditions": CONDITIONS,
         },
-        "privacy_of_batch": {"n": report_count, "mechanism": ran.mechanism, "by_adversary": ran.stated()},
+        **({} if recipe.sampling.importance else {"privacy_of_batch": _of_batch(report_count, ran)}),
     }
+
+
+def _of_batch(report_count: int, ran: Claim) -> dict[str, Any]:
+    return {"n": report_count, "mechanism": ran.mechanism, "by_adversary": ran.stated()}

@@ -67,7 +67,7 @@ def make_transport(config: GatewayConfig) -> LeanTransport:
 
 def _replay_window(config: GatewayConfig, deps: Deps) -> ReplayWindow:
     if config.replay_window is None:
-        return ReplayStore(config.database_url(NAME))
+        return ReplayStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     url = config.replay_window.url(insecure=config.insecure_http)
     return RedisReplayWindow(RedisSeen(url, NAME, config.replay_window.prefix), config.date_window, deps.clock)
 

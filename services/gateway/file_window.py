@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tacit.adapters.sql import BUSY_TIMEOUT_MS
+from tacit.adapters.watermark import Watermark
 
 _INSERT = "INSERT INTO seen_requests (enc, date) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
@@ -20,8 +21,10 @@ _INSERT = "INSERT INTO seen_requests (enc, date) VALUES (?, ?) ON CONFLICT DO NO
 class FileWriter:
     """Inserts into ``seen_requests`` of a file whose schema is up to date. ``open`` before use, ``close`` after."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mark: Watermark | None = None) -> None:
+        """``mark``: the open one of the database, if it has one."""
         self._path = path
+        self._mark = mark
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="replay-window")
         self._connection: sqlite3.Connection | None = None
 
@@ -57,9 +60,12 @@ class FileWriter:
         connection.execute("BEGIN IMMEDIATE")
         try:
             fresh = {row[0] for row in rows if connection.execute(_INSERT, row).rowcount == 1}
+            count = None if self._mark is None else self._mark.advance_file(connection)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        if self._mark is not None and count is not None:
+            self._mark.note(0, count)
         return fresh

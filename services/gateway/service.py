@@ -18,7 +18,7 @@ from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
 from services.gateway.opening import OpenAll, Opening
 from services.gateway.store import ReplayWindow, SeenRequest
-from services.gateway.targets import AllowList, Target, request_date
+from services.gateway.targets import DATE_STEP, AllowList, Target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.frames import Answer
@@ -34,6 +34,7 @@ from tacit.service.problems import problem_response
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"
 TARGET_UNREACHABLE = "urn:tacit:problem:target-unreachable"
+WINDOW_RESTORED = "urn:tacit:problem:replay-window-restored"
 REQUEST_FIELDS = ("content-type", "accept")
 RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
 
@@ -68,6 +69,7 @@ class Gateway:
         self._targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())
         self._group = deps.transport if isinstance(deps.transport, GroupTransport) else None
+        self._seen = window
         self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(
             window.remember, _GROUP, config.group_delay, deps.clock
         )
@@ -161,10 +163,20 @@ class Gateway:
         """Check ``request``. Raises ``Abort`` or ``DecodeError``."""
         target = self._targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
+        self._check_remembered(date)
         headers = _passed(request)
         if target.credential:
             headers = {**headers, **target.credential}
         return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
+
+    def _check_remembered(self, date: int) -> None:
+        """Refuse what may have passed before the replay window was restored from the past: its Date was close to the
+        time then. Raises ``Abort`` (503)."""
+        last = self._seen.closed_until + self.config.date_window
+        if date <= last and self._seen.closed_until:
+            wait = max(1, last + DATE_STEP - int(self._deps.clock.now()))
+            title = "What passed before is not known; come back when no request of then can pass again."
+            raise Abort(WINDOW_RESTORED, status=503, title=title, headers={"Retry-After": str(wait)})
 
     async def _are_new(self, requests: Sequence[SeenRequest]) -> Sequence[bool]:
         try:

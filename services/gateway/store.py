@@ -20,6 +20,7 @@ from tacit.adapters.bulk import insert_new, is_postgres
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import Int64, upsert
+from tacit.adapters.watermark import Watermark
 from tacit.errors import Abort, Fatal
 from tacit.ports import Clock, TransportError
 
@@ -49,6 +50,11 @@ class SeenRequest:
 class ReplayWindow(Protocol):
     """Remembers requests. ``open`` before use, ``close`` after."""
 
+    @property
+    def closed_until(self) -> int:
+        """The POSIX second before which requests may have passed that are not remembered; 0 where there is none."""
+        ...
+
     async def open(self) -> None:
         """Get ready. Raises ``UsageError``."""
         ...
@@ -68,6 +74,8 @@ class ReplayWindow(Protocol):
 
 class RedisReplayWindow:
     """The window on Redis, where each request expires ``MARGIN`` seconds after its Date is out of ``date_window``."""
+
+    closed_until = 0
 
     def __init__(self, seen: RedisSeen, date_window: int, clock: Clock) -> None:
         self._seen = seen
@@ -98,17 +106,18 @@ class RedisReplayWindow:
 class ReplayStore:
     """The window in one database. ``open`` before use, ``close`` after."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
         self._url = url
+        self._mark = mark
         self._opened: Database | None = None
         self._writer: FileWriter | None = None
 
     async def open(self) -> None:
         """Open the database and bring its schema up to date."""
-        self._opened = await Database.open(self._url, METADATA, MIGRATIONS)
+        self._opened = await Database.open(self._url, METADATA, MIGRATIONS, mark=self._mark)
         url = sa.make_url(self._url)
         if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
-            self._writer = FileWriter(Path(str(url.database)))
+            self._writer = FileWriter(Path(str(url.database)), self._mark)
             await self._writer.open()
 
     async def close(self) -> None:
@@ -128,11 +137,17 @@ class ReplayStore:
             dates = {request.enc: request.date for request in requests}
             async with self._database.transaction() as connection:
                 fresh = set(await _insert(connection, list(dates.items())))
+                await self._database.spend(connection)
         answers: list[bool] = []
         for request in requests:
             answers.append(request.enc in fresh)
             fresh.discard(request.enc)
         return answers
+
+    @property
+    def closed_until(self) -> int:
+        """See ``ReplayWindow``."""
+        return self._database.closed_until
 
     async def forget(self, before: int) -> int:
         """Delete the requests dated earlier than ``before``; returns how many."""

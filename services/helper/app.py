@@ -31,7 +31,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     credentials = read_credentials(config, Role.HELPER)
     callers = Callers(NAME, config.listen, {**credentials.digests, "leader": token_digest(credentials.peer.token)})
     app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task], callers=callers)
-    store = HelperStore(config.database_url(NAME))
+    store = HelperStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties = Parties()
     budget = ByteBudget(config.max_in_flight, deps.entropy)
     helper = Helper(store, deps, config.max_job, budget, config.job_crypto())
@@ -64,7 +64,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     look = add_driver(app, follower, config.log.poll_seconds)
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
-    app[TROUBLES].append(lambda: store.trouble)
+    app[TROUBLES].append(lambda: store.doubtful or store.trouble)
     return app
 
 

@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.helper.schema import COMMON, JOBS, METADATA, MIGRATIONS, SHARES
 from tacit.adapters.upsert import upsert
+from tacit.adapters.watermark import Watermark
 from tacit.aggregator.store import CommonTx, SqlStore
 
 
@@ -65,5 +66,5 @@ class HelperTx(CommonTx):
 class HelperStore(SqlStore[HelperTx]):
     """The Helper's database."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url, METADATA, MIGRATIONS, HelperTx)
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, HelperTx, mark)

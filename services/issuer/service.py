@@ -93,7 +93,8 @@ class Issuer:
 
     async def open(self) -> None:
         """Open the store and load the live keys."""
-        self._opened = await IssuerStore.open(self._config.database_url("issuer"))
+        mark = self._config.watermark("issuer", self._deps.clock, self._deps.recovery)
+        self._opened = await IssuerStore.open(self._config.database_url("issuer"), mark)
         for stored in await self._store.keys():
             self._hold(stored, IssuerKey.from_der(stored.private_key))
 
@@ -112,7 +113,13 @@ class Issuer:
         return int(self._deps.clock.now() // self._config.epoch_seconds)
 
     def _open_for_issuance(self, epoch: int) -> bool:
-        return epoch - 1 <= self.epoch_now() <= epoch
+        return epoch - 1 <= self.epoch_now() <= epoch and epoch > self._closed_epoch(1)
+
+    def _closed_epoch(self, ahead: int) -> int:
+        """The last epoch that is closed because the database was restored from the past: those that had begun by then
+        and the ``ahead`` after them; -1 where none is."""
+        closed = self._store.closed_until
+        return closed // self._config.epoch_seconds + ahead if closed else -1
 
     async def sign(self, body: bytes) -> bytes:
         """The token response for an authenticated attester's request, counted. Raises ``Abort`` (422)."""
@@ -148,7 +155,7 @@ class Issuer:
                 slot=one.slot,
             )
             for one in live
-            if one.epoch >= current
+            if one.epoch >= current and one.epoch > self._closed_epoch(1)
         )
         until_next = max(int((current + 1) * seconds - now), 0)
         max_age = min(self._config.directory_max_age, until_next) if keys else 0
@@ -161,7 +168,8 @@ class Issuer:
         """
         current = self.epoch_now()
         made = await self._store.epochs()
-        due = [e for e in range(current, current + self._config.lookahead + 1) if e not in made]
+        lost = self._closed_epoch(self._config.lookahead)  # the log may hold other keys for these
+        due = [e for e in range(current, current + self._config.lookahead + 1) if e not in made and e > lost]
         if not due:
             return 0
         epoch = due[0]

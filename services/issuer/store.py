@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from services.issuer.schema import DIRECTORIES, ISSUANCE, METADATA, MIGRATIONS, SLOT_KEYS
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import upsert
+from tacit.adapters.watermark import Watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,14 @@ class IssuerStore:
         self._database = database
 
     @classmethod
-    async def open(cls, url: str) -> IssuerStore:
+    async def open(cls, url: str, mark: Watermark | None = None) -> IssuerStore:
         """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS))
+        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
+
+    @property
+    def closed_until(self) -> int:
+        """See ``Database.closed_until``."""
+        return self._database.closed_until
 
     async def close(self) -> None:
         """Close the database."""
@@ -56,6 +62,7 @@ class IssuerStore:
                 sa.insert(SLOT_KEYS),
                 [{"epoch": key.epoch, "slot": key.slot, "private_key": key.private_key} for key in keys],
             )
+            await self._database.spend(connection)
 
     async def unpublished(self) -> tuple[int, bytes] | None:
         """The earliest epoch whose leaf the log has not acknowledged, with the leaf."""
@@ -80,7 +87,9 @@ class IssuerStore:
     async def destroy_before(self, epoch: int) -> int:
         """Delete the keys of earlier epochs; returns how many."""
         async with self._database.transaction() as connection:
-            return (await connection.execute(sa.delete(SLOT_KEYS).where(SLOT_KEYS.c.epoch < epoch))).rowcount
+            destroyed = (await connection.execute(sa.delete(SLOT_KEYS).where(SLOT_KEYS.c.epoch < epoch))).rowcount
+            await self._database.spend(connection)
+            return destroyed
 
     async def counts(self) -> dict[tuple[int, int], int]:
         """The issuance counts by (epoch, slot)."""
@@ -103,4 +112,6 @@ class IssuerStore:
             totals = await connection.execute(
                 sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count).where(moved)
             )
-            return {(epoch, slot): count for epoch, slot, count in totals}
+            found = {(epoch, slot): count for epoch, slot, count in totals}
+            await self._database.spend(connection)
+            return found

@@ -50,7 +50,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     credentials = read_credentials(config, Role.LEADER)
     callers = Callers(NAME, config.listen, {**credentials.digests, **gateway_digests(config)})
     app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task], callers=callers)
-    store = LeaderStore(config.database_url(NAME))
+    store = LeaderStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties = Parties()
     works = "worker" in config.roles
     leader = Leader(store, parties, deps, config.limits)
@@ -67,7 +67,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     )
     _add_storage(app, store, follower, leader)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
-    app[TROUBLES].append(lambda: store.trouble)
+    app[TROUBLES].append(lambda: store.doubtful or store.trouble)
     collections = Collections(store, parties, deps, config.limits, credentials.peer.token)
     handlers = _handlers(config, deps, credentials, leader, collections, app)
     app.router.add_routes(handlers.routes(config.prefix))

@@ -15,6 +15,7 @@ from services.leader.records import BatchState, CollectionRow, CollectionState, 
 from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRATIONS
 from tacit.adapters.postgres_shared import WRITE_LOCK
+from tacit.adapters.watermark import Watermark
 from tacit.aggregator.store import SqlStore
 
 _STORE_NEW = "SELECT store_reports($1, $2, $3, $4, $5, $6, $7)"
@@ -126,8 +127,8 @@ def _columns(row: CollectionRow) -> dict[str, Any]:
 class LeaderStore(SqlStore[LeaderTx]):
     """The Leader's database."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url, METADATA, MIGRATIONS, LeaderTx)
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, LeaderTx, mark)
 
     async def add_new_reports(self, uploads: Sequence[Upload], closable: Collection[bytes], now: float) -> bool:
         """Store reports in one statement if nobody has seen any of them, no two have one id, the rows of their tasks

@@ -11,6 +11,7 @@ from services.witness.handlers import WITNESS, get_key, get_metrics, post_add_ch
 from services.witness.service import Witness
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.origins import require_secure_url
+from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.service.app import TROUBLES, Deps, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
@@ -34,7 +35,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
 
 def make_transport(config: WitnessConfig) -> AiohttpTransport:
     """The transport for ``Deps`` of a witness that runs on its own."""
-    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
+    return AiohttpTransport(max_response=MAX_BUNDLE, tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:

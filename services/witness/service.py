@@ -13,15 +13,15 @@ from collections import Counter
 from services.witness.config import WitnessConfig, WitnessedLog
 from services.witness.store import Moved, Twice, Witnessed, WitnessStore
 from tacit.adapters.tiles import read_entries
+from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, CryptoError, DecodeError, Fatal, Refusal, UsageError
 from tacit.service.app import Deps
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, LogPolicy, Note, NoteKey
-from tacit.tlog.cosignature import cosign
-from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.cosignature import cosign, newest_cosignature
 from tacit.tlog.merkle import verify_consistency
-from tacit.tlog.once import claims_of
+from tacit.tlog.once import claims_in
 from tacit.tlog.witnessing import AddCheckpoint, Frontier
 
 DATABASE = "witness"
@@ -51,6 +51,7 @@ class Witness:
         if len(self._logs) != len(config.logs):
             raise UsageError("logs: one origin stands twice")
         self._reading = {origin: asyncio.Lock() for origin in self._logs}
+        self._remembered: set[str] = set()
         self._opened: WitnessStore | None = None
         self.counts: Counter[str] = Counter()
         """Answers by kind, and leaves that were read, since the start."""
@@ -69,8 +70,12 @@ class Witness:
         return self._opened
 
     async def open(self) -> None:
-        """Open the store."""
-        self._opened = await WitnessStore.open(self._config.database_url(DATABASE))
+        """Open the store. Raises ``UsageError`` for a database from the past, whatever the operator says: what this key
+        has cosigned since is not known any more, so that it must not cosign again (P32)."""
+        if self._deps.recovery is Recovery.ACCEPT:
+            raise UsageError("a witness that has forgotten what it cosigned cannot go on; give it a new signing_key")
+        mark = self._config.watermark(DATABASE, self._deps.clock, self._deps.recovery)
+        self._opened = await WitnessStore.open(self._config.database_url(DATABASE), mark)
 
     async def close(self) -> None:
         """Close the store."""
@@ -84,8 +89,8 @@ class Witness:
         """The cosignature line for a request's bytes.
 
         Raises ``DecodeError`` (400), ``Abort`` (404: no log of ours; 403: not signed by it), ``SizeConflict`` (409),
-        ``Refusal`` (422): ``log-consistency``, ``witness-step``, ``log-entries``, ``log-twice``; and
-        ``TransportError`` where the log does not show its entries.
+        ``Refusal`` (422): ``log-consistency``, ``witness-step``, ``witness-forgot``, ``log-entries``, ``log-twice``;
+        and ``TransportError`` where the log does not show its entries.
         """
         request = AddCheckpoint.decode(data)
         policy, entry, checkpoint = self._opened_note(request.note)
@@ -97,6 +102,7 @@ class Witness:
             verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, request.proof)
             if checkpoint.size > known.size:
                 async with self._reading[policy.origin]:
+                    await self._still_at(policy.origin, known)
                     await self._advance(entry, policy.origin, known, checkpoint)
         except CryptoError as error:
             raise self._refusal("log-consistency", str(error)) from error
@@ -129,10 +135,19 @@ class Witness:
             self._refusal("log-split-view", f"two roots for {known.size} entries")
             raise SizeConflict(known.size)
 
+    async def _still_at(self, origin: str, known: Witnessed) -> None:
+        """Raises ``SizeConflict`` where another request has moved on while this one waited, before anything is read."""
+        current = await self._store.witnessed(origin)
+        if current != known:
+            self.counts["conflict"] += 1
+            raise SizeConflict(current.size)
+
     async def _advance(self, entry: WitnessedLog, origin: str, known: Witnessed, checkpoint: Checkpoint) -> None:
         """Read what is new, check it, and move on to ``checkpoint``."""
         if checkpoint.size - known.size > self._config.max_step:
             raise Refusal("witness-step", f"at most {self._config.max_step} entries are read for one request")
+        if origin not in self._remembered:
+            await self._remember(entry, origin, known)
         frontier = Frontier.decode(known.size, known.frontier)
         claims: dict[str, int] = {}
         async for entries in read_entries(self._deps.transport, entry.url, known.size, checkpoint.size):
@@ -147,17 +162,25 @@ class Witness:
             self.counts["conflict"] += 1
             raise SizeConflict(outcome.size)
 
+    async def _remember(self, entry: WitnessedLog, origin: str, known: Witnessed) -> None:
+        """Once after each start: the log shows no cosignature of ours that our database does not know of, as it would
+        if all of this service's files were from a backup."""
+        answer = await self._deps.transport.request("GET", f"{entry.url}/checkpoint")
+        if answer.status == 200:
+            note = Note.decode(answer.body)
+            shown = Checkpoint.parse(note.text)
+            ours = newest_cosignature(note, self.key) is not None and shown.origin == origin
+            if ours and (shown.size > known.size or (shown.size == known.size and shown.root != known.root)):
+                detail = f"the log shows our cosignature of {shown.size} entries, our database knows {known.size}"
+                raise self._refusal("witness-forgot", detail)
+        self._remembered.add(origin)
+
     def _read(self, entries: list[bytes], frontier: Frontier, claims: dict[str, int]) -> None:
         for data in entries:
             index = frontier.size
             frontier.append(data)
             self.counts["leaves_read"] += 1
-            try:
-                leaf = SignedLeaf.decode(data)
-            except DecodeError:  # readers act on no such leaf, so that it takes nothing
-                self.counts["leaves_unknown"] += 1
-                continue
-            for claim in claims_of(leaf):
+            for claim in claims_in(data):
                 if claim in claims:
                     raise self._twice(Twice(claim, index, claims[claim]))
                 claims[claim] = index
@@ -173,7 +196,7 @@ class Witness:
 
     def metrics(self) -> str:
         """The counts in the text format of Prometheus."""
-        names = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read", "leaves_unknown")
+        names = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read")
         lines = []
         for name in names:
             lines += [f"# TYPE tacit_witness_{name}_total counter", f"tacit_witness_{name}_total {self.counts[name]}"]

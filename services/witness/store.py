@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.witness.schema import CLAIMS, LOGS, METADATA, MIGRATIONS
 from tacit.adapters.sql import Database
+from tacit.adapters.watermark import Watermark
 from tacit.tlog.merkle import EMPTY_ROOT
 
 _FETCH = 400
@@ -52,9 +53,9 @@ class WitnessStore:
         self._database = database
 
     @classmethod
-    async def open(cls, url: str) -> WitnessStore:
+    async def open(cls, url: str, mark: Watermark | None = None) -> WitnessStore:
         """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS))
+        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
 
     async def close(self) -> None:
         """Close the database."""
@@ -89,6 +90,7 @@ class WitnessStore:
                     {"origin": origin, "digest": digest, "position": claims[claim]} for digest, claim in digests.items()
                 ]
                 await connection.execute(sa.insert(CLAIMS), rows)
+            await self._database.spend(connection)
         return None
 
 

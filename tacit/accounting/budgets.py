@@ -111,7 +111,9 @@ def accountant_of_record() -> Accountant:
 
 def compose(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
     """``tacit.ledger.budget.Accountant`` by privacy loss distributions: the composition's epsilon at ``delta``, by
-    replacement; infinite where the claims' own deltas exceed it. Never above the light bound."""
+    replacement; infinite where the claims' own deltas exceed it, or one says nothing. Never above the light bound."""
+    if not all(cost.is_bounded for cost in (*costs, *(() if more is None else (more,)))):
+        return math.inf
     return compose_steps([cost.step for cost in costs], delta, None if more is None else more.step)
 
 

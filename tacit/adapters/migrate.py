@@ -23,6 +23,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tacit.adapters.watermark import TABLE as MARKS_TABLE
 from tacit.errors import Fatal
 
 MARKER_TABLE = "tacit_database"
@@ -96,7 +97,8 @@ def differences(connection: Connection, metadata: sa.MetaData) -> list[Any]:
 
 
 def _is_compared(name: str | None, kind: str, _parents: object) -> bool:
-    return not (kind == "table" and name is not None and (name == MARKER_TABLE or SLICE_NAME.fullmatch(name)))
+    own = {MARKER_TABLE, MARKS_TABLE}
+    return not (kind == "table" and name is not None and (name in own or SLICE_NAME.fullmatch(name)))
 
 
 def assert_migrations_match(metadata: sa.MetaData, migrations: str) -> None:

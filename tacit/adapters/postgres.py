@@ -31,10 +31,11 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from tacit.adapters.migrate import MARKER_TABLE, upgrade_async
+from tacit.adapters.migrate import MARKER_TABLE
 from tacit.adapters.postgres_tls import protection_of, speaks_no_tls
 from tacit.adapters.sql import Database
 from tacit.adapters.tls import tls_reason
+from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal, TacitError, Unavailable, UsageError
 
 CONNECTIONS = 5
@@ -85,8 +86,8 @@ class PostgresReader(Database):
 class PostgresDatabase(PostgresReader):
     """An open PostgreSQL database, its schema up to date, taken for this process."""
 
-    def __init__(self, engine: AsyncEngine, service: str) -> None:
-        super().__init__(engine, in_memory=False)
+    def __init__(self, engine: AsyncEngine, service: str, mark: Watermark | None = None) -> None:
+        super().__init__(engine, mark, in_memory=False)
         self._service = service
         self._owner: AsyncConnection | None = None
         self._holder_id = uuid.uuid4().hex
@@ -94,18 +95,19 @@ class PostgresDatabase(PostgresReader):
         self._lost = False
 
     @classmethod
-    async def open_url(cls, url: URL, metadata: sa.MetaData, migrations: str) -> PostgresDatabase:
+    async def open_url(
+        cls, url: URL, metadata: sa.MetaData, migrations: str, mark: Watermark | None = None
+    ) -> PostgresDatabase:
         """Connect, take the database for this process and migrate it.
 
         Raises ``UsageError`` with one line if asyncpg is absent, the server cannot be reached or refuses us, another
         process has the database, or it belongs to another service.
         """
-        database = cls(make_engine(url), migrations)
+        database = cls(make_engine(url), migrations, mark)
         try:
             with for_a_person(url):
                 await database._acquire()
-            async with database.transaction() as connection:
-                await upgrade_async(connection, migrations, metadata)
+            await database._prepare(metadata, migrations)
         except BaseException as error:
             await database._release()
             if isinstance(error, sa.exc.DBAPIError):
@@ -194,7 +196,7 @@ class PostgresDatabase(PostgresReader):
 
     async def _release(self) -> None:
         await self._drop_owner()
-        await self._engine.dispose()
+        await self._dispose()
 
 
 async def discard(connection: AsyncConnection) -> None:

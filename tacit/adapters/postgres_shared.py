@@ -22,7 +22,6 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from tacit.adapters.bulk import driver_of, fetch_alone
-from tacit.adapters.migrate import upgrade_async
 from tacit.adapters.postgres import (
     MARKER,
     OWNER_LOCK,
@@ -34,6 +33,7 @@ from tacit.adapters.postgres import (
     reason,
     typed,
 )
+from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal
 
 WRITE_LOCK = OWNER_LOCK + 1
@@ -53,8 +53,8 @@ _FIRST = sa.text("INSERT INTO tacit_database (service, holder) VALUES (:service,
 class SharedPostgresDatabase(PostgresReader):
     """An open PostgreSQL database, its schema up to date, beside other processes of the same service."""
 
-    def __init__(self, engine: AsyncEngine, service: str) -> None:
-        super().__init__(engine, in_memory=False)
+    def __init__(self, engine: AsyncEngine, service: str, mark: Watermark | None = None) -> None:
+        super().__init__(engine, mark, in_memory=False)
         self._service = service
         self._session: AsyncConnection | None = None
         self._session_lock = asyncio.Lock()
@@ -63,20 +63,21 @@ class SharedPostgresDatabase(PostgresReader):
         self.leading = False
 
     @classmethod
-    async def open_url(cls, url: URL, metadata: sa.MetaData, migrations: str) -> SharedPostgresDatabase:
+    async def open_url(
+        cls, url: URL, metadata: sa.MetaData, migrations: str, mark: Watermark | None = None
+    ) -> SharedPostgresDatabase:
         """Connect and migrate, one process after another.
 
         Raises ``UsageError`` with one line if asyncpg is absent, the server cannot be reached or refuses us, or the
         database belongs to another service.
         """
-        database = cls(make_engine(url), migrations)
+        database = cls(make_engine(url), migrations, mark)
         try:
             with for_a_person(url):
                 async with database.transaction() as connection:
                     await database._sign(connection)
                 await database._attach()
-            async with database.transaction() as connection:
-                await upgrade_async(connection, migrations, metadata)
+            await database._prepare(metadata, migrations)
         except BaseException as error:
             await database.close()
             if isinstance(error, sa.exc.DBAPIError):
@@ -180,4 +181,4 @@ class SharedPostgresDatabase(PostgresReader):
         """Give the locks free and close every connection."""
         await self._detach()
         await self._drop_direct()
-        await self._engine.dispose()
+        await self._dispose()

@@ -30,6 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool, StaticPool
 
 from tacit.adapters.migrate import upgrade_async
+from tacit.adapters.watermark import CREATE, Watermark
 from tacit.errors import Fatal, Unavailable, UsageError
 
 PAGE_SIZE = 8192
@@ -58,19 +59,31 @@ class Database:
     shard = 0
     leading = True
 
-    def __init__(self, engine: AsyncEngine, *, in_memory: bool) -> None:
+    def __init__(self, engine: AsyncEngine, mark: Watermark | None = None, *, in_memory: bool) -> None:
         self._engine = engine
+        self._mark = mark
+        self._advanced: tuple[int, int] | None = None
         self._in_memory = in_memory
         self._lock = asyncio.Lock()
         self._holder: asyncio.Task[Any] | None = None
 
     @classmethod
-    async def open(cls, url: str, metadata: sa.MetaData, migrations: str, *, shared: bool = False) -> Database:
+    async def open(
+        cls,
+        url: str,
+        metadata: sa.MetaData,
+        migrations: str,
+        *,
+        shared: bool = False,
+        mark: Watermark | None = None,
+    ) -> Database:
         """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the
-        package ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL.
+        package ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL. ``mark``:
+        what tells that the database is from the past.
 
-        A new file is made with mode 0600, its folder with 0700. Raises ``UsageError`` for another kind of
-        URL or a server that cannot be used, and ``Fatal`` when the file is not a database of this service.
+        A new file is made with mode 0600, its folder with 0700. Raises ``UsageError`` for another kind of URL, a server
+        that cannot be used or a database that does not fit its mark, and ``Fatal`` when the file is not a database of
+        this service.
         """
         parsed = _parsed(url)
         if parsed.drivername == "postgresql+asyncpg":
@@ -78,23 +91,45 @@ class Database:
             from tacit.adapters.postgres_shared import SharedPostgresDatabase
 
             kind = SharedPostgresDatabase if shared else PostgresDatabase
-            return await kind.open_url(parsed, metadata, migrations)
+            return await kind.open_url(parsed, metadata, migrations, mark)
         if parsed.drivername != "sqlite+aiosqlite":
             known = "sqlite+aiosqlite or postgresql+asyncpg"
             raise UsageError(f"storage {parsed.drivername} is not supported; use {known}")
         in_memory = parsed.database in (None, "", ":memory:")
         if not in_memory:
             _create_private(Path(str(parsed.database)))
-        database = cls(_engine(parsed, in_memory=in_memory), in_memory=in_memory)
+        database = cls(_engine(parsed, in_memory=in_memory), None if in_memory else mark, in_memory=in_memory)
         try:
-            async with database.transaction() as connection:
-                await upgrade_async(connection, migrations, metadata)
+            await database._prepare(metadata, migrations)
         except BaseException as error:
-            await database._engine.dispose()
+            await database._dispose()
             if isinstance(error, sa.exc.DatabaseError):
                 raise Fatal(f"the database cannot be opened: {type(error.orig).__name__}") from error
             raise
         return database
+
+    async def _prepare(self, metadata: sa.MetaData, migrations: str) -> None:
+        """Bring the schema up to date, and compare the database with its mark."""
+        async with self.transaction() as connection:
+            await upgrade_async(connection, migrations, metadata)
+            await connection.exec_driver_sql(CREATE)
+            if self._mark is not None:
+                await self._mark.check(connection)
+        if self._mark is not None:
+            self._mark.settle()
+
+    @property
+    def closed_until(self) -> int:
+        """The POSIX second before which everything may have been spent: an operator has accepted a database from the
+        past; 0 where nobody did."""
+        return 0 if self._mark is None else self._mark.closed_until
+
+    async def spend(self, connection: AsyncConnection) -> None:
+        """Say, as the last thing in a write transaction, that something in it must not happen a second time: it goes
+        into the mark with the commit. Raises ``RolledBack`` where the database is older than its mark."""
+        if self._mark is not None:
+            shard = self.shard
+            self._advanced = shard, await self._mark.advance(connection, shard)
 
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -144,7 +179,13 @@ class Database:
     async def close(self) -> None:
         """``checkpoint``, then close every connection."""
         await self.checkpoint()
+        await self._dispose()
+
+    async def _dispose(self) -> None:
+        """Close every connection, and the mark."""
         await self._engine.dispose()
+        if self._mark is not None:
+            self._mark.close()
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
@@ -154,8 +195,11 @@ class Database:
             raise RuntimeError("this task already has the database's write transaction open")
         async with self._lock:
             self._holder = task
+            self._advanced = None
             try:
                 yield
+                if self._mark is not None and self._advanced is not None:
+                    self._mark.note(*self._advanced)
             finally:
                 self._holder = None
 

@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 
 from tacit.errors import DecodeError
 from tacit.ports import HttpResponse, Transport, TransportError
-from tacit.tlog.tiles import TILE_WIDTH, Tile, decode_bundle
+from tacit.tlog.tiles import MAX_ENTRY_SIZE, TILE_WIDTH, Tile, decode_bundle
+
+MAX_BUNDLE = TILE_WIDTH * (2 + MAX_ENTRY_SIZE)
+"""Bytes of the longest entry bundle: a little more than the 16 MiB that transports usually take."""
 
 
 async def read_entries(transport: Transport, url: str, start: int, end: int) -> AsyncIterator[list[bytes]]:

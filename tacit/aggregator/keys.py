@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tacit.codec import b64url, unb64url
+from tacit.curve25519 import checked_public_key
 from tacit.errors import DecodeError, UsageError
 from tacit.hpke import (
     DEFAULT_SUITE,
     PRIVATE_KEY_SIZE,
     KeyPair,
-    checked_public_key,
     generate_key_pair,
     key_pair_from_private,
 )

@@ -22,10 +22,11 @@ from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.aggregator.parties import Parties
+from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
-from tacit.errors import Fatal, Refusal
+from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
 from tacit.messages import Role
 from tacit.recipe import derive, rules
@@ -44,6 +45,8 @@ from tacit.tokens.slots import TokenVerifier
 REFRESH_SECONDS = 1.0
 """Between two looks at the database for a task that nobody here knows."""
 
+UNUSABLE = "recipe-unusable"
+"""The rule of a recipe that raises what no rule foresees."""
 WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
 """Rules whose refusal the log may still lift."""
 
@@ -89,16 +92,32 @@ class LogFollower:
     async def load(self) -> None:
         """Take up the active tasks of an earlier run, or of another process."""
         async with self.store.read() as tx:
-            rows = await tx.tasks()
+            rows, closed = await tx.tasks(), await tx.closed_until()
+        if any(is_lost(row, closed) for row in rows):
+            async with self.store.transaction() as tx:
+                rows = await end_lost(tx, closed)
         self._take_up(rows)
 
     def _take_up(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
             known = row.task_id is not None and self._parties.find(row.task_id) is not None
-            if row.state is TaskState.ACTIVE and not known and self._trusted(row):
-                self._parties.add(self._party(row))
+            if row.state is TaskState.ACTIVE and not known:
+                self._serve(row)
             elif row.state is TaskState.ENDED and known:
                 self._parties.remove(row.task_id or b"")
+
+    def _serve(self, row: TaskRow) -> None:
+        """Take up one task. One whose row cannot be used any more (an older version may have accepted what this one
+        refuses) is left alone, and the others are served. Raises ``Fatal`` for a key of ours that is missing."""
+        try:
+            if self._trusted(row):
+                self._parties.add(self._party(row))
+        except Fatal:
+            raise
+        except Exception as error:
+            if row.recipe_hash not in self._left:
+                self._left.add(row.recipe_hash)
+                self._log.error("task_unusable", recipe=b64url(row.recipe_hash), error=error)
 
     def _trusted(self, row: TaskRow) -> bool:
         """Whether the policy still names both aggregators of a task that was taken up before: the Leader's credential
@@ -143,8 +162,15 @@ class LogFollower:
             return
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
         async with self.store.transaction() as tx:
-            await tx.put_log_state(state)
-            await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
+            lost = await shows_rollback(tx, self._identity, entries, self._deps.clock.now())
+            if lost:
+                await tx.doubt()
+            else:
+                await tx.put_log_state(state)
+                await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
+        if lost:
+            self.store.doubtful = "the database is from the past; restart to hear what to do"
+            raise RolledBack(self.store.doubtful)
 
     async def _keep(self, state: bytes) -> None:
         async with self.store.transaction() as tx:
@@ -159,8 +185,9 @@ class LogFollower:
         async with self.store.read() as tx:
             live = await self._live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
+            closed = await tx.closed_until()
         self._take_up(rows.values())
-        reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows)
+        reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows, closed)
         changed = [row for row in reviewed if rows.get(row.recipe_hash) != row]
         if not changed:
             return 0
@@ -171,10 +198,10 @@ class LogFollower:
                 "recipe", recipe=b64url(row.recipe_hash), state=row.state.value, rule=row.rule, why=row.detail
             )
             if row.state is TaskState.ACTIVE:
-                self._parties.add(self._party(row))
+                self._serve(row)
         return len(changed)
 
-    def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow]) -> list[TaskRow]:
+    def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow], closed: int) -> list[TaskRow]:
         found = []
         decided = dict(rows)
         for item in live.recipes:
@@ -183,9 +210,9 @@ class LogFollower:
             if settled or not self._is_ours(item.recipe):
                 continue
             if row is None or row.state is not TaskState.OPTED_IN:
-                row = self._decide(live, item, decided)
+                row = self._judged(live, item, decided, closed)
             if row.state is TaskState.OPTED_IN:
-                row = self._activate(live, item, row, decided)
+                row = self._activated(live, item, row, decided)
             decided[item.recipe.hash] = row
             found.append(row)
         return found
@@ -204,14 +231,29 @@ class LogFollower:
             charges = own_charges(live, rows, now)
         return replace(live.context(item, now, stage), charges=charges)
 
-    def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow]) -> TaskRow:
+    def _judged(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
+        """``_decide``; a recipe that breaks it is refused, and looked at again with every new leaf."""
+        try:
+            return self._decide(live, item, rows, closed)
+        except Exception as error:
+            row = TaskRow(item.recipe.hash, TaskState.REFUSED, item.recipe.encode())
+            return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
+
+    def _activated(self, live: LiveLog, item: LiveRecipe, row: TaskRow, rows: Mapping[bytes, TaskRow]) -> TaskRow:
+        """``_activate``; a recipe that breaks it stays as it is, and says why."""
+        try:
+            return self._activate(live, item, row, rows)
+        except Exception as error:
+            return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
+
+    def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
         """Take part in a recipe, wait, or refuse it, by the rule table and our own keys."""
         recipe = item.recipe
         row = TaskRow(recipe.hash, TaskState.REFUSED, recipe.encode())
         context = self._context(live, item, rows, Stage.LOGGED)
         try:
             rules.require(recipe, self._policy, context)
-            self._check_own_side(item)
+            self._check_own_side(item, closed)
             spki = live.slot_key(recipe)
             task = derive.task_of(recipe, spki)
         except Refusal as refusal:
@@ -226,8 +268,10 @@ class LogFollower:
             opt_in=opt_in.encode(),
         )
 
-    def _check_own_side(self, item: LiveRecipe) -> None:
+    def _check_own_side(self, item: LiveRecipe, closed: int) -> None:
         own = self._own_part(item.recipe)
+        if item.recipe.interval.start < closed:
+            raise Refusal(LOST, LOST_DETAIL)
         if own.signing_key != b64url(self._identity.signing_key.public):
             raise Refusal("own-signing-key", "the recipe names another signing key for us")
         if find_key(self._identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:

@@ -8,6 +8,7 @@ from tacit.aggregator.config import LogConfig
 from tacit.errors import Refusal
 from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.policy import Policy
+from tacit.service.log import get_logger
 from tacit.tlog.client import LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
 from tacit.tlog.pages import PagedReader
@@ -22,6 +23,7 @@ class LogReader:
         self._policy = policy.log_policy(config.note_key(), clock.now)
         self._transport = transport
         self._pages = PagedReader(self._get)
+        self._log = get_logger("log_reader")
 
     async def fetch(
         self,
@@ -38,12 +40,16 @@ class LogReader:
         raises.
         """
         view = LogView(self._policy, None if saved is None else LogState.decode(saved))
+        before = view.state.size
         try:
             entries = await self._pages.read(view, keys, known)
         except Refusal:
             if view.state.failure:
                 await keep(view.state.encode())
             raise
+        for one in view.left_out:
+            if one.index >= before:
+                self._log.error("leaf_left_out", index=one.index, rule=one.rule, why=one.detail)
         return view.state.encode(), entries or []
 
     async def _get(self, path: str) -> bytes | None:

@@ -54,6 +54,8 @@ class OutcomesTx:
     """One transaction on outcomes and buckets. ``shard``: the number under which this process keeps its buckets."""
 
     shard: int = 0
+    spends: bool = False
+    """Whether something was written that must not happen a second time: it goes into the database's mark."""
 
     def __init__(self, connection: AsyncConnection, tables: CommonTables) -> None:
         self.connection = connection
@@ -79,6 +81,7 @@ class OutcomesTx:
         """Insert those of ``rows`` whose report id and nullifier are free; returns the report ids of the others. Of
         two rows in one call that want the same, the first has it. A refused row leaves nothing behind: whoever
         refuses its report records that with no nullifier."""
+        self.spends = self.spends or bool(rows)
         fresh, refused = _first_of_each(rows)
         fresh.sort(key=lambda row: (row.nullifier or b"", row.report_id))
         table = self.common.outcomes
@@ -175,7 +178,9 @@ class OutcomesTx:
         return merge(task, [Tally(*row) for row in rows])
 
     async def scrub_buckets(self, task_id: bytes, bucket: bytes | None = None) -> None:
-        """Forget aggregate shares that were released or never will be; counts and checksums stay."""
+        """Forget aggregate shares that were released or never will be; counts and checksums stay. An older database
+        would have them, and noise for them could be drawn again."""
+        self.spends = True
         table = self.common.buckets
         query = update(table).where(table.c.task_id == task_id).values(agg_share=b"")
         await self.connection.execute(query if bucket is None else query.where(table.c.bucket == bucket))

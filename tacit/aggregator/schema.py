@@ -8,9 +8,13 @@ bytes, all times units of the task's precision.
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint, text
+from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint, column, table, text
 
 from tacit.adapters.upsert import Int64
+from tacit.adapters.watermark import TABLE
+
+MARKS = table(TABLE, column("shard", Integer), column("number", Int64))
+"""What every database has beside its own tables; see ``tacit.adapters.watermark``."""
 
 
 class CommonTables:

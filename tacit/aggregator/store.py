@@ -16,7 +16,9 @@ from sqlalchemy import MetaData, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.sql import Database
+from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import OutcomesTx
+from tacit.aggregator.schema import MARKS
 from tacit.errors import DapAbort, DapProblem, Fatal, Unavailable
 from tacit.messages import BatchMode
 from tacit.roles.aggregator import Party
@@ -111,12 +113,35 @@ class CommonTx(OutcomesTx):
     async def is_open(self, party: Party, now: float) -> bool:
         """Whether a task may do anything at all: its row says that it is served, and its time is not over on our clock
         (``now``, read in this transaction). **Every transaction that counts, releases, stores or closes asks this
-        first**, whatever the process knew before: once a task has ended it never again does anything (P9).
+        first**, whatever the process knew before: once a task has ended it never again does anything (P9), nor does
+        one that may have been served before the database was restored from the past (P32).
 
         The row is for good, see ``put_task``; reading it here suffices also in a shared transaction, because a task
         ends in one that runs alone. ``store_reports`` of the Leader asks for the row in SQL.
         """
-        return now < party.closes and await self.task_state(party.task.recipe_hash) is TaskState.ACTIVE
+        table = self.common.tasks
+        closed = select(func.max(MARKS.c.number)).where(MARKS.c.shard.in_([CLOSED, DOUBT])).scalar_subquery()
+        query = select(table.c.state, closed.label("closed")).where(table.c.recipe_hash == party.task.recipe_hash)
+        row = (await self.connection.execute(query)).one_or_none()
+        if row is None or row.state != TaskState.ACTIVE.value:
+            return False
+        return now < party.closes and party.task.start_seconds >= (row.closed or 0)
+
+    async def closed_until(self) -> int:
+        """The POSIX second before which everything may have been spent, as an operator has accepted: no task whose
+        window began earlier does anything any more. 0 where the database was never restored from the past."""
+        query = select(MARKS.c.number).where(MARKS.c.shard == CLOSED)
+        return int((await self.connection.execute(query)).scalar_one_or_none() or 0)
+
+    async def in_doubt(self) -> bool:
+        """Whether ``doubt`` was said, and no operator has decided yet."""
+        query = select(func.count()).select_from(MARKS).where(MARKS.c.shard == DOUBT)
+        return bool((await self.connection.execute(query)).scalar_one())
+
+    async def doubt(self) -> None:
+        """The log shows that this database is from the past: every task is closed, and the next start refused, until
+        an operator decides."""
+        await doubt(self.connection)
 
     async def demand_open(self, party: Party, now: float) -> None:
         """Raise ``DapAbort(unrecognizedTask)`` unless ``is_open``."""
@@ -128,6 +153,7 @@ class CommonTx(OutcomesTx):
         row says that the task has ended and the new one does not: whoever decided on an older one is too late."""
         if task.state is not TaskState.ENDED and await self.task_state(task.recipe_hash) is TaskState.ENDED:
             return False
+        self.spends = True
         table = self.common.tasks
         await self.connection.execute(delete(table).where(table.c.recipe_hash == task.recipe_hash))
         await self.connection.execute(
@@ -163,6 +189,7 @@ class CommonTx(OutcomesTx):
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
         """Close a batch for good."""
+        self.spends = True
         await self.connection.execute(insert(self.common.releases).values(task_id=task_id, selector=selector))
 
     async def close_unreleased(self, task_id: bytes) -> bool:
@@ -203,18 +230,29 @@ class SqlStore(Generic[Tx]):
     """The database of one aggregator, which any number of its processes may have open if it is PostgreSQL; ``open``
     before use, ``close`` at the end."""
 
-    def __init__(self, url: str, metadata: MetaData, migrations: str, make_tx: Callable[[AsyncConnection], Tx]) -> None:
+    def __init__(
+        self,
+        url: str,
+        metadata: MetaData,
+        migrations: str,
+        make_tx: Callable[[AsyncConnection], Tx],
+        mark: Watermark | None = None,
+    ) -> None:
+        """``mark``: what tells that the database is from the past."""
         self._url = url
+        self._mark = mark
         self._metadata = metadata
         self._migrations = migrations
         self._make_tx = make_tx
         self._database: Database | None = None
         self.trouble = ""
         """What the last write met with, where the database was away or full."""
+        self.doubtful = ""
+        """What shows that the database is from the past."""
 
     async def open(self) -> None:
         """Open and migrate; see ``Database.open``. What a crash left in the write-ahead log goes into the file."""
-        self._database = await Database.open(self._url, self._metadata, self._migrations, shared=True)
+        self._database = await Database.open(self._url, self._metadata, self._migrations, shared=True, mark=self._mark)
         await self._database.checkpoint()
 
     async def close(self) -> None:
@@ -242,7 +280,10 @@ class SqlStore(Generic[Tx]):
         database = self._opened()
         with self._noting_trouble():
             async with database.transaction(shared=shared) as connection:
-                yield self._bound(connection, database)
+                tx = self._bound(connection, database)
+                yield tx
+                if tx.spends:
+                    await database.spend(connection)
         self.trouble = ""
 
     @contextmanager

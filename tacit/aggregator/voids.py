@@ -76,7 +76,7 @@ class Voids:
         leaf = sign_leaf(LeafType.VOID, body, self._identity.operator, self._identity.signing_key)
         closed = replace(row, void=leaf.encode())
         async with self._store.transaction() as tx:
-            if await tx.task_state(row.recipe_hash) is not row.state:
+            if await tx.task_state(row.recipe_hash) is not row.state or await tx.in_doubt():
                 return None
             if not await tx.close_unreleased(task_id):
                 return row

@@ -22,8 +22,11 @@ MAX_EPSILON = 64.0
 
 
 def conservative(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
-    """The accountant of devices and aggregators: light bounds, never below the true composition."""
+    """The accountant of devices and aggregators: light bounds, never below the true composition. Infinite where a
+    claim says nothing."""
     everything = [*costs, more] if more is not None else costs
+    if not all(cost.is_bounded for cost in everything):
+        return math.inf
     return epsilon_heterogeneous([cost.step for cost in everything], delta)
 
 

@@ -24,11 +24,13 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
-from tacit.tlog.once import claims_of
+from tacit.tlog.once import claims_in
 
 DAY = 86_400
 CHUNK = 256
 """Entries that are verified together."""
+PINNED = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
+"""Leaves of parties whose keys a policy may pin; otherwise the recipes name them."""
 WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
 """What a later leaf may still lift, until the recipe begins."""
 ELSEWHERE = frozenset({"slot-taken", "series-round"})
@@ -59,6 +61,8 @@ class Audit:
         self._recipes: dict[str, SignedLeaf] = {}
         self._namers: dict[tuple[str, str], SignedLeaf] = {}
         self._holders: dict[str, int] = {}
+        self._unkeyed: dict[int, SignedLeaf] = {}
+        """Leaves of issuers and gateways whose keys neither the policy nor a recipe so far has named."""
         self._found: list[Finding] = []
         self._live: tuple[int, LiveLog] | None = None
         self._judged: dict[tuple[bytes, Stage], tuple[Finding, ...]] = {}
@@ -88,11 +92,15 @@ class Audit:
             else:
                 indices.append(index)
                 leaves.append(leaf)
-                self._hold(index, leaf)
+            self._hold(index, entry)
+        namers = len(self._namers)
         self._verify(indices, leaves)
+        if len(self._namers) > namers and self._unkeyed:
+            waiting, self._unkeyed = self._unkeyed, {}
+            self._verify(list(waiting), list(waiting.values()))
 
-    def _hold(self, index: int, leaf: SignedLeaf) -> None:
-        for claim in claims_of(leaf):
+    def _hold(self, index: int, entry: bytes) -> None:
+        for claim in claims_in(entry):
             holder = self._holders.setdefault(claim, index)
             if holder != index:
                 self._found.append(Finding("second-leaf", f"takes what leaf {holder} holds: {claim}", index))
@@ -103,6 +111,9 @@ class Audit:
         texts = {text: None for text in named if isinstance(text, str) and text in self._recipes}
         known = [*self._namers.values(), *(self._recipes[text] for text in texts)]
         for index, leaf, key in zip(indices, leaves, LeafSigners(self._policy, known).keys_of(leaves), strict=True):
+            if key is None and leaf.type in PINNED:
+                self._unkeyed[index] = leaf
+                continue
             if key is None:
                 what = f"{leaf.type} of {leaf.signer}, who has no such part, or whose body cannot be read"
                 self._found.append(Finding("leaf-signer", what, index))
@@ -128,7 +139,7 @@ class Audit:
         """Everything that was found, as of ``now`` (POSIX seconds), in the order of the log. ``released``: hashes of
         recipes that have a published result; None: nobody knows."""
         log = self._joined()
-        found = [*self._found]
+        found = self.leaves
         for item in log.series:
             found += self._series(item)
         for live in log.recipes:
@@ -149,7 +160,11 @@ class Audit:
     @property
     def leaves(self) -> list[Finding]:
         """What is wrong with single leaves, and those that take something twice, in the order of the log."""
-        return _in_order(self._found)
+        unkeyed = (
+            Finding("leaf-signer", f"{leaf.type} of {leaf.signer}, whose key nobody names", index)
+            for index, leaf in self._unkeyed.items()
+        )
+        return _in_order([*self._found, *unkeyed])
 
     @property
     def recipes(self) -> int:
@@ -251,6 +266,13 @@ class Audit:
             state = balance(charges, account, now, self._accountant)
             if state.over:
                 what = f"account {name}: epsilon {state.peak:.4f} in its fullest period, of {account.epsilon}"
+                found.append(Finding("ledger", what))
+            beside = account.with_relay()
+            if beside is None:
+                continue
+            state = balance([charge.with_relay() for charge in charges], beside, now, self._accountant)
+            if state.over:
+                what = f"account {name}: epsilon {state.peak:.4f} with the relay, of {beside.epsilon}"
                 found.append(Finding("ledger", what))
         return found
 

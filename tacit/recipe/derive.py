@@ -11,6 +11,7 @@ from typing import Any
 
 from tacit import hpke
 from tacit.codec import unb64url
+from tacit.curve25519 import checked_public_key
 from tacit.dp.vector_noise import VectorStep
 from tacit.errors import DecodeError, Refusal
 from tacit.messages import (
@@ -103,7 +104,7 @@ def hpke_config(text: str) -> HpkeConfig:
     try:
         config = HpkeConfig.decode(unb64url(text))
         if config.kem_id == hpke.KEM_X25519:
-            hpke.checked_public_key(config.public_key)
+            checked_public_key(config.public_key)
     except DecodeError as error:
         raise Refusal("hpke-key-invalid", str(error)) from error
     return config

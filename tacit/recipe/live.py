@@ -296,6 +296,8 @@ class _Joined:
                 self.configs.setdefault((config.gateway, config.period), config)
         except DecodeError as error:
             self.unreadable.append((entry.index, str(error)))
+        except Exception as error:  # whatever one leaf holds, the others are read
+            self.unreadable.append((entry.index, f"{leaf.type}: unexpected {type(error).__name__}"))
 
     def _add_recipe(self, index: int, leaf: SignedLeaf) -> None:
         recipe = _decoded(leaf.body_bytes())
@@ -309,7 +311,7 @@ class _Joined:
         for live in self.recipes.values():
             place = live.recipe.series
             item = None if place is None else self.series.get(place.hash)
-            if place is not None and item is not None and item.series.mismatch(live.recipe) is None:
+            if place is not None and item is not None and _fits(item.series, live.recipe):
                 found.setdefault((item.series.hash, place.index), live.recipe.hash)
         return found
 
@@ -339,9 +341,17 @@ class _Joined:
         return void if void is not None and _is_of(recipe, void.task_id) else None
 
 
+def _fits(series: Series, recipe: Recipe) -> bool:
+    """Whether the recipe is one of the series' rounds; of a series that cannot be asked there is none."""
+    try:
+        return series.mismatch(recipe) is None
+    except ValueError:
+        return False
+
+
 def _is_of(recipe: Recipe, task: str) -> bool:
     """Whether a leaf that names this task is of the recipe's own."""
     try:
         return task == b64url(task_id(recipe))
-    except Refusal:
+    except (Refusal, ValueError):
         return False

@@ -19,6 +19,7 @@ from aiohttp.typedefs import Middleware
 
 from tacit import __version__, media_types
 from tacit.adapters.tls import troubles
+from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.callers import CALLERS, Callers
@@ -40,13 +41,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """What a service needs of the world. ``background=False`` starts no driver: tests call ``step()``."""
+    """What a service needs of the world. ``background=False`` starts no driver: tests call ``step()``. ``recovery``:
+    what the operator says at this start about a database that may be from the past."""
 
     clock: Clock
     entropy: Entropy = field(repr=False)
     transport: Transport
     observer: Observer | None = None
     background: bool = True
+    recovery: Recovery = Recovery.REFUSE
 
     def saw(self, party: str, **what: str | int) -> None:
         """Tell the observer, where there is one, what ``party`` could read."""

@@ -18,8 +18,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
+from tacit.adapters.files import sync_folder
 from tacit.adapters.tls import ClientTls
+from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
+from tacit.ports import Clock
 
 _BASE = "base"
 _FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
@@ -45,7 +48,8 @@ class Limits(Frozen):
     """What a listener allows its clients together, and each of them; ``tacit.service.admission`` says how.
 
     * ``connections``: at most, and never more than half of the descriptors of the process.
-    * ``requests``: answered at one time; ``share``: a source has at most one of so many parts of them.
+    * ``requests``: answered at one time; ``share``: a source alone has at most one of so many parts of them, and one of
+      ``share_in_company`` while others are connected.
     * ``receiving_bytes``: of requests on their way. Not below the largest body.
     * ``head_seconds``, ``grace_seconds``, ``least_rate`` (bytes a second), ``idle_seconds``, ``wait_seconds``:
       deadlines.
@@ -56,6 +60,7 @@ class Limits(Frozen):
     connections: int = Field(default=4096, ge=1)
     requests: int = Field(default=256, ge=1)
     share: int = Field(default=4, ge=1)
+    share_in_company: int = Field(default=16, ge=1)
     receiving_bytes: int = Field(default=64 << 20, ge=1 << 16)
     head_seconds: float = Field(default=20.0, gt=0)
     grace_seconds: float = Field(default=10.0, gt=0)
@@ -64,10 +69,9 @@ class Limits(Frozen):
     wait_seconds: float = Field(default=10.0, gt=0)
     front_proxies: tuple[str, ...] = ()
 
-    @property
-    def turns_of_one(self) -> int:
-        """Requests of one source that are answered at a time."""
-        return max(1, self.requests // self.share)
+    def turns_of_one(self, *, alone: bool) -> int:
+        """Requests of one source that are answered at a time; ``alone``: while no other is connected."""
+        return max(1, self.requests // (self.share if alone else self.share_in_company))
 
 
 class Listen(Frozen):
@@ -97,9 +101,10 @@ class Listen(Frozen):
 class ServiceConfig(Frozen):
     """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
     demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
-    place of the file in ``state_dir``. ``peer_ca`` is a further CA file to trust for the services that it calls;
-    ``client_cert`` and ``client_key`` (0600) are the certificate that it shows them. They are read again when they
-    change.
+    place of the file in ``state_dir``. ``mark_file``: where a service that knows what was spent keeps the mark
+    by which it notices a database from the past, best on another disk than backups go back to. ``peer_ca`` is a further
+    CA file to trust for the services that it calls; ``client_cert`` and ``client_key`` (0600) are the certificate that
+    it shows them. They are read again when they change.
     """
 
     state_dir: ConfigPath
@@ -107,6 +112,7 @@ class ServiceConfig(Frozen):
     insecure_http: bool = False
     storage: Literal["file", "memory"] = "file"
     database_file: ConfigPath | None = None
+    mark_file: ConfigPath | None = None
     peer_ca: ConfigPath | None = None
     client_cert: ConfigPath | None = None
     client_key: ConfigPath | None = None
@@ -137,6 +143,13 @@ class ServiceConfig(Frozen):
         if self.storage == "memory":
             return "sqlite+aiosqlite:///:memory:"
         return f"sqlite+aiosqlite:///{self.state_dir.absolute() / name}.sqlite3"
+
+    def watermark(self, name: str, clock: Clock, recovery: Recovery) -> Watermark | None:
+        """The mark beside the database ``name``, also where that is PostgreSQL: ``mark_file``, or
+        ``{state_dir}/{name}.mark``; ``None`` in memory."""
+        if self.storage == "memory":
+            return None
+        return Watermark(self.mark_file or self.state_dir.absolute() / f"{name}.mark", clock, recovery)
 
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -231,12 +244,4 @@ def write_secret(path: Path, data: bytes) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)

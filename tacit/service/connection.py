@@ -6,7 +6,10 @@ What fails below the application (bad HTTP) is a problem document too, and says 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from http import HTTPStatus
+from typing import cast
 
 from aiohttp import StreamReader, web
 
@@ -23,7 +26,7 @@ PROXY_LINE = 107
 class Connection(web.RequestHandler):
     """See the module. ``late``: the request waited too long for its turn and is only to be told so."""
 
-    __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_visit", "late")
+    __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_raw", "_visit", "late")
 
     def __init__(
         self, server: Server, admission: Admission, loop: asyncio.AbstractEventLoop, **options: object
@@ -35,20 +38,26 @@ class Connection(web.RequestHandler):
         self._answered = 0
         self._held = b""
         self._line: bytes | None = None
+        self._raw: socket.socket | None = None
         self.late = False
+
+    def arrive(self, address: str, raw: socket.socket | None = None) -> bool:
+        """Whether there is room for a connection from ``address``, which counts from now on; ``raw``: its socket, where
+        a handshake has yet to make it a connection."""
+        self._raw = raw
+        proxied = address in self._admission.limits.front_proxies
+        self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
+        self._line = b"" if proxied else None
+        return self._visit is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Unless there is no room for it."""
         peer = transport.get_extra_info("peername")
-        address = str(peer[0]) if isinstance(peer, tuple) else ""
-        proxied = address in self._admission.limits.front_proxies
-        self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
-        if self._visit is None:
+        if self._visit is None and not self.arrive(str(peer[0]) if isinstance(peer, tuple) else ""):
             self._force_close = True
-            if isinstance(transport, asyncio.Transport):
-                transport.abort()
+            cast(asyncio.Transport, transport).abort()  # uvloop's is none by its class
             return
-        self._line = b"" if proxied else None
+        self._raw = None
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -129,7 +138,7 @@ class Connection(web.RequestHandler):
     def vouch(self) -> None:
         """Whoever is behind the connection proved who it is: no share limits it from now on."""
         if self._visit is not None:
-            self._admission.move(self._visit, None)
+            self._admission.move(self._visit, None, self._loop.time())
 
     def cut(self) -> None:
         """See ``Guest``."""
@@ -137,6 +146,9 @@ class Connection(web.RequestHandler):
         self.force_close()
         if transport is not None:
             transport.abort()
+        elif self._raw is not None:
+            with contextlib.suppress(OSError):
+                self._raw.shutdown(socket.SHUT_RDWR)
 
     def proceed(self, *, late: bool) -> None:
         """See ``Guest``."""
@@ -184,7 +196,7 @@ class Connection(web.RequestHandler):
             self.cut()
             return b""
         if parts[1] in {b"TCP4", b"TCP6"} and len(parts) == 6:
-            self._admission.move(self._visit, parts[2].decode("latin-1"))
+            self._admission.move(self._visit, parts[2].decode("latin-1"), self._loop.time())
         return rest
 
     def handle_error(

@@ -22,6 +22,7 @@ from tacit.service.admission import Admission
 from tacit.service.app import SERVICE_NAME
 from tacit.service.config import Limits, Listen
 from tacit.service.connection import Server
+from tacit.service.listener import TlsSite
 from tacit.service.log import quiet_http_logger
 
 GRACE_SECONDS = 10.0
@@ -84,6 +85,13 @@ def _connections(limits: Limits) -> int:
     return limits.connections if descriptors < 0 else max(1, min(limits.connections, descriptors // 2))
 
 
+def _site(runner: Runner, listen: Listen, tls: ssl.SSLContext | None) -> web.BaseSite:
+    host, port, shared = listen.host, listen.port, listen.reuse_port
+    if tls is not None:
+        return TlsSite(runner, host, port, tls=tls, backlog=BACKLOG, reuse_port=shared)
+    return web.TCPSite(runner, host, port, backlog=BACKLOG, reuse_port=shared or None)
+
+
 @contextlib.asynccontextmanager
 async def started(
     app: web.Application, listen: Listen, *, insecure_http: bool = False, grace_seconds: float = GRACE_SECONDS
@@ -100,8 +108,7 @@ async def started(
     runner = Runner(app, grace_seconds=grace_seconds, limits=listen.limits)
     try:
         await runner.setup()
-        shared = listen.reuse_port or None
-        site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls, backlog=BACKLOG, reuse_port=shared)
+        site = _site(runner, listen, tls)
         try:
             await site.start()
         except OSError as error:

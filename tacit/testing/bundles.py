@@ -9,9 +9,10 @@ from tacit.codec import b64url
 from tacit.signing import SigningKey
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.client import Bundle, BundleEntry
+from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
-from tacit.tlog.pages import Hashes, Head, encode_pages
+from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 
 ORIGIN = "log.example/tacit"
 
@@ -35,6 +36,9 @@ def paged(tree: MemoryTree, bundle: Bundle, path: str) -> bytes | None:
     pages = {b64url(hashlib.sha256(page).digest()): page for page in encode_pages(bundle.entries)}
     if path == "/v1/bundle":
         return Head(bundle.checkpoint, tuple(hashlib.sha256(page).digest() for page in pages.values())).encode()
+    if path == "/v1/key-sets":
+        sets = (entry for entry in bundle.entries if SignedLeaf.decode(entry.leaf).type is LeafType.OHTTP_CONFIG)
+        return KeySets(bundle.checkpoint, tuple(sets)).encode()
     if path.startswith("/v1/hashes/"):
         size, block = map(int, path.removeprefix("/v1/hashes/").split("/"))
         try:

@@ -24,7 +24,7 @@ def canonical_bytes(value: Any) -> bytes:
     """JCS bytes of ``value`` (dictionaries, lists, strings, integers, booleans). Raises DecodeError."""
     try:
         return rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, UnicodeError) as error:
+    except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
         raise DecodeError("the value has no canonical JSON form") from error
 
 

@@ -84,13 +84,32 @@ class VerifiedEntry:
     leaf: SignedLeaf
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An entry that is in the log and should not be: the rule that it breaks, and how."""
+
+    index: int
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.detail}"
+
+
 class LogView:
     """One reader's view of one log. Refusals: ``log-split-view`` and ``log-second-leaf`` (sticky), ``log-consistency``,
-    ``log-rollback``, ``log-checkpoint``, ``log-inclusion``, ``leaf-malformed``, ``leaf-signature``."""
+    ``log-rollback``, ``log-checkpoint``, ``log-inclusion``; single leaves are left out as ``leaf-malformed`` or
+    ``leaf-signature``."""
 
     def __init__(self, policy: LogPolicy, state: LogState | None = None) -> None:
         self._policy = policy
         self._state = state or LogState()
+        self._left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The leaves of the last accepted bundle that are in the log and should not be."""
+        return self._left_out
 
     @property
     def state(self) -> LogState:
@@ -129,13 +148,21 @@ class LogView:
     def accept(self, bundle: Bundle, keys: LeafKeys, known: Sequence[SignedLeaf] = ()) -> list[VerifiedEntry]:
         """Advance to the bundle's checkpoint and return its entries, each included and signed by the key that
         ``keys`` gives; entries of signers that ``keys`` does not know, and of kinds that this reader does not know, are
-        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. ``known``
-        are leaves that this reader accepted before: a second one in the place of any is a sticky failure. Raises
-        Refusal."""
+        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. So are
+        those that are malformed or that their signer did not sign (``left_out``): one of them must not keep this reader
+        from all others. ``known`` are leaves that this reader accepted before: a second one in the place of any is a
+        sticky failure. Raises Refusal."""
         checkpoint = self.advance(bundle.checkpoint, bundle.consistency)
-        included = [(entry.index, _included(entry, checkpoint)) for entry in bundle.entries]
-        read = [(index, leaf) for index, leaf in included if leaf is not None]
-        entries = signed_entries([index for index, _ in read], [leaf for _, leaf in read], keys)
+        read: list[tuple[int, SignedLeaf]] = []
+        malformed: list[LeftOut] = []
+        for entry in bundle.entries:
+            leaf = _included(entry, checkpoint)
+            if isinstance(leaf, LeftOut):
+                malformed.append(leaf)
+            elif leaf is not None:
+                read.append((entry.index, leaf))
+        entries, forged = _verified([index for index, _ in read], [leaf for _, leaf in read], keys)
+        self._left_out = (*malformed, *forged)
         self._check_places([*known, *(entry.leaf for entry in entries)], bundle.checkpoint)
         return entries
 
@@ -162,20 +189,32 @@ class LogView:
 
 def signed_entries(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> list[VerifiedEntry]:
     """The leaves at ``indices``, each signed by the key that ``keys`` gives; leaves of signers that ``keys`` does not
-    know are left out. Raises ``Refusal`` (``leaf-signature``)."""
-    found = []
+    know are left out. For readers of a whole log, in which there is to be no other. Raises ``Refusal``
+    (``leaf-signature``)."""
+    found, forged = _verified(indices, leaves, keys)
+    for one in forged:
+        raise Refusal(one.rule, one.detail)
+    return found
+
+
+def _verified(
+    indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys
+) -> tuple[list[VerifiedEntry], list[LeftOut]]:
+    """The leaves that the key which ``keys`` gives has signed, and those that it has not."""
+    found, forged = [], []
     for index, leaf, public in zip(indices, leaves, keys.keys_of(leaves), strict=True):
         if public is None:
             continue
         try:
             leaf.verify(public)
         except CryptoError as error:
-            raise Refusal("leaf-signature", f"{leaf.type} leaf {index}: {error}") from error
-        found.append(VerifiedEntry(index, leaf))
-    return found
+            forged.append(LeftOut(index, "leaf-signature", f"{leaf.type} leaf {index}: {error}"))
+        else:
+            found.append(VerifiedEntry(index, leaf))
+    return found, forged
 
 
-def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | None:
+def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | LeftOut | None:
     """The entry's leaf, which is in the tree; None where it is of a kind that this reader does not know."""
     try:
         verify_inclusion(leaf_hash(entry.leaf), entry.index, checkpoint.size, entry.inclusion, checkpoint.root)
@@ -186,4 +225,4 @@ def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | None:
     except UnknownLeafError:
         return None
     except DecodeError as error:
-        raise Refusal("leaf-malformed", f"entry {entry.index}: {error}") from error
+        return LeftOut(entry.index, "leaf-malformed", f"entry {entry.index}: {error}")

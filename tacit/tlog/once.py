@@ -2,7 +2,7 @@
 
 ``claims_of`` names what a leaf takes for itself. Two leaves of one log with a claim in common are evidence that the
 log, or one of its signers, shows different things to different readers. It reads plain members and not the models, so
-that a leaf which this reader could not decode still counts for what it takes.
+that a leaf of a later version, or one that this reader could not decode, still counts for what it takes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tacit.errors import DecodeError
+from tacit.tlog.canonical import parse_canonical
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
 MAX_CLAIM = 1024
@@ -41,9 +43,25 @@ def signers_claims_of(leaf: SignedLeaf) -> tuple[str, ...]:
 def claims_of(leaf: SignedLeaf) -> tuple[str, ...]:
     """What ``leaf`` takes for itself, as texts like ``slot issuer.example 19000 3``; a claim of which a member is
     missing or is no name or number is none."""
+    return _claims(leaf.type, leaf.body)
+
+
+def claims_in(entry: bytes) -> tuple[str, ...]:
+    """What an entry of the log takes for itself, of whatever version it is and whoever signed it."""
+    try:
+        content = parse_canonical(entry, "leaf")
+    except DecodeError:
+        return ()
+    leaf_type, body = content.get("type"), content.get("body")
+    if not isinstance(leaf_type, str) or leaf_type not in set(LeafType) or not isinstance(body, Mapping):
+        return ()
+    return _claims(LeafType(leaf_type), body)
+
+
+def _claims(leaf_type: LeafType, body: Mapping[str, Any]) -> tuple[str, ...]:
     found = []
-    for kind, paths in _NAMES.get(leaf.type, {}).items():
-        values = [_member(leaf.body, path) for path in paths]
+    for kind, paths in _NAMES.get(leaf_type, {}).items():
+        values = [_member(body, path) for path in paths]
         if all(value is not None for value in values):
             claim = " ".join((kind, *map(str, values)))
             if len(claim.encode()) <= MAX_CLAIM:

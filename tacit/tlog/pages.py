@@ -66,11 +66,7 @@ class Head:
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
         wire = validated(_HeadBody, _parsed(data, "head"), "head")
-        try:
-            checkpoint = wire.checkpoint.encode()
-        except UnicodeEncodeError as error:
-            raise DecodeError("head: checkpoint is not Unicode text") from error
-        return cls(checkpoint, tuple(unb64url(digest) for digest in wire.pages))
+        return cls(_note(wire.checkpoint), tuple(unb64url(digest) for digest in wire.pages))
 
 
 class _HeadBody(Body):
@@ -88,19 +84,53 @@ class _PageBody(Body):
     entries: Annotated[list[_EntryBody], Field(min_length=1)]
 
 
+@dataclass(frozen=True, slots=True)
+class KeySets:
+    """The gateways' live key sets with their proofs under one checkpoint: what a relay serves to devices that have no
+    key to ask the log with (P3)."""
+
+    checkpoint: bytes
+    entries: tuple[BundleEntry, ...]
+
+    def encode(self) -> bytes:
+        """JSON bytes."""
+        entries = b",".join(map(_encoded, self.entries))
+        return b'{"checkpoint":%s,"entries":[%s]}' % (canonical_bytes(self.checkpoint.decode()), entries)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Inverse of ``encode``. Raises DecodeError."""
+        wire = validated(_KeySetsBody, _parsed(data, "key sets"), "key sets")
+        return cls(_note(wire.checkpoint), tuple(map(_entry, wire.entries)))
+
+
+class _KeySetsBody(Body):
+    checkpoint: Annotated[str, Field(max_length=MAX_NOTE_SIZE)]
+    entries: list[_EntryBody]
+
+
+def _note(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DecodeError("checkpoint is not Unicode text") from error
+
+
+def _entry(wire: _EntryBody) -> BundleEntry:
+    return BundleEntry(wire.index, unb64url(wire.leaf), tuple(unb64url(item) for item in wire.inclusion))
+
+
+def _encoded(entry: BundleEntry) -> bytes:
+    inclusion = [b64url(item) for item in entry.inclusion]
+    return canonical_bytes({"index": entry.index, "leaf": b64url(entry.leaf), "inclusion": inclusion})
+
+
 def encode_pages(entries: Iterable[BundleEntry]) -> list[bytes]:
     """The entries, in the order of the log, on as few pages as they fill one after another."""
     pages: list[bytes] = []
     held: list[bytes] = []
     size = _PAGE_OVERHEAD
-    for entry in entries:
-        encoded = canonical_bytes(
-            {
-                "index": entry.index,
-                "leaf": b64url(entry.leaf),
-                "inclusion": [b64url(item) for item in entry.inclusion],
-            }
-        )
+    for encoded in map(_encoded, entries):
         if held and size + len(encoded) + 1 > PAGE_SIZE:
             pages.append(_page(held))
             held, size = [], _PAGE_OVERHEAD
@@ -116,10 +146,7 @@ def _page(entries: Sequence[bytes]) -> bytes:
 def decode_page(data: bytes) -> list[BundleEntry]:
     """The entries of a page. Raises DecodeError."""
     wire = validated(_PageBody, _parsed(data, "page"), "page")
-    return [
-        BundleEntry(entry.index, unb64url(entry.leaf), tuple(unb64url(item) for item in entry.inclusion))
-        for entry in wire.entries
-    ]
+    return list(map(_entry, wire.entries))
 
 
 def _parsed(data: bytes, what: str) -> object:
@@ -223,6 +250,20 @@ Get = Callable[[str], Awaitable[bytes | None]]
 """Content of a path of the log, at most a page; None where the log has none (404). Raises ``TransportError``."""
 
 
+async def consistency(get: Get, known: int, size: int) -> tuple[bytes, ...]:
+    """The proof that the log's tree of ``size`` extends the one of ``known`` entries, made from its hashes. Raises
+    ``TransportError`` where the log does not give them, ``DecodeError``."""
+    if not 0 < known < size:
+        return ()
+    content = await get(f"/v1/hashes/{size}/{block_of(known, size)}")
+    if content is None:
+        raise TransportError("the log has no hashes of its tree")
+    hashes = Hashes.decode(content)
+    if hashes.size != size:
+        raise DecodeError("hashes: of another tree")
+    return hashes.prove(known)
+
+
 class PagedReader:
     """Reads one log's answers for one ``LogView``; knows which it accepted last, so as not to fetch them again."""
 
@@ -237,33 +278,22 @@ class PagedReader:
         so at every attempt or leaves a piece out, ``DecodeError``, and the refusals of ``LogView``.
         """
         for _ in range(ATTEMPTS):
-            head = Head.decode(await self._required("/v1/bundle"))
+            content = await self._get("/v1/bundle")
+            if content is None:
+                raise TransportError("the log has no head")
+            head = Head.decode(content)
             checkpoint = view.opened(head.checkpoint)
             if self._accepted == (checkpoint, head.pages, view.state):
                 view.advance(head.checkpoint, ())
                 return None
-            consistency = await self._consistency(view.state.size, checkpoint.size)
+            proof = await consistency(self._get, view.state.size, checkpoint.size)
             entries = await self._entries(head)
             if entries is None:
                 continue
-            found = view.accept(Bundle(head.checkpoint, consistency, tuple(entries)), keys, known)
+            found = view.accept(Bundle(head.checkpoint, proof, tuple(entries)), keys, known)
             self._accepted = (checkpoint, head.pages, view.state)
             return found
         raise TransportError("the log changed each time that its pages were read")
-
-    async def _required(self, path: str) -> bytes:
-        content = await self._get(path)
-        if content is None:
-            raise TransportError(f"the log has no {path}")
-        return content
-
-    async def _consistency(self, known: int, size: int) -> tuple[bytes, ...]:
-        if not 0 < known < size:
-            return ()
-        hashes = Hashes.decode(await self._required(f"/v1/hashes/{size}/{block_of(known, size)}"))
-        if hashes.size != size:
-            raise DecodeError("hashes: of another tree")
-        return hashes.prove(known)
 
     async def _entries(self, head: Head) -> list[BundleEntry] | None:
         """The entries on all pages; None: the log keeps one of the pages no more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -295,6 +295,27 @@ async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
         assert await tx.known(TASK.task_id, [report(1)]) == {}
         assert await tx.known(AT_B.task_id, [report(2)]) == {report(2): Known(ACCEPTED)}
         assert await tx.tally(TASK) is None
+
+
+async def test_whatever_must_not_happen_twice_goes_into_the_mark_and_nothing_else_does(store: Store) -> None:
+    party = party_of(make_task_kit(), Role.HELPER)
+    ended = TaskRow(TASK.recipe_hash, TaskState.ENDED, b"recipe", task_id=TASK.task_id)
+    async with store.transaction() as tx:
+        await tx.put_log_state(b"state")
+        await tx.count_rejections(TASK.task_id, {"proof": 1})
+        await tx.add_tallies(TASK, tallies((1, START, [1, 0, 0, 0])))
+        await tx.is_open(party, party.closes)
+        assert not tx.spends
+    spending: list[Callable[[Any], Awaitable[object]]] = [
+        lambda tx: tx.record(TASK.task_id, [row(1, 1)]),
+        lambda tx: tx.release(TASK.task_id, b"selector"),
+        lambda tx: tx.scrub_buckets(TASK.task_id),
+        lambda tx: tx.put_task(ended),
+    ]
+    for spend in spending:
+        async with store.transaction() as tx:
+            await spend(tx)
+            assert tx.spends
 
 
 async def test_what_was_released_is_not_forgotten_with_its_task(store: Store) -> None:

@@ -17,11 +17,15 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, Trouble
 from client_agent.sources import CallableSource, Value
+from relay.app import create_app as create_relay
+from relay.config import RelayConfig
+from relay.key_sets import FILE, LoggedKeySets
 from services.gateway.service import Gateway
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, WitnessLimit
+from tacit.service.app import DRIVERS, Deps
 from tacit.signing import generate_signing_key
 from tacit.testing.bundles import paged, signed_bundle
 from tacit.testing.clock import SimClock
@@ -102,6 +106,8 @@ class World:
     network: FaultyTransport
     gateway: Gateway
     log: Log
+    relay: web.Application
+    relay_config: RelayConfig
     first_key: str
     uploads: list[bytes] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -150,6 +156,20 @@ class World:
         leaf = sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"])
         if leaf.encode() not in self.log.leaves:
             self.log.add(leaf)
+
+    async def restart_relay(self, *, forget: bool = False) -> None:
+        """The relay stops and starts again on what it kept of the log, or without that."""
+        await self.inner.unmount(URLS["relay"])
+        if forget:
+            (self.relay_config.state_dir / FILE).unlink(missing_ok=True)
+        deps = Deps(self.clock, ENTROPY.child("relay again"), self.inner, background=False)
+        self.relay = create_relay(self.relay_config, deps)
+        await self.inner.mount(URLS["relay"], self.relay)
+
+    async def relay_reads_the_log(self) -> int:
+        """The relay looks whether the log shows other key sets; 1 if so."""
+        (driver,) = (one for one in self.relay[DRIVERS] if isinstance(one, LoggedKeySets))
+        return await driver.step()
 
     def next_period(self) -> None:
         """The gateway's next key period begins."""

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from relay.app import create_app as create_relay
-from relay.config import RelayConfig
+from relay.config import RelayConfig, RelayLog
 from services.gateway.app import create_app as create_gateway
 from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
@@ -22,6 +22,7 @@ from tacit.testing.network import (
     InProcessTransport,
 )
 from tacit.testing.recipes import NOW, URLS, changed
+from tacit.tlog.checkpoint import NoteKey
 from tests.http.agent_world import ENTROPY, GATEWAY_URL, KIT, LOG_URL, Log, World
 from tests.http.collector_stage import Stage, publish_recipe, write_secrets
 
@@ -50,8 +51,19 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             ),
             Deps(clock, ENTROPY.child("gateway"), inner, background=False),
         )
+        relay_config = RelayConfig(
+            state_dir=tmp_path,
+            gateway_url=GATEWAY_URL,
+            gateway_bearer=tmp_path / "relay.token",
+            log=RelayLog(
+                url=LOG_URL,
+                key=NoteKey("log.example/tacit", KIT.keys["log"].public).encode(),
+                gateway="gateway.example",
+                signing_key=b64url(KIT.keys["gateway"].public),
+            ),
+        )
         relay = create_relay(
-            RelayConfig(state_dir=tmp_path, gateway_url=GATEWAY_URL, gateway_bearer=tmp_path / "relay.token"),
+            relay_config,
             Deps(clock, ENTROPY.child("relay"), inner, background=False),
         )
         leader, server = web.Application(), web.Application()
@@ -67,7 +79,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         ring = gateway[GATEWAY].ring
         first = b64url(ring.active.config.encode())
         log.add(KIT.directory_leaf())
-        yield World(clock, inner, FaultyTransport(inner), gateway[GATEWAY], log, first, uploads)
+        yield World(clock, inner, FaultyTransport(inner), gateway[GATEWAY], log, relay, relay_config, first, uploads)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from client_agent.pace import NEVER
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
 from tacit.ohttp import KeyConfig
-from tacit.ports import TransportError
 from tacit.testing.recipes import EPOCH, KEY_PERIOD, NOW, changed
 from tacit.tlog.client import LogState
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
@@ -127,7 +126,7 @@ async def test_a_checkpoint_of_another_key_or_an_entry_outside_the_tree_is_not_b
     assert (await only(store)).state is State.SCHEDULED
 
 
-async def test_a_leaf_that_its_signer_did_not_sign_spoils_the_answer(world: World) -> None:
+async def test_a_leaf_that_its_signer_did_not_sign_is_left_out_and_noted(world: World) -> None:
     leaf = KIT.recipe_leaf(ALWAYS)
     world.log.add(replace(leaf, signature=bytes(64)))
     agent, store = await world.device()
@@ -153,19 +152,19 @@ async def test_gateway_keys_come_from_the_log_and_survive_a_restart(world: World
     for _ in range(3):
         world.publish_keys()
         world.publish_keys(ahead=1)
+        await world.relay_reads_the_log()
         await agent.sync()
         world.next_period()
     again = world.agent(store)
     await again.sync()
     assert list(again.gateway_keys) == world.gateway.ring.configs()
-    with pytest.raises(TransportError, match="no key of the gateway"):
-        await world.agent(MemoryAgentStore()).sync()
 
 
 async def test_all_devices_change_keys_in_the_second_in_which_the_period_begins(world: World) -> None:
     world.publish_keys()
     world.publish_keys(ahead=1)
     ring = world.gateway.ring
+    await world.relay_reads_the_log()
     active, following = ring.keys[0].config, ring.keys[1].config
     agents = [world.agent(MemoryAgentStore()) for _ in range(3)]
     for agent in agents:
@@ -184,13 +183,17 @@ async def test_all_devices_change_keys_in_the_second_in_which_the_period_begins(
 async def test_a_key_set_of_an_earlier_or_a_later_period_is_not_used(world: World) -> None:
     first = KeyConfig.decode(unb64url(world.first_key))
     for away in (-2, 2):
+        await world.restart_relay(forget=True)
         world.log.leaves = []
         world.log.add(KIT.ohttp_leaf(KEY_PERIOD + away))
+        await world.relay_reads_the_log()
         agent = world.agent(MemoryAgentStore())
         await agent.sync()
         assert agent.gateway_keys == (first,)
+    await world.restart_relay(forget=True)
     world.log.leaves = []
     world.log.add(KIT.ohttp_leaf(KEY_PERIOD - 1))
+    await world.relay_reads_the_log()
     agent = world.agent(MemoryAgentStore())
     await agent.sync()
     assert len(agent.gateway_keys) == 1
@@ -221,10 +224,54 @@ async def test_a_log_with_three_key_sets_of_one_period_gives_no_device_a_key_of_
         assert await agent.step() == NEVER, "nothing is sent to anybody any more"
 
 
+async def test_a_log_that_shows_each_of_three_devices_a_key_set_of_its_own_tags_none_of_them(world: World) -> None:
+    """One checkpoint, three key sets, and answers that leave out what belongs to the others; the relay is shown the
+    first. The devices end up with one key, or with the knowledge that the log is false."""
+    world.log.add(*(KIT.ohttp_leaf() for _ in range(3)))
+    world.log.hidden = {2, 3}
+    await world.relay_reads_the_log()
+    keys, failures = set(), []
+    for shown in range(3):
+        world.log.hidden = {1, 2, 3} - {1 + shown}
+        agent, store = await world.device()
+        await agent.poll()
+        keys.add(agent.gateway_keys if await trouble(store) == "" else ())
+        failures.append(LogState.decode(await store.fact(Fact.LOG_STATE)).failure.partition(":")[0])
+    assert failures == ["", "log-second-leaf", "log-second-leaf"]
+    assert len(keys - {()}) == 1
+
+
+async def test_a_key_set_that_the_relay_has_not_seen_is_not_used_until_it_has(world: World) -> None:
+    await world.relay_reads_the_log()
+    world.publish_keys()
+    agent, store = await world.device()
+    for seen in (False, True):
+        if seen:
+            await world.relay_reads_the_log()
+        await world.clock.advance(120)
+        await agent.poll()
+        assert bool(json.loads(await store.fact(Fact.GATEWAY_KEYS) or b'{"leaves":[]}')["leaves"]) is seen
+    asked = len(world.network.exchanges)
+    await world.clock.advance(120)
+    await agent.poll()
+    assert len(world.network.exchanges) == asked + 1, "what is known is not asked for again"
+
+
+async def test_a_relay_that_serves_no_key_sets_is_no_obstacle(world: World) -> None:
+    world.relay_config = world.relay_config.model_copy(update={"log": None})
+    await world.restart_relay()
+    world.publish_keys()
+    agent, store = await world.device()
+    await agent.poll()
+    assert await trouble(store) == ""
+    assert json.loads(await store.fact(Fact.GATEWAY_KEYS))["leaves"]
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_key_set_once_seen_is_not_replaced_by_one_that_is_shown_later(world: World, restarted: bool) -> None:
     """The answers leave out what would give the log away; the device remembers it."""
     world.publish_keys()
+    await world.relay_reads_the_log()
     agent, store = await world.device()
     await agent.step()
     keys = agent.gateway_keys
@@ -250,6 +297,7 @@ async def test_two_directories_of_one_epoch_end_the_trust_in_a_log(world: World)
 async def test_a_published_key_that_nobody_can_use_changes_nothing(world: World) -> None:
     body = {**KIT.ohttp_leaf(KEY_PERIOD - 1).body, "active": "AAAA"}
     world.log.add(sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"]))
+    await world.relay_reads_the_log()
     agent, store = await world.device()
     await agent.step()
     await world.clock.advance(120)

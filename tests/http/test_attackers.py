@@ -18,6 +18,7 @@ from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.aggregator.parties import PARTIES
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.messages import Role, UploadRequest
@@ -30,6 +31,7 @@ from tacit.service.run import Runner, started
 from tacit.testing.aggregators import GATEWAY_TOKEN, party_of, settings_of
 from tacit.testing.clock import SimClock
 from tacit.testing.reports import make_task_kit
+from tests.certificates import Authority
 
 ATTACKER = "127.0.0.66"
 PATIENCE = 10.0
@@ -258,3 +260,26 @@ async def test_a_front_proxy_names_the_client_and_nobody_else_can(tmp_path: Path
         assert await asyncio.wait_for(without.read(), PATIENCE) == b""
     async with listening(tmp_path) as relay:
         assert await status_of((await relay.connect(line + whole))[0]) == 400
+
+
+async def test_connections_that_never_greet_in_tls_are_counted_and_give_way(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    certificate, key = authority.issue("relay")
+    listen = Listen(tls_cert=certificate, tls_key=key, limits=Limits(connections=20))
+    settings = RelayConfig(state_dir=tmp_path, gateway_url="http://127.0.0.1:9")
+    app = create_relay(settings, Deps(SystemClock(), OsEntropy(), Gateway(), background=False))
+    async with AsyncExitStack() as stack:
+        url = (await stack.enter_async_context(started(app, listen, grace_seconds=0.1))).url
+        host, port = url.removeprefix("https://").split(":")
+        stack.push_async_callback(asyncio.sleep, 0)
+        silent: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        for sent in 40 * (b"", b"\x16\x03\x01\x02"):
+            reader, writer = await asyncio.open_connection(host, int(port), local_addr=(ATTACKER, 0))
+            stack.callback(writer.transport.abort)
+            writer.write(sent)
+            silent.append((reader, writer))
+        client = await stack.enter_async_context(LeanTransport(tls=ClientTls(authority.certificate)))
+        headers = {"Content-Type": OHTTP_REQ}
+        answers = [await client.request("POST", url + "/", headers=headers, body=bytes(100_000)) for _ in range(3)]
+        assert [answer.status for answer in answers] == [200] * 3
+        await until(lambda: sum(one.at_eof() or one.exception() is not None for one, _ in silent) > 60)

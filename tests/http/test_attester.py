@@ -26,6 +26,7 @@ from attester.software_root import spki_hash
 from services.issuer.config import IssuerConfig
 from tacit import media_types
 from tacit.adapters.migrate import assert_migrations_match
+from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse
@@ -111,8 +112,8 @@ class Stage:
         }
         return AttesterConfig.model_validate(values | changes)
 
-    async def restart(self, **changes: object) -> web.Application:
-        deps = Deps(self.clock, ENTROPY, self.between, self.seen, background=False)
+    async def restart(self, recovery: Recovery = Recovery.REFUSE, **changes: object) -> web.Application:
+        deps = Deps(self.clock, ENTROPY, self.between, self.seen, background=False, recovery=recovery)
         await self.network.unmount(ATTESTER)
         app = attester.app.create_app(self.config(**changes), deps)
         await self.network.mount(ATTESTER, app)
@@ -622,6 +623,34 @@ async def test_the_database_holds_no_device_key_and_no_blinded_message(stage: St
     leaf = x509.load_der_x509_certificate(device.chain[0])
     for secret in (spki_hash(leaf), device.chain[0][:64], pending.request.blinded_msg[:64]):
         assert secret not in stored
+
+
+async def test_an_attester_whose_database_was_restored_gives_nobody_a_second_token(stage: Stage) -> None:
+    device = stage.device()
+    database = stage.folder / "attester" / "attester.sqlite3"
+    assert (await stage.ask(device, stage.pending(0).request)).status == 200
+    await stage.network.unmount(ATTESTER)
+    backup = database.read_bytes()
+    await stage.restart()
+    used, second = await stage.challenge(), stage.pending(1).request
+    evidence = device.attest(attestation_binding(used, second))
+    assert (await stage.send(evidence, used, second)).status == 200
+    await stage.network.unmount(ATTESTER)
+    database.write_bytes(backup)
+    with pytest.raises(UsageError, match="older"):
+        await stage.restart()
+    await stage.restart(Recovery.ACCEPT)
+    for again in range(2):
+        sent = stage.forwarded()
+        assert (await stage.send(evidence, used, second)).status in {403, 422}
+        for slot in (0, 1):
+            for one in (device, stage.device("other")):
+                assert (await stage.ask(one, stage.pending(slot).request)).status == 422
+        assert stage.forwarded() == sent
+        if not again:
+            await stage.restart()
+    stage.clock.jump(EPOCH)
+    assert (await stage.ask(device, stage.pending(0, 20_002).request)).status == 200
 
 
 async def test_quotas_are_forgotten_after_their_slot_is_closed(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import json
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from services.gateway.store import METADATA, MIGRATIONS, WINDOW_AWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
 from tacit.adapters.migrate import assert_migrations_match
+from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url, unb64url
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
@@ -418,6 +419,38 @@ async def test_a_forgotten_message_is_out_of_date(start: Start) -> None:
     assert await gateway.step(Forgetting) == 1
     response = opened(context, await gateway.post(message))
     assert problem(response) == (400, "https://iana.org/assignments/http-problem-types#date")
+
+
+async def test_a_gateway_whose_window_was_restored_stays_closed_until_nothing_of_before_can_pass_again(
+    start: Start, tmp_path: Path
+) -> None:
+    gateway = await start()
+    database = tmp_path / "state" / "gateway.sqlite3"
+    await gateway.ask()
+    await gateway.network.unmount(GATEWAY_URL)
+    backup = database.read_bytes()
+    await gateway.restart()
+    ahead = gateway.settings.date_window // 60 * 60
+    fields = (("date", http_date(gateway.clock.now() + ahead - 60)), ("content-type", "application/x"))
+    message, context = ohttp.padded_request(gateway.config, gateway.request(fields=fields), entropy)
+    assert opened(context, await gateway.post(message)).status == 201
+    await gateway.network.unmount(GATEWAY_URL)
+    database.write_bytes(backup)
+    with pytest.raises(UsageError, match="older"):
+        await gateway.restart()
+    refuse, gateway.deps = gateway.deps, replace(gateway.deps, recovery=Recovery.ACCEPT)
+    await gateway.restart()
+    gateway.deps = refuse
+    await gateway.restart()
+    statuses = []
+    for _ in range(3 * gateway.settings.date_window // 60):
+        assert opened(context, await gateway.post(message)).status in {400, 503}, "it passed before"
+        statuses.append((await gateway.ask()).status)
+        gateway.clock.jump(60)
+    opening = statuses.index(201)
+    assert opening in {10, 11, 12}
+    assert set(statuses[:opening]) == {503}
+    assert set(statuses[opening:]) == {201}
 
 
 async def test_what_could_still_be_replayed_is_kept(start: Start) -> None:

@@ -269,9 +269,9 @@ async def test_a_process_that_starts_later_gives_the_answers_of_the_others(
 ) -> None:
     url = make_postgres_url()
     request = job_of(KIT, [KIT.reports(7).valid(1)])
-    async with running(KIT, tmp_path / "first", url) as first:
+    async with running(KIT, tmp_path, url) as first:
         (before,) = await first.jobs_at_once([request])
-    async with running(KIT, tmp_path / "second", url) as second:
+    async with running(KIT, tmp_path, url) as second:
         answers = await second.jobs_at_once([request] * PROCESSES)
         assert [answer.body for answer in answers] == [before.body] * PROCESSES
         assert await second.accepted() == 1

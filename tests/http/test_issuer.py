@@ -16,6 +16,7 @@ from services.issuer.schema import METADATA, MIGRATIONS
 from tacit import media_types
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.migrate import assert_migrations_match
+from tacit.adapters.watermark import Recovery
 from tacit.errors import Fatal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import DRIVERS, Deps
@@ -94,8 +95,8 @@ class Stage:
     def config(self, **changes: object) -> IssuerConfig:
         return config_in(self.folder, **changes)
 
-    async def restart(self, **changes: object) -> None:
-        deps = Deps(self.clock, SeededEntropy(2), self.outgoing, self.seen, background=False)
+    async def restart(self, recovery: Recovery = Recovery.REFUSE, **changes: object) -> None:
+        deps = Deps(self.clock, SeededEntropy(2), self.outgoing, self.seen, background=False, recovery=recovery)
         self.app = create_app(self.config(**changes), deps)
         await self.network.mount(ISSUER, self.app)
 
@@ -355,6 +356,38 @@ async def test_a_leaf_that_came_too_late_does_not_hold_up_the_later_ones(stage: 
     assert await stage.run("DirectoryDriver") == 2
     bodies = [SignedLeaf.decode(raw).body_as(DirectoryBody) for raw in stage.log.leaves]
     assert [body.epoch for body in bodies] == [20_001, 20_002]
+
+
+async def test_an_issuer_whose_database_was_restored_signs_for_no_slot_that_was_open_and_makes_no_key_twice(
+    stage: Stage,
+) -> None:
+    database = stage.folder / "issuer.sqlite3"
+    await stage.run("KeyDriver")
+    await stage.network.unmount(ISSUER)
+    backup = database.read_bytes()
+    await stage.restart()
+    stage.clock.jump(EPOCH)
+    await stage.run("KeyDriver")
+    await stage.run("DirectoryDriver")
+    assert (await token_for(stage, 20_001, 0)).status == 200
+    before = await stage.directory()
+    await stage.network.unmount(ISSUER)
+    database.write_bytes(backup)
+    with pytest.raises(UsageError, match="older"):
+        await stage.restart()
+    await stage.restart(Recovery.ACCEPT)
+    for again in range(2):
+        assert await stage.run("KeyDriver") == 0, "the log holds directories whose keys are lost"
+        assert (await stage.directory()).keys == ()
+        for key in before.keys:
+            body = TokenRequest(key.truncated_token_key_id, b"\0" * 255 + b"\2").encode()
+            assert (await stage.ask(body)).status == 422
+        if not again:
+            await stage.network.unmount(ISSUER)
+            await stage.restart()
+    stage.clock.jump(4 * EPOCH)
+    assert await stage.run("KeyDriver") > 0
+    assert (await token_for(stage, 20_005, 0)).status == 200
 
 
 async def test_keys_survive_a_restart_and_are_destroyed_after_their_epoch(stage: Stage) -> None:

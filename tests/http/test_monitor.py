@@ -120,6 +120,17 @@ async def test_no_leaf_stops_the_monitor(world: World) -> None:
     assert log.tree.size == 4 + len(hostile)
 
 
+async def test_keys_that_nobody_pins_are_those_that_a_recipe_names_wherever_it_stands(world: World) -> None:
+    world.policy = Policy()
+    filling = [b"entry %d" % number for number in range(300)]
+    log = await world.show(*START[:2], *filling)
+    early = [one for one in (await world.watch(None).look(no_bar)).findings if one.kind != "leaf-malformed"]
+    assert [(one.kind, one.index) for one in early] == [("leaf-signer", 0), ("leaf-signer", 1)]
+    assert early[0].what == "issuer-directory of issuer.example, whose key nobody names"
+    log.add(START[2])
+    assert {one.kind for one in (await world.watch(None).look(no_bar)).findings} == {"leaf-malformed"}
+
+
 async def test_an_understated_claim_that_a_log_admitted_is_recomputed(world: World) -> None:
     body = RECIPE.body()
     body["privacy"]["epsilon"]["aggregator"] = "0.01"

@@ -45,7 +45,7 @@ from tacit.tlog.client import Bundle, LogView
 from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
-from tacit.tlog.pages import Head, PagedReader, decode_page
+from tacit.tlog.pages import Head, KeySets, PagedReader, decode_page
 from tacit.tlog.tiles import Tile, decode_bundle, split_tile, tiles_of
 
 URL = "http://127.0.0.1:8084"
@@ -443,6 +443,32 @@ async def test_the_bundle_holds_what_is_live_and_nothing_else(server: Server) ->
     assert [entry.index for entry in (await server.bundle()).entries] == [4]
     states = [item["state"] for item in (await server.json("/v1/recipes"))["recipes"]]
     assert states == ["over", "over"]
+
+
+async def test_key_sets_are_shown_by_themselves_with_their_proofs_while_they_may_be_used(server: Server) -> None:
+    await server.publish(KIT.directory_leaf(), KIT.ohttp_leaf(), KIT.ohttp_leaf(KEY_PERIOD + 1))
+    for expected in ([1, 2], [2]):
+        found = KeySets.decode((await server.get("/v1/key-sets")).body)
+        bundle = Bundle(found.checkpoint, (), found.entries)
+        entries = new_view().accept(bundle, LeafSigners(KIT.policy))
+        assert [entry.index for entry in entries] == expected
+        server.clock.jump((KEY_PERIOD + 2) * KEY_ROTATION - server.clock.now())
+
+
+async def test_a_large_set_of_pages_is_shown_for_a_while_and_a_small_one_is_new_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.publish(KIT.directory_leaf())
+    for entries, small in ((1, 512), (2, 0), (2, 0)):
+        monkeypatch.setattr("recipe_server.bundles.SMALL", small)
+        assert len((await server.bundle()).entries) == entries
+        await server.publish(KIT.recipe_leaf(KIT.recipe(name=f"next-{entries}-{small}", slot=await size(server))))
+    server.clock.jump(1)
+    assert len((await server.bundle()).entries) == 4
+
+
+async def size(server: Server) -> int:
+    return KIT.log_policy.open((await server.get("/checkpoint")).body).size
 
 
 async def test_a_directory_stays_in_the_bundle_while_a_recipe_of_its_epoch_does(server: Server) -> None:

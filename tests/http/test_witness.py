@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
-from tacit.errors import DecodeError, Refusal
+from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse
 from tacit.testing.recipes import NOW
+from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.checkpoint import LogPolicy, Note, NoteKey, NoteSignature
 from tacit.tlog.client import LogView
 from tacit.tlog.cosignature import Quorum, cosigned_at
@@ -104,6 +106,16 @@ async def test_a_log_that_holds_something_twice_is_not_cosigned(
     assert rule_of(again) == "log-twice"
 
 
+async def test_a_leaf_of_a_later_version_takes_its_place_too(stage: Stage) -> None:
+    later = {**json.loads(KIT.directory_leaf(slots=3).encode()), "version": 2}
+    log = LyingLog([DIRECTORY])
+    await stage.serve(log)
+    await stage.start()
+    line_of(await stage.ask(log.request(0)))
+    log.add(canonical_bytes(later))
+    assert rule_of(await stage.ask(log.request(1))) == "log-twice"
+
+
 async def test_two_key_sets_of_one_period_are_evidence(stage: Stage) -> None:
     def key_set(period: int, active: bytes) -> bytes:
         body = {"gateway": "gateway.example", "period": period, "active": b64url(active)}
@@ -157,6 +169,45 @@ async def test_what_was_cosigned_is_remembered_over_a_restart(stage: Stage) -> N
     await stage.clock.advance(1000)
     text = Note.decode(log.note(1)).text
     assert cosigned_at(text, line_of(await stage.ask(log.request(1, 1))), key) == NOW + 1000
+
+
+async def test_a_witness_with_an_older_database_cosigns_no_other_history(stage: Stage) -> None:
+    log = LyingLog([DIRECTORY])
+    await stage.serve(log)
+    key = await stage.start()
+    line_of(await stage.ask(log.request(0)))
+    await stage.network.unmount("https://witness.example")
+    database, mark = (stage.folder / "witness" / f"witness.{kind}" for kind in ("sqlite3", "mark"))
+    backup, old_mark = database.read_bytes(), mark.read_bytes()
+    await stage.start()
+    log.add(RECIPE)
+    log.lines = (line_of(await stage.ask(log.request(1))),)
+    await stage.network.unmount("https://witness.example")
+    newest = database.read_bytes(), mark.read_bytes()
+
+    database.write_bytes(backup)
+    with pytest.raises(UsageError, match="the database is older"):
+        await stage.start()
+    with pytest.raises(UsageError, match="new signing_key"):
+        await stage.start(recovery=Recovery.ACCEPT)
+    database.unlink()
+    with pytest.raises(UsageError, match="--accept-rollback"):
+        await stage.start()
+
+    database.write_bytes(backup)
+    mark.write_bytes(old_mark)  # the whole folder, and an honest log
+    await stage.start()
+    fork = log.fork(1, OTHER_RECIPE)
+    fork.lines, fork.note = log.lines, log.note  # type: ignore[method-assign]
+    await stage.serve(fork)
+    honest = AddCheckpoint(1, tuple(prove_consistency(log.tree.read, 1, 2)), log.note()).encode()
+    assert rule_of(await stage.ask(honest)) == "witness-forgot"
+
+    for path, data in zip((database, mark), newest, strict=True):
+        path.write_bytes(data)
+    await stage.serve(log)
+    assert await stage.start() == key
+    line_of(await stage.ask(log.request(2, 2)))
 
 
 async def test_a_witness_says_why_it_does_not_cosign(stage: Stage) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 from services.witness.app import create_app
 from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS
+from tacit.adapters.watermark import Recovery
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.service.keys import write_signing_key
@@ -112,7 +113,7 @@ class Stage:
     async def serve(self, log: LyingLog) -> None:
         await self.network.mount(LOG_URL, log.app())
 
-    async def start(self, name: str = "witness", **changes: object) -> NoteKey:
+    async def start(self, name: str = "witness", recovery: Recovery = Recovery.REFUSE, **changes: object) -> NoteKey:
         """Start a witness, or start it again on its folder."""
         folder = self.folder / name
         if not (folder / "signing.key").exists():
@@ -126,7 +127,7 @@ class Stage:
             }
             | changes
         )
-        deps = Deps(self.clock, SeededEntropy(2), self.network, background=False)
+        deps = Deps(self.clock, SeededEntropy(2), self.network, background=False, recovery=recovery)
         app = create_app(config, deps)
         await self.network.mount(url_of(name), app)
         self.apps[name] = app

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from decimal import Decimal
@@ -36,6 +37,7 @@ from tests.scripts.live_stack import in_thread, step_until
 
 Capture = pytest.CaptureFixture[str]
 EPOCH_SECONDS = 3600
+MOST_LOOKS = 600
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +149,13 @@ def test_a_monitor_that_follows_serves_counts_until_it_is_told_to_stop(stack: Pa
             assert process.stderr is not None
             line = process.stderr.readline()
             url = line.split("; ")[1].split("/metrics")[0]
-            while "tacit_monitor_findings" not in (text := _get(f"{url}/metrics")):
-                assert 'failed"} 0' in text
+            text = ""
+            for _ in range(MOST_LOOKS):
+                text = _get(f"{url}/metrics")
+                if "tacit_monitor_findings" in text:
+                    break
+                time.sleep(0.1)
+            assert 'outcome="failed"} 0\n' in text
             assert "tacit_monitor_findings 0\n" in text
             assert "tacit_monitor_recipes 1\n" in text
             assert json.loads(_get(f"{url}/healthz"))["status"] == "ok"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -16,8 +17,10 @@ import typer
 
 from infra.cli import COMMANDS, build, run
 from infra.layout import Layout, StackOptions, create_layout
+from services.gateway.store import ReplayStore, SeenRequest
 from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.watermark import Watermark
 from tacit.aggregator.keys import read_hpke_key
 from tacit.codec import b64url
 from tacit.service.keys import read_signing_key
@@ -124,6 +127,9 @@ def test_a_shell_completes_commands(typed: str, offered: str) -> None:
         ["serve", "relay"],
         ["serve", "nobody", "--config", "x.json"],
         ["serve", "relay", "--config", "x.json", "--colour"],
+        ["serve", "relay", "--config", "x.json", "--accept-rollback"],
+        ["serve", "helper", "--config", "x.json", "--accept-rollback", "--new-mark"],
+        ["serve", "ingest", "--config", "x.json", "--leader-config", "y.json", "--new-mark"],
         ["up", "--agents", "-1"],
         ["up", "--epoch-seconds", "0"],
         ["up", "--epoch-seconds", "soon"],
@@ -191,6 +197,27 @@ def test_a_token_that_others_can_read_is_not_used(capsys: Capture, layout: Layou
         token.chmod(0o600)
     assert (code, len(lines)) == (1, 1)
     assert f"run: chmod 600 {token}" in lines[0]
+
+
+def test_a_database_that_was_lost_fails_in_one_line_that_says_what_to_do(capsys: Capture, layout: Layout) -> None:
+    folder = layout.configs["gateway"].parent
+    url = f"sqlite+aiosqlite:///{folder / 'gateway.sqlite3'}"
+
+    async def spend() -> None:
+        window = ReplayStore(url, Watermark(folder / "gateway.mark", SystemClock()))
+        await window.open()
+        await window.remember([SeenRequest(bytes(32), 1)])
+        await window.close()
+
+    asyncio.run(spend())
+    (folder / "gateway.sqlite3").unlink()
+    try:
+        code, lines = complaint(capsys, "serve", "gateway", "--config", str(layout.configs["gateway"]))
+    finally:
+        (folder / "gateway.mark").unlink()
+    assert (code, len(lines)) == (1, 1)
+    for words in ("gateway.mark: the database is new or another one", "--accept-rollback", "docs/restoring.md"):
+        assert words in lines[0]
 
 
 def test_an_address_in_use_fails_in_one_line(capsys: Capture, layout: Layout) -> None:

@@ -120,6 +120,9 @@ async def test_all_tokens_of_a_slot_have_one_key_and_one_challenge(new_simulatio
 async def test_every_message_between_devices_and_relay_has_a_global_size(new_simulation: NewSimulation) -> None:
     async with ran(new_simulation()) as found:
         crossings = found.simulation.wire.between(AGENTS, "relay")
+        public = [one for one in crossings if one.method == "GET"]
+        assert {(one.url.rpartition("/")[2], one.body) for one in public} <= {("key-sets", b"")}
+        crossings = [one for one in crossings if one.method == "POST"]
         requests = {len(c.body) for c in crossings}
         responses = {len(c.response.body) for c in crossings if c.response is not None}
         assert requests == {ohttp.SIZE_CLASSES[0]}

@@ -284,7 +284,9 @@ async def test_a_log_that_is_read_again_from_the_start_opens_no_task_that_has_en
     assert [SignedLeaf.decode(leaf).type for leaf in log.posted].count(LeafType.OPT_IN) == 1
 
 
-async def test_whoever_decided_before_a_task_ended_opens_it_no_more(store: LeaderStore, recipe: Recipe) -> None:
+async def test_whoever_decided_before_a_task_ended_opens_it_no_more(
+    store: LeaderStore, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two processes believe to lead for a moment: one reads the task as opted in or due for its void leaf, and comes
     to write that when the other has ended the task."""
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
@@ -296,7 +298,9 @@ async def test_whoever_decided_before_a_task_ended_opens_it_no_more(store: Leade
     async with store.transaction() as tx:
         await tx.put_task(dataclasses.replace(before, state=TaskState.ENDED))
     find = late.follower._reviewed_rows
-    late.follower._reviewed_rows = lambda live, rows: find(live, {before.recipe_hash: before})  # type: ignore[method-assign]
+    monkeypatch.setattr(
+        late.follower, "_reviewed_rows", lambda live, _rows, closed: find(live, {before.recipe_hash: before}, closed)
+    )
     await late.follower.step()
     late.clock.jump(recipe.interval.end - NOW)
     await late.follower._voids.step(await live_of(late), [before])

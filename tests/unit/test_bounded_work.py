@@ -31,8 +31,8 @@ KIT = RecipeKit()
 POLICY = KIT.policy.model_copy(update={"allow_unbounded_local": True})
 DRAFT = Context(Stage.DRAFT, NOW)
 
-EXTREMES = (0, 1, 2, 1024, 65_536, 10**7, 10**12, MAX_INTEGER)
-EXTREME_DECIMALS = ("0", "0." + "0" * 17 + "1", "0.999999", "0." + "9" * 18, "1", "40", "700", "9" * 9)
+EXTREMES = (0, 1024, 65_536, 10**7, MAX_INTEGER)
+EXTREME_DECIMALS = ("0", "0." + "0" * 17 + "1", "0.999999", "0." + "9" * 18, "40", "9" * 9)
 
 
 def _question(statistic: str, **encoder: Any) -> Question:

@@ -234,8 +234,7 @@ def test_only_leaves_that_each_aggregator_signed_itself_make_a_census() -> None:
     impostor = sign_leaf(LeafType.CENSUS_SHARE, helper.body, "someone.example", KIT.keys["analyst"])
     assert live_log(recipe, leader, impostor).censuses == ()
     both_by_one = sign_leaf(LeafType.CENSUS_SHARE, helper.body, "helper.example", KIT.keys["leader"])
-    with pytest.raises(Refusal, match="leaf-signature"):
-        live_log(recipe, leader, both_by_one)
+    assert live_log(recipe, leader, both_by_one).censuses == ()
     other_task = {**helper.body, "task_id": b64url(bytes(32))}
     forged = sign_leaf(LeafType.CENSUS_SHARE, other_task, "helper.example", KIT.keys["helper"])
     assert live_log(recipe, leader, forged).censuses == ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import DecodeError, Refusal
+from tacit.errors import DecodeError
 from tacit.ledger.account import ChargeState
 from tacit.recipe import series_rules
 from tacit.recipe.charges import charges_of, series_charge
@@ -242,8 +242,7 @@ def test_a_round_without_its_series_is_a_round_of_nothing() -> None:
 
 def test_a_series_is_signed_by_its_own_analyst() -> None:
     forged = sign_leaf(LeafType.SERIES, SERIES.body(), "analyst.example", KIT.keys["leader"])
-    with pytest.raises(Refusal, match="leaf-signature"):
-        read(forged)
+    assert read(forged).series == ()
     someone = sign_leaf(LeafType.SERIES, SERIES.body(), "someone.example", KIT.keys["analyst"])
     assert read(someone).series == ()
     broken = sign_leaf(LeafType.SERIES, {"version": 1}, "analyst.example", KIT.keys["analyst"])

@@ -213,15 +213,26 @@ def test_leaves_of_signers_without_a_part_are_left_out() -> None:
     assert new_view().accept(bundle_of([impostor]), LeafSigners(KIT.policy)) == []
 
 
-def test_a_leaf_with_a_wrong_signature_spoils_the_bundle() -> None:
+def left_out(view: LogView) -> list[tuple[int, str]]:
+    return [(one.index, one.rule) for one in view.left_out]
+
+
+def test_a_leaf_with_a_wrong_signature_is_left_out_and_the_others_are_read() -> None:
     for position in range(len(LEAVES)):
-        leaves = list(ENTRIES)
+        leaves, view = list(ENTRIES), new_view()
         leaves[position] = dataclasses.replace(LEAVES[position], signature=bytes(64)).encode()
-        assert refused(new_view(), bundle_of(leaves)) == "leaf-signature"
+        found = view.accept(bundle_of(leaves), LeafSigners(KIT.policy))
+        assert [entry.index for entry in found] == [at for at in range(len(LEAVES)) if at != position]
+        assert left_out(view) == [(position, "leaf-signature")]
 
 
-def test_a_leaf_that_is_none_is_refused_even_if_included() -> None:
-    assert refused(new_view(), bundle_of([b"{}"])) == "leaf-malformed"
+@pytest.mark.parametrize("strange", [b"{}", b"[" * 60_000, b'{"a":' * 700 + b"1" + b"}" * 700, b"\xff"])
+def test_a_leaf_that_is_none_is_left_out_even_if_included(strange: bytes) -> None:
+    view = new_view()
+    assert len(view.accept(bundle_of([*ENTRIES, strange]), LeafSigners(KIT.policy))) == len(ENTRIES)
+    assert left_out(view) == [(len(ENTRIES), "leaf-malformed")]
+    again = new_view(view.state)
+    again.accept(bundle_of([*ENTRIES, strange], since=len(ENTRIES) + 1), LeafSigners(KIT.policy))
 
 
 @pytest.mark.parametrize("changes", [{"type": "receipt"}, {"version": 2}, {"type": "receipt", "more": True}])
@@ -240,9 +251,11 @@ def test_a_leaf_of_a_kind_that_came_later_is_left_out_and_the_others_are_read(ch
 
 
 @pytest.mark.parametrize("changes", [{"type": 3}, {"version": "2"}, {"version": True}, {"version": 0}])
-def test_a_leaf_that_only_looks_as_if_it_came_later_spoils_the_bundle(changes: dict[str, Any]) -> None:
+def test_a_leaf_that_only_looks_as_if_it_came_later_is_malformed(changes: dict[str, Any]) -> None:
     odd = canonical_bytes({**json.loads(ENTRIES[0]), **changes})
-    assert refused(new_view(), bundle_of([odd])) == "leaf-malformed"
+    view = new_view()
+    assert view.accept(bundle_of([odd]), LeafSigners(KIT.policy)) == []
+    assert left_out(view) == [(0, "leaf-malformed")]
 
 
 def test_leaves_that_this_version_cannot_read_are_set_aside() -> None:
@@ -284,8 +297,8 @@ def test_the_same_leaf_shown_twice_and_one_that_nobody_known_signed_are_no_evide
     bundle = bundle_of([*ENTRIES, ENTRIES[1], nobodys.encode()])
     assert len(new_view().accept(bundle, LeafSigners(KIT.policy), LEAVES)) == len(ENTRIES) + 1
     view = new_view()
-    with pytest.raises(Refusal, match="leaf-signature"):
-        view.accept(bundle_of([*ENTRIES, forged.encode()]), LeafSigners(KIT.policy), LEAVES)
+    view.accept(bundle_of([*ENTRIES, forged.encode()]), LeafSigners(KIT.policy), LEAVES)
+    assert left_out(view) == [(len(ENTRIES), "leaf-signature")]
     assert not view.state.failure
 
 

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tacit import hpke, ohttp, signing
+from tacit import curve25519, hpke, ohttp, signing
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, write_hpke_key
 from tacit.codec import b64url
 from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
@@ -67,7 +67,7 @@ def test_the_low_order_points_are_all_that_the_library_itself_refuses() -> None:
 @pytest.mark.parametrize("public", [*LOW_ORDER_X25519, *NON_CANONICAL_X25519], ids=bytes.hex)
 def test_a_weak_or_second_spelling_of_an_x25519_key_is_no_key_anywhere(public: bytes, tmp_path: Path) -> None:
     with pytest.raises(DecodeError):
-        hpke.checked_public_key(public)
+        curve25519.checked_public_key(public)
     algorithms = ((hpke.KDF_HKDF_SHA256, hpke.AEAD_AES128GCM),)
     encoded = ohttp.KeyConfig(1, hpke.KEM_X25519, public, algorithms).encode()
     with pytest.raises(DecodeError):
@@ -87,10 +87,10 @@ def test_a_weak_or_second_spelling_of_an_x25519_key_is_no_key_anywhere(public: b
 def test_an_ordinary_x25519_key_passes_in_one_spelling() -> None:
     for _ in range(50):
         public = hpke.generate_key_pair(ENTROPY).public
-        assert hpke.checked_public_key(public) == public
+        assert curve25519.checked_public_key(public) == public
     for wrong in (b"", bytes(31), bytes(33)):
         with pytest.raises(DecodeError):
-            hpke.checked_public_key(wrong)
+            curve25519.checked_public_key(wrong)
 
 
 def test_a_private_key_that_does_not_belong_to_its_configuration_is_noticed_when_it_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""The gateway's key sets for devices that have no key to ask the log with (P3).
+
+A device that was away for longer than its keys live, or whose image is old, cannot reach the log, because it can only
+do so through the gateway. The relay holds what the log shows about the gateway, verified, and gives the same bytes to
+everybody who asks; the device verifies them again. So a relay can withhold key sets, and cannot put others in their
+place; and since it serves one answer to all, a log cannot have it hand each device a key of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from relay.config import RelayLog
+from tacit.adapters.origins import require_secure_url
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.ports import TransportError
+from tacit.service.app import Deps
+from tacit.service.config import write_secret
+from tacit.service.log import get_logger
+from tacit.signing import KEY_SIZE
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.client import Bundle, LogState, LogView
+from tacit.tlog.leaves import Blob, Body, LeafType, SignedLeaf
+from tacit.tlog.pages import KeySets, consistency
+
+FILE = "key-sets.json"
+LEAVES_KEPT = 16
+AWAY_SECONDS = 3600.0
+"""For which a log may be away before that is a trouble: key sets change once in a period."""
+
+
+class _Kept(Body):
+    state: Blob
+    document: Blob
+    leaves: list[Blob]
+
+
+class _Signer:
+    """``LeafKeys`` of one gateway: its key sets count, and nothing else."""
+
+    def __init__(self, gateway: str, key: bytes) -> None:
+        self._gateway = gateway
+        self._key = key
+
+    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
+        """See ``LeafKeys``."""
+        return [self._key if self._is_ours(leaf) else None for leaf in leaves]
+
+    def _is_ours(self, leaf: SignedLeaf) -> bool:
+        return leaf.type is LeafType.OHTTP_CONFIG and leaf.body.get("gateway") == self._gateway == leaf.signer
+
+
+class LoggedKeySets:
+    """Fetches the log's key sets of one gateway, and keeps the newest answer that it could verify."""
+
+    def __init__(self, config: RelayLog, deps: Deps, folder: Path | None, *, insecure_http: bool) -> None:
+        """What is kept stands in ``folder`` (None: nowhere). Raises ``UsageError`` for a malformed key, a URL that P7
+        forbids, or a file that is not ours."""
+        require_secure_url(config.url, insecure_http=insecure_http)
+        try:
+            policy = LogPolicy(NoteKey.decode(config.key))
+            signing_key = unb64url(config.signing_key, length=KEY_SIZE)
+        except DecodeError as error:
+            raise UsageError(f"log: {error}") from error
+        self.document = b""
+        self._config = config
+        self._deps = deps
+        self._signer = _Signer(config.gateway, signing_key)
+        self._path = None if folder is None else folder / FILE
+        self._leaves: list[SignedLeaf] = []
+        self._view = LogView(policy)
+        self._trouble = ""
+        self._away = False
+        self._read_at = deps.clock.now()
+        if self._path is not None and self._path.exists():
+            self._restore(policy, self._path)
+
+    async def step(self) -> int:
+        """1 where the log showed something new."""
+        try:
+            changed = await self._fetch()
+        except TransportError as error:
+            self._say(str(error), away=True)
+            return 0
+        except (DecodeError, Refusal) as error:
+            self._say(str(error))
+            return 0
+        self._read_at = self._deps.clock.now()
+        self._say("")
+        return int(changed)
+
+    def trouble(self) -> str:
+        """Why there is nothing new from the log, or nothing."""
+        waiting = self._away and self._deps.clock.now() < self._read_at + AWAY_SECONDS
+        return "" if waiting or not self._trouble else f"key sets of the gateway: {self._trouble}"
+
+    async def _fetch(self) -> bool:
+        content = await self._get("/v1/key-sets")
+        if content is None:
+            raise TransportError("the log has no key sets")
+        found = KeySets.decode(content)
+        before = self._view.state
+        try:
+            size = self._view.opened(found.checkpoint).size
+            bundle = Bundle(found.checkpoint, await consistency(self._get, before.size, size), found.entries)
+            entries = self._view.accept(bundle, self._signer, self._leaves)
+        except Refusal:
+            if self._view.state.failure:
+                self._save()
+            raise
+        shown = {entry.index for entry in entries}
+        ours = tuple(entry for entry in found.entries if entry.index in shown)
+        document = KeySets(found.checkpoint, ours).encode()
+        if document == self.document:
+            return False
+        known = {leaf.encode() for leaf in self._leaves}
+        fresh = [entry.leaf for entry in entries if entry.leaf.encode() not in known]
+        self._leaves = [*self._leaves, *fresh][-LEAVES_KEPT:]
+        self.document = document
+        self._save()
+        return True
+
+    async def _get(self, path: str) -> bytes | None:
+        answer = await self._deps.transport.request("GET", f"{self._config.url}{path}")
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise TransportError(f"the log answered with status {answer.status}")
+        return answer.body
+
+    def _say(self, trouble: str, *, away: bool = False) -> None:
+        if trouble and trouble != self._trouble:
+            get_logger("relay").warning("key_sets_not_read", reason=trouble)
+        self._trouble, self._away = trouble, away
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        kept = {
+            "state": b64url(self._view.state.encode()),
+            "document": b64url(self.document or b"{}"),
+            "leaves": [b64url(leaf.encode()) for leaf in self._leaves],
+        }
+        write_secret(self._path, canonical_bytes(kept))
+
+    def _restore(self, policy: LogPolicy, path: Path) -> None:
+        try:
+            kept = validated(_Kept, parse_canonical(path.read_bytes(), FILE), FILE)
+            self._view = LogView(policy, LogState.decode(unb64url(kept.state)))
+            self._leaves = [SignedLeaf.decode(unb64url(leaf)) for leaf in kept.leaves]
+        except (OSError, DecodeError) as error:
+            raise UsageError(f"{path}: not what a relay keeps of the log") from error
+        if not self._view.state.failure:
+            self.document = unb64url(kept.document)
+            if self.document == b"{}":
+                self.document = b""

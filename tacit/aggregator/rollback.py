@@ -1,0 +1,70 @@
+"""An aggregator whose database was restored from the past: what shows it beside the mark, and what is closed (P32).
+
+The mark beside the database (``tacit.adapters.watermark``) goes back with it where a whole folder is restored. What
+does not go back is the log: every opt-in, void leaf and census share is stored here before it is sent, so that one in
+the log that the database does not know of was sent by a later state of it. What else that state spent and released is
+gone too; so nothing goes on until an operator decides, and then no task whose window had begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+
+from tacit.aggregator.identity import Identity
+from tacit.aggregator.store import CommonTx, TaskRow, TaskState
+from tacit.codec import unb64url
+from tacit.recipe.model import Recipe
+from tacit.tlog.client import VerifiedEntry
+from tacit.tlog.leaves import CensusShare, LeafType, OptIn, SignedLeaf, Void
+
+LOST = "own-records-rolled-back"
+LOST_DETAIL = "our database was restored from the past: what was spent and released for the task is not known"
+
+_OPEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
+_OWN_LEAVES: Mapping[LeafType, type[OptIn | Void | CensusShare]] = {
+    LeafType.OPT_IN: OptIn,
+    LeafType.VOID: Void,
+    LeafType.CENSUS_SHARE: CensusShare,
+}
+"""Leaves of ours that the database holds before the log does."""
+
+
+def is_lost(row: TaskRow, closed: int) -> bool:
+    """Whether something may have been spent for a task that is not over, before the POSIX second ``closed``."""
+    return bool(closed) and row.state in _OPEN and Recipe.decode(row.recipe).interval.start < closed
+
+
+async def end_lost(tx: CommonTx, closed: int) -> list[TaskRow]:
+    """End every lost task, in a transaction that runs alone; the rows as they are then."""
+    for row in await tx.tasks():
+        if is_lost(row, closed):
+            await tx.put_task(replace(row, state=TaskState.ENDED, rule=LOST, detail=LOST_DETAIL))
+            await tx.forget(row.task_id or b"")
+    return await tx.tasks()
+
+
+async def shows_rollback(tx: CommonTx, identity: Identity, entries: Sequence[VerifiedEntry], now: float) -> bool:
+    """Whether new entries of the log show that the database is from the past, while tasks are served for which that
+    matters: their windows have begun, and no operator has accepted it for them."""
+    own = [entry.leaf for entry in entries if entry.leaf.signer == identity.operator and entry.leaf.type in _OWN_LEAVES]
+    if not own:
+        return False
+    rows, closed = await tx.tasks(), await tx.closed_until()
+    if not any(is_lost(row, int(now) + 1) and not is_lost(row, closed) for row in rows):
+        return False
+    known = {row.recipe_hash: row for row in rows}
+    shares = {task_id for task_id, _, _ in await tx.census_shares()}
+    return not all(_is_known(leaf, identity, known, shares) for leaf in own)
+
+
+def _is_known(leaf: SignedLeaf, identity: Identity, rows: Mapping[bytes, TaskRow], shares: Container[bytes]) -> bool:
+    body = leaf.body_as(_OWN_LEAVES[leaf.type])
+    if body.role != identity.role_name:
+        return True
+    row = rows.get(unb64url(body.recipe_hash))
+    if row is None or row.state not in {*_OPEN, TaskState.ENDED}:
+        return False
+    if row.state is TaskState.ENDED or leaf.type is LeafType.OPT_IN:
+        return True
+    return bool(row.void) if leaf.type is LeafType.VOID else row.task_id in shares

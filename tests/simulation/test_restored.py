@@ -1,0 +1,150 @@
+"""Aggregators on a database, or a whole folder, that was restored from the past (P32): refused first, and where the
+operator accepts it, nothing that may have been spent or released is so again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.testing.simulation import EPOCH, EPOCH_SECONDS, INTERVAL_START, Simulation
+from tacit.adapters.watermark import Recovery
+from tacit.aggregator.log_follower import FOLLOWER
+from tacit.errors import RolledBack, UsageError
+from tacit.recipe.model import Recipe
+from tacit.service.app import HEALTH_PATH
+from tests.simulation.conftest import NewSimulation
+
+BEGIN = EPOCH * EPOCH_SECONDS + INTERVAL_START
+ROLES = pytest.mark.parametrize("name", ["leader", "helper"])
+
+
+def folder_of(simulation: Simulation, name: str) -> Path:
+    return simulation.layout.configs[name].parent
+
+
+async def begun(simulation: Simulation) -> Recipe:
+    """A recipe that is served, in whose window something may have been spent."""
+    recipe = simulation.recipe()
+    await simulation.publish(recipe)
+    simulation.clock.jump(BEGIN + 60 - simulation.clock.now())
+    return recipe
+
+
+async def restored(simulation: Simulation, name: str, *, whole: bool, later: Callable[[], Recipe] | None) -> None:
+    """A backup is made, the service goes on (and takes part in a further recipe), and then the backup is put back."""
+    folder = folder_of(simulation, name)
+    backup = folder.parent / "backup"
+    await simulation.stop(name)
+    shutil.copytree(folder, backup)
+    await simulation.start(name)
+    if later is not None:
+        await simulation.publish(later())
+    await simulation.stop(name)
+    if whole:
+        shutil.rmtree(folder)
+        backup.rename(folder)
+    else:
+        shutil.copy(backup / f"{name}.sqlite3", folder / f"{name}.sqlite3")
+
+
+def states(simulation: Simulation, name: str) -> dict[bytes, tuple[str, str]]:
+    found = simulation.rows(name, "select recipe_hash, state, rule from tasks")
+    return {recipe_hash: (state, rule) for recipe_hash, state, rule in found}
+
+
+def next_recipe(simulation: Simulation, **options: object) -> Recipe:
+    return simulation.recipe(name="next", token=simulation.slot(1), **options)
+
+
+@ROLES
+async def test_an_accepted_backup_closes_every_task_whose_window_had_begun_and_serves_later_ones(
+    new_simulation: NewSimulation, name: str
+) -> None:
+    simulation = new_simulation()
+    async with simulation.running():
+        recipe = await begun(simulation)
+        lost, served = next_recipe(simulation), simulation.party(name, recipe)
+        await restored(simulation, name, whole=False, later=lambda: lost)
+        with pytest.raises(UsageError, match="older than what this service has done"):
+            await simulation.start(name)
+        await simulation.start(name, Recovery.ACCEPT)
+        for again in range(2):
+            await simulation.step(name)
+            assert states(simulation, name)[recipe.hash] == ("ended", "own-records-rolled-back")
+            assert states(simulation, name)[lost.hash] == ("refused", "own-records-rolled-back")
+            with pytest.raises(LookupError):
+                simulation.party(name, recipe)
+            async with simulation.apps[name][FOLLOWER].store.transaction() as tx:
+                assert not await tx.is_open(served, simulation.clock.now())
+            if not again:
+                await simulation.restart(name)
+        later = simulation.recipe(name="later", token=simulation.slot(0, EPOCH + 1), start=BEGIN + EPOCH_SECONDS)
+        await simulation.publish(later)
+        assert simulation.party(name, later).task.recipe_hash == later.hash
+
+
+@ROLES
+async def test_a_whole_folder_from_the_past_is_shown_by_the_log(new_simulation: NewSimulation, name: str) -> None:
+    simulation = new_simulation()
+    async with simulation.running():
+        recipe = await begun(simulation)
+        await restored(simulation, name, whole=True, later=lambda: next_recipe(simulation))
+        await simulation.start(name)
+        served = simulation.party(name, recipe)
+        with pytest.raises(RolledBack):
+            await simulation.step(name)
+        async with simulation.apps[name][FOLLOWER].store.transaction() as tx:
+            assert not await tx.is_open(served, simulation.clock.now()), "closed at once, whoever holds the party"
+        health = await simulation.network.request("GET", simulation.layout.urls[name] + HEALTH_PATH)
+        assert "from the past" in json.loads(health.body)["trouble"]
+        await simulation.stop(name)
+        with pytest.raises(UsageError, match="the log holds leaves of ours"):
+            await simulation.start(name)
+        await simulation.start(name, Recovery.ACCEPT)
+        await simulation.step(name)
+        await simulation.restart(name)
+        await simulation.step(name)
+        assert states(simulation, name)[recipe.hash] == ("ended", "own-records-rolled-back")
+
+
+@ROLES
+async def test_the_newest_backup_put_back_after_an_older_one_goes_on(new_simulation: NewSimulation, name: str) -> None:
+    simulation = new_simulation()
+    async with simulation.running():
+        recipe = await begun(simulation)
+        folder = folder_of(simulation, name)
+        await simulation.stop(name)
+        older = (folder / f"{name}.sqlite3").read_bytes()
+        await simulation.start(name)
+        await simulation.publish(next_recipe(simulation))
+        await simulation.stop(name)
+        newest = (folder / f"{name}.sqlite3").read_bytes()
+        (folder / f"{name}.sqlite3").write_bytes(older)
+        with pytest.raises(UsageError, match="older"):
+            await simulation.start(name)
+        (folder / f"{name}.sqlite3").write_bytes(newest)
+        for path in folder.glob(f"{name}.sqlite3-*"):
+            path.unlink()
+        await simulation.start(name)
+        await simulation.step(name)
+        assert simulation.party(name, recipe).task.recipe_hash == recipe.hash
+
+
+@ROLES
+async def test_a_lost_folder_refuses_what_it_opted_in_to_and_goes_on(new_simulation: NewSimulation, name: str) -> None:
+    simulation = new_simulation()
+    async with simulation.running():
+        recipe = await begun(simulation)
+        await simulation.stop(name)
+        for path in folder_of(simulation, name).glob(f"{name}.sqlite3*"):
+            path.unlink()
+        with pytest.raises(UsageError, match="new or another one"):
+            await simulation.start(name)
+        (folder_of(simulation, name) / f"{name}.mark").unlink()
+        await simulation.start(name)
+        await simulation.step(name)
+        assert states(simulation, name)[recipe.hash] == ("refused", "own-records-lost")
