@@ -49,21 +49,25 @@ class SoftwareAttestation(Frozen):
 
 
 class Timing(Frozen):
-    """How the agent spreads its traffic. Seconds. ``late_seconds``: for how long after a recipe's interval a report
-    that was made in time is still offered. ``join_late``: fetch tokens of an epoch that has already begun, too."""
+    """How the agent spreads its traffic. Seconds. ``late_seconds``: for how long after the time that was
+    drawn for it a report is still offered; ``resume_seconds``: where that time passed while the device was off, it goes
+    out at a random moment of so many seconds. ``join_late``: fetch tokens of an epoch that has already begun, too."""
 
     poll_seconds: float = Field(default=60.0, gt=0)
     retry_seconds: float = Field(default=5.0, gt=0)
     retry_limit_seconds: float = Field(default=300.0, gt=0)
     late_seconds: float = Field(default=600.0, ge=0)
+    resume_seconds: float = Field(default=300.0, ge=0)
     join_late: bool = True
 
 
 class Budget(Frozen):
     """The device's own ledger (P21): the claims that are charged within ``days`` compose to at most ``epsilon`` at
-    ``delta``, by replacement."""
+    ``delta``, by replacement; their claims (b), against an aggregator with the relay, to ``epsilon_with_relay``
+    (absent: twice as much)."""
 
     epsilon: DecimalText = "10"
+    epsilon_with_relay: DecimalText | None = None
     delta: DecimalText = "0.00001"
     days: int = Field(default=365, ge=1)
 
@@ -77,7 +81,8 @@ class Budget(Frozen):
     @property
     def account(self) -> Account:
         """As an account of its own."""
-        return Account("device", Decimal(self.epsilon), Decimal(self.delta), self.seconds)
+        beside = 2 * Decimal(self.epsilon) if self.epsilon_with_relay is None else Decimal(self.epsilon_with_relay)
+        return Account("device", Decimal(self.epsilon), Decimal(self.delta), self.seconds, beside)
 
     @property
     def seconds(self) -> int:

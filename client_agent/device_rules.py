@@ -14,10 +14,10 @@ from client_agent.config import AgentConfig, Budget
 from client_agent.journal import Entry, State
 from tacit.codec import unb64url
 from tacit.errors import Refusal
-from tacit.ledger.account import ChargeState, Cost
+from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.budget import Verdict, conservative, fits, largest_beside
 from tacit.recipe.charges import charge_of, series_charge
-from tacit.recipe.checks.budget import over_budget
+from tacit.recipe.checks.budget import WITH_RELAY, over_budget
 from tacit.recipe.checks.design import outside_epoch
 from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
@@ -35,20 +35,25 @@ def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequen
     return [refusal for refusal in found if refusal is not None]
 
 
-def charged(entries: Sequence[Entry], since: float) -> tuple[Cost, ...]:
-    """The claims that were charged after ``since`` (POSIX seconds), or of which an answer may have left after it: a
-    series may go on for longer than a budget's days."""
+def charged(entries: Sequence[Entry], since: float, *, with_relay: bool = False) -> tuple[Cost, ...]:
+    """The claims (a), or (b) for ``with_relay``, that were charged after ``since`` (POSIX seconds), or of which an
+    answer may have left after it: a series may go on for longer than a budget's days."""
+
+    def epsilon(entry: Entry) -> Decimal:
+        return Decimal((entry.charged_with_relay if with_relay else "") or entry.charged_epsilon)
+
     return tuple(
-        Cost(Decimal(entry.charged_epsilon), Decimal(entry.charged_delta or "0"))
+        Cost(epsilon(entry), Decimal(entry.charged_delta or "0"))
         for entry in entries
         if entry.charged_epsilon and max(entry.decided_at, entry.charged_until) > since
     )
 
 
-def spent(entries: Sequence[Entry], budget: Budget, now: float) -> float:
-    """What the device's ledger holds at ``now``: the epsilon to which the charged claims compose, at the budget's
-    delta; infinite where their deltas alone exceed it."""
-    return conservative(charged(entries, now - budget.seconds), None, float(budget.delta))
+def spent(entries: Sequence[Entry], budget: Budget, now: float, *, with_relay: bool = False) -> float:
+    """What the device's ledger holds at ``now``: the epsilon to which the charged claims (a), or (b), compose, at the
+    budget's delta; infinite where their deltas alone exceed it."""
+    costs = charged(entries, now - budget.seconds, with_relay=with_relay)
+    return conservative(costs, None, float(budget.delta))
 
 
 def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
@@ -90,11 +95,25 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
         if context.series is None or any(entry.series_hash == own and entry.charged_epsilon for entry in entries):
             return None
         charge = series_charge(context.series, ChargeState.PENDING)
-    account, before = budget.account, charged(entries, context.now - budget.seconds)
+    since, beside = ledger_time(context) - budget.seconds, budget.account.with_relay()
+    refused = _over(charge, budget.account, charged(entries, since))
+    if refused is None and beside is not None:
+        refused = _over(charge.with_relay(), beside, charged(entries, since, with_relay=True))
+        refused = None if refused is None else f"{WITH_RELAY}: {refused}"
+    return None if refused is None else Refusal("budget-spent", refused)
+
+
+def ledger_time(context: Context) -> float:
+    """The time by which charges leave the ledger: the device's, but no later than the end of the epoch of which the log
+    shows the issuer's signed directory. A clock that runs ahead frees nothing."""
+    return context.now if context.directory is None else min(context.now, float(context.directory.end))
+
+
+def _over(charge: Charge, account: Account, before: tuple[Cost, ...]) -> str | None:
     if fits(before, charge.cost, account, conservative):
         return None
     delta = float(account.delta)
     total, with_it = (conservative(before, more, delta) for more in (None, charge.cost))
     verdict = Verdict(False, total, with_it, before)
     largest = largest_beside([before], charge.cost.delta, account, conservative)
-    return Refusal("budget-spent", over_budget(charge, verdict, account, largest))
+    return over_budget(charge, verdict, account, largest)

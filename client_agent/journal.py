@@ -81,6 +81,8 @@ class Entry:
     url: str = ""
     report: bytes = field(default=b"", repr=False)
     charged_delta: str = ""
+    charged_with_relay: str = ""
+    """Claim (b) of a charge; of charges from before it was kept, nothing."""
     charged_until: float = 0.0
     """Of a charge: the POSIX second until which the device may answer for it, the end of the recipe or the series."""
     series_hash: bytes = b""

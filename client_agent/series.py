@@ -10,12 +10,13 @@ donation every round has a coin of its own, and the draw only remembers that the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from client_agent.coin import coin
 from client_agent.journal import SeriesDraw
 from tacit.ledger.account import Cost
 from tacit.ports import Entropy
-from tacit.recipe.charges import cost_of, series_cost
+from tacit.recipe.charges import cost_of, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 
@@ -52,6 +53,11 @@ class Participation:
         if self.series is None:
             return cost_of(self.recipe)
         return None if self.drawn is not None else series_cost(self.series)
+
+    @property
+    def with_relay(self) -> Decimal | None:
+        """Claim (b) of what is charged."""
+        return None if self.cost is None else with_relay_of(self.recipe if self.series is None else self.series)
 
     @property
     def charged_until(self) -> int:

@@ -63,6 +63,8 @@ def _relative(config: AgentConfig, folder: Path) -> dict[str, object]:
     document: dict[str, object] = config.model_dump(mode="json", exclude_none=True)
     document["state_dir"] = "."
     document["attestation"] = {"identity": os.path.relpath(config.attestation.identity, folder)}
+    if config.tls_ca is not None:
+        document["tls_ca"] = os.path.relpath(config.tls_ca, folder)
     document["policy"] = os.path.relpath(config.policy, folder)
     document["source"] = {**config.source.model_dump(mode="json", exclude_none=True), "path": DATA_NAME}
     return document

@@ -11,15 +11,20 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from infra.certificates import CA_FILE, certify
+from infra.child import PrivateServer
 from infra.layout import Layout, free_ports
 from infra.markers import amend_config, has_server, own_port, remember
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer, RedisUser
+from infra.stack_tls import authority_of
 from tacit.adapters.redis_replay import RedisSeen
+from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.service.backends import AnnouncerConfig, RedisConfig
@@ -41,6 +46,7 @@ def redis(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entro
     def own(folder: Path) -> tuple[RedisServer, Callable[[], None]]:
         users = {name: RedisUser(name, entropy(24).hex(), f"tacit:{name}:") for name in REDIS_SERVICES}
         server = RedisServer.create(folder, free_ports(1)[0], users)
+        _certify(layout, server)
         urls = {name: server.url_of(user) for name, user in users.items()}
         return server, lambda: _use_redis(layout, urls, "tacit")
 
@@ -50,7 +56,8 @@ def redis(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entro
         _use_redis(layout, dict.fromkeys(REDIS_SERVICES, url), prefix)
 
     folder = layout.state_dir / REDIS
-    yield from _provided(folder, own, RedisServer, operators, wanted=wanted, url_file=url_file)
+    load = partial(_loaded, layout, RedisServer)
+    yield from _provided(folder, own, load, operators, wanted=wanted, url_file=url_file)
 
 
 @contextlib.contextmanager
@@ -59,14 +66,18 @@ def broker(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entr
 
     def own(folder: Path) -> tuple[MosquittoServer, Callable[[], None]]:
         password = entropy(24).hex()
-        server = MosquittoServer.create(folder, free_ports(1)[0], {PUBLISHER: password}, entropy)
-        return server, lambda: _use_broker(layout, f"mqtt://{PUBLISHER}:{password}@127.0.0.1:{server.port}")
+        tls = layout.options.tls
+        server = MosquittoServer.create(folder, free_ports(1)[0], {PUBLISHER: password}, entropy, tls=tls)
+        _certify(layout, server)
+        url = f"{'mqtts' if tls else 'mqtt'}://{PUBLISHER}:{password}@127.0.0.1:{server.port}"
+        return server, lambda: _use_broker(layout, url, {"tls_ca": CA_FILE} if tls else {})
 
     def operators(path: Path) -> None:
-        _use_broker(layout, AnnouncerConfig(mqtt=path).url(insecure=False))
+        _use_broker(layout, AnnouncerConfig(mqtt=path).url(insecure=False), {})
 
     folder = layout.state_dir / BROKER
-    yield from _provided(folder, own, MosquittoServer, operators, wanted=wanted, url_file=url_file)
+    load = partial(_loaded, layout, MosquittoServer)
+    yield from _provided(folder, own, load, operators, wanted=wanted, url_file=url_file)
 
 
 def _provided(
@@ -104,6 +115,20 @@ def _provided(
             server.stop()
 
 
+def _certify(layout: Layout, server: PrivateServer) -> None:
+    """In a stack with TLS its servers speak nothing else."""
+    if layout.options.tls:
+        now = SystemClock().now()
+        certify(server.folder, authority_of(layout.state_dir, now), [f"{server.folder.parent.name}.local"], now)
+
+
+def _loaded(layout: Layout, kind: Callable[[Path, int], Server], folder: Path, port: int) -> Server:
+    """A server of an earlier start, with a new certificate."""
+    server = kind(folder, port)
+    _certify(layout, server)
+    return server
+
+
 def _use_redis(layout: Layout, urls: Mapping[str, str], prefix: str) -> None:
     for name, url in urls.items():
         config = layout.configs[name]
@@ -111,14 +136,14 @@ def _use_redis(layout: Layout, urls: Mapping[str, str], prefix: str) -> None:
         amend_config(config, **{REDIS_SERVICES[name]: {"redis": REDIS_FILE, "prefix": prefix}})
 
 
-def _use_broker(layout: Layout, url: str) -> None:
-    """The publisher gets the URL, listeners get it without name and password."""
+def _use_broker(layout: Layout, url: str, trust: Mapping[str, str]) -> None:
+    """The publisher gets the URL, listeners get it without name and password; ``trust`` names the authority's file."""
     parts = urlsplit(url)
     anonymous = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     for name in (PUBLISHER, *LISTENERS):
         config = layout.configs[name]
         write_secret(config.parent / BROKER_FILE, (url if name == PUBLISHER else anonymous).encode())
-        amend_config(config, announcer={"mqtt": BROKER_FILE})
+        amend_config(config, announcer={"mqtt": BROKER_FILE, **trust})
 
 
 async def _require_redis(url: str) -> None:

@@ -14,10 +14,13 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 
+from infra.certificates import CA_FILE
 from infra.layout import Layout, free_ports
 from infra.markers import amend_config, has_server, own_port, remember
 from infra.postgres import PostgresServer, let_server_through
+from infra.stack_tls import authority_of
 from tacit.adapters.postgres import administer
+from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.service.config import read_database_url, write_secret
@@ -42,14 +45,20 @@ def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: E
                 raise UsageError(f"{layout.state_dir}: this stack has its databases; leave --postgres-url-file out")
             if port is not None:
                 server = PostgresServer.load(folder / "server", port)
+                _certify(layout, server)
                 server.start()
         elif wanted:
             _require_new(layout)
-            admin = None if url_file is None else read_database_url(url_file)
-            if admin is None:
+            if url_file is None:
                 server = _create_server(layout, entropy)
+                _certify(layout, server)
                 server.start()
-            _provision(layout, admin if server is None else server.url, entropy)
+                url = make_url(server.url)
+                beside = {"sslrootcert": CA_FILE} if layout.options.tls else {}
+                _provision(layout, url, url.update_query_dict(beside), entropy)
+            else:
+                url = make_url(read_database_url(url_file))
+                _provision(layout, url, url, entropy)
             remember(folder, None if server is None else server.port)
         yield
     finally:
@@ -77,16 +86,23 @@ def _create_server(layout: Layout, entropy: Entropy) -> PostgresServer:
         raise
 
 
-def _provision(layout: Layout, admin: str | None, entropy: Entropy) -> None:
-    """Make a role and a database per service, and point the services' configurations to them."""
-    url = make_url(admin or "")
+def _certify(layout: Layout, server: PostgresServer) -> None:
+    """In a stack with TLS its server speaks nothing else."""
+    if layout.options.tls:
+        now = SystemClock().now()
+        server.certify(authority_of(layout.state_dir, now), ["postgres.local"], now)
+
+
+def _provision(layout: Layout, url: URL, for_services: URL, entropy: Entropy) -> None:
+    """Make a role and a database per service as the role of ``url``, and point the services' configurations to them:
+    ``for_services`` names the authority's file where services have it, in their own folder."""
     stack = entropy(4).hex()
     urls: dict[str, URL] = {}
     statements: list[str] = []
     for name in layout.services:
         if name not in WITHOUT_DATABASE:
             own, password = f"tacit_{stack}_{name}", entropy(32).hex()
-            urls[name] = url.set(username=own, password=password, database=own)
+            urls[name] = for_services.set(username=own, password=password, database=own)
             statements += [
                 f"CREATE ROLE {own} LOGIN PASSWORD '{password}'",
                 f"GRANT {own} TO CURRENT_USER",

@@ -13,12 +13,16 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
+from infra.certificates import CA_FILE
 from infra.deployables import SERVICES, witness_name
+from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, listen_files
 from services.gateway.keys import KeyRing
+from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
 from tacit.codec import b64url
 from tacit.errors import UsageError
@@ -46,6 +50,7 @@ ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
+STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
 KEY_ROTATION = 30 * 86400
 INDEX = "stack.json"
 OPERATED = ("collector", "leader", "helper", "attester", "issuer")
@@ -73,7 +78,8 @@ class StackOptions:
     whether they accept noise shares; ``min_audience``: how many devices a census must attest for a recipe with
     criteria; the three of ``account`` are what the one privacy account allows in any period of so many seconds, and
     what the stack's own devices charge against; ``witnesses``: how many cosign its log, all of which its policies
-    demand, for by one of two a log can split its readers."""
+    demand, for by one of two a log can split its readers; ``tls``: whether every leg is TLS, with certificates of the
+    stack's own authority."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -87,6 +93,7 @@ class StackOptions:
     account_delta: str = "0.00001"
     account_seconds: int = 365 * 86400
     witnesses: int = 0
+    tls: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,18 @@ class Layout:
         """The analyst's signing key."""
         return self.state_dir / "analyst" / "signing.key"
 
+    @property
+    def client_tls(self) -> ClientTls:
+        """Whom an operator's commands trust, and what they show."""
+        if not self.options.tls:
+            return ClientTls()
+        folder = self.state_dir / OPERATOR
+        return ClientTls(*(folder / name for name in CLIENT_FILES.values()))
+
+    def transport(self, **options: Any) -> AiohttpTransport:
+        """A client for an operator's commands; ``options`` of ``AiohttpTransport``. Close it."""
+        return AiohttpTransport(tls=self.client_tls, **options)
+
     def operator_token(self, service: str) -> str:
         """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
         return read_secret(self.credentials[f"operator_{service}"]).decode("ascii", "replace").strip()
@@ -130,8 +149,10 @@ class Layout:
         *,
         join_late: bool = True,
         attributes: Mapping[str, str] | None = None,
+        staged: bool = False,
     ) -> AgentConfig:
-        """The configuration of one device of this stack, its files below ``state_dir``."""
+        """The configuration of one device of this stack, its files below ``state_dir``. ``staged``: its clock is moved
+        on in steps, and what is due by then goes out then."""
         issuer, gateway = self.parties.issuer, self.parties.gateway
         return AgentConfig.model_validate(
             {
@@ -161,7 +182,9 @@ class Layout:
                     "days": max(1, self.options.account_seconds // 86400),
                 },
                 "attributes": dict(attributes or {}),
-                "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late},
+                **({"tls_ca": self.state_dir / AUTHORITY / CA_FILE} if self.options.tls else {}),
+                "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late}
+                | (STAGED if staged else {}),
             }
         )
 
@@ -201,7 +224,8 @@ class _Builder:
         self._witnesses = tuple(witness_name(number) for number in range(1, options.witnesses + 1))
         services = (*SERVICES, *self._witnesses)
         self._ports = dict(zip(services, free_ports(len(services)), strict=True))
-        self._urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
+        scheme = "https" if options.tls else "http"
+        self._urls = {name: f"{scheme}://127.0.0.1:{port}" for name, port in self._ports.items()}
         self._keys = {
             name: generate_signing_key(entropy) for name in ("analyst", "log", "issuer", "gateway", "leader", "helper")
         }
@@ -233,6 +257,7 @@ class _Builder:
             gateway_key_period=ring.period,
             policy_path=policy_path,
         )
+        renew_certificates(layout, self._now)
         self._write_index(layout)
         return layout
 
@@ -291,6 +316,7 @@ class _Builder:
             "accounts": {
                 ACCOUNT: {
                     "epsilon": self._options.account_epsilon,
+                    "epsilon_with_relay": f"{2 * Decimal(self._options.account_epsilon):f}",
                     "delta": self._options.account_delta,
                     "window_seconds": self._options.account_seconds,
                 }
@@ -316,13 +342,17 @@ class _Builder:
     def _write_config(self, name: str, log_key: str, policy: dict[str, Any]) -> Path:
         body: dict[str, Any] = {
             "state_dir": ".",
-            "listen": {"host": "127.0.0.1", "port": self._ports[name]},
+            "listen": {"host": "127.0.0.1", "port": self._ports[name], **self._listen_files(name)},
+            **(CLIENT_FILES if self._options.tls else {}),
             **self._own_config(name, log_key, policy),
         }
         path = self._dir / name / "config.json"
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.write_text(json.dumps(body, indent=1))
         return path
+
+    def _listen_files(self, name: str) -> dict[str, Any]:
+        return listen_files(name, CREDENTIALS, OPERATORS) if self._options.tls else {}
 
     def _own_config(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
         """What a service's configuration has that those of others do not."""
@@ -402,6 +432,7 @@ class _Builder:
                 "key": log_key,
                 "gateway": OPERATORS["gateway"],
                 "signing_key": b64url(self._keys["gateway"].public),
+                "poll_seconds": 5 * self._options.poll_seconds,
             },
         }
 
@@ -458,6 +489,12 @@ class _Builder:
             "gateway_key_period": layout.gateway_key_period,
         }
         (self._dir / INDEX).write_text(json.dumps(index, indent=1))
+
+
+def renew_certificates(layout: Layout, now: float) -> None:
+    """New certificates for every service of a stack with TLS, which read them at once if they run."""
+    if layout.options.tls:
+        certify_services(layout.state_dir, layout.services, OPERATORS, now)
 
 
 def bearer_token(entropy: Entropy) -> bytes:

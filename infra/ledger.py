@@ -66,8 +66,21 @@ def _account_document(name: str, account: Account | None, charges: Sequence[Char
             "remaining": f"{int(left * 10_000) / 10_000:g}",
             "delta_spent": f"{tight.delta_spent:f}",
             "over": tight.over,
+            **_with_relay(account, own, now),
         }
     return document | {"recipes": [_recipe_document(charge) for charge in own]}
+
+
+def _with_relay(account: Account, charges: Sequence[Charge], now: float) -> dict[str, Any]:
+    """The second balance, of claims (b): against an aggregator with the relay."""
+    beside, limit = account.with_relay() or account, account.epsilon_with_relay
+    found = balance([charge.with_relay() for charge in charges], beside, now, accountant_of_record())
+    return {
+        "epsilon_with_relay": None if limit is None else str(limit),
+        "spent_with_relay": computed_epsilon(found.spent),
+        "peak_with_relay": computed_epsilon(found.peak),
+        "over_with_relay": limit is not None and found.over,
+    }
 
 
 def _recipe_document(charge: Charge) -> dict[str, Any]:
@@ -77,6 +90,7 @@ def _recipe_document(charge: Charge) -> dict[str, Any]:
         "state": charge.state.value,
         "charged": charge.counts,
         "epsilon": f"{charge.cost.epsilon:f}",
+        "epsilon_with_relay": f"{charge.with_relay().cost.epsilon:f}",
         "delta": f"{charge.cost.delta:f}",
         "start": charge.start,
         "end": charge.end,
@@ -95,6 +109,13 @@ class Plan:
     count: int
     series: str | None = None
     """Of a round: the series that is charged instead, once for all rounds."""
+    beside: Verdict | None = None
+    """In the balance of claims (b), where the account limits these."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether both balances have room."""
+        return self.verdict.fits and (self.beside is None or self.beside.fits)
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -104,7 +125,8 @@ class Plan:
             "delta": f"{self.charge.cost.delta:f}",
             "start": self.charge.start,
             "end": self.charge.end,
-            "fits": self.verdict.fits,
+            "fits": self.fits,
+            "with_recipe_with_relay": None if self.beside is None else computed_epsilon(self.beside.total),
             "spent": computed_epsilon(self.verdict.before),
             "with_recipe": computed_epsilon(self.verdict.total),
             "with_recipe_conservative": computed_epsilon(self.conservative_total),
@@ -121,7 +143,8 @@ def plan(charge: Charge, charges: Sequence[Charge], account: Account, series: st
     """Whether ``charge`` fits beside ``charges``, by the accountant of record; ``series``: the name of the series that
     it is the charge of."""
     accountant = accountant_of_record()
-    verdict = judge(charge, charges, account, accountant)
+    verdict, limit = judge(charge, charges, account, accountant), account.with_relay()
+    others = [one.with_relay() for one in charges]
     return Plan(
         charge,
         account,
@@ -130,4 +153,5 @@ def plan(charge: Charge, charges: Sequence[Charge], account: Account, series: st
         largest_epsilon(charge, charges, account, accountant),
         how_many(charge.cost, charge, charges, account, accountant),
         series,
+        None if limit is None else judge(charge.with_relay(), others, limit, accountant),
     )

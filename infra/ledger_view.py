@@ -31,7 +31,7 @@ def show_ledger(document: dict[str, Any], console: Console) -> None:
     if not document["accounts"]:
         console.print("no account: the policy lists none, and the log holds no recipe")
     relation = document["relation"]
-    console.print(Text(f"claim (a), {relation} neighbours; recipes are composed, not added", "dim"))
+    console.print(Text(f"claim (a), with the relay (b), {relation} neighbours; recipes are composed, not added", "dim"))
 
 
 def _figures(account: dict[str, Any]) -> Table:
@@ -46,12 +46,18 @@ def _figures(account: dict[str, Any]) -> Table:
         ("conservative", Text(f"ε {account['spent_conservative']}, as aggregators and devices reckon")),
         ("δ of the claims", Text(f"{account['delta_spent']} of {account['delta']}")),
         ("fullest period", Text(f"ε {account['peak']}")),
+        ("with the relay", Text(_with_relay(account))),
         ("remaining", Text(f"ε {account['remaining']}", style="bold red" if account["over"] else "bold green")),
     ):
         facts.add_row(Text(name, style="dim"), value)
-    if account["over"]:
+    if account["over"] or account["over_with_relay"]:
         facts.add_row("", Text("over budget", style="bold red"))
     return facts
+
+
+def _with_relay(account: dict[str, Any]) -> str:
+    limit = account["epsilon_with_relay"]
+    return f"ε {account['spent_with_relay']}" + (", not limited" if limit is None else f" of {limit}")
 
 
 def budget_bar(spent: str, budget: str, width: int = BAR) -> Text:
@@ -110,5 +116,8 @@ def show_plan(plan: Plan, console: Console) -> None:
     console.print(Panel(facts, title=Text(f"account {account.name}", style="bold"), title_align="left"))
     if plan.series is not None:
         console.print(Text(f"a round of {plan.series} costs nothing beside the series, which is charged once"))
-    verdict_text = "fits" if verdict.fits else "does not fit: refused by rule budget-spent"
-    console.print(Text(verdict_text, style="bold green" if verdict.fits else "bold red"))
+    if plan.beside is not None:
+        beside, limit = computed_epsilon(plan.beside.total), account.epsilon_with_relay
+        console.print(Text(f"claims (b), with the relay: ε {beside} of {limit:f}", "dim"))
+    verdict_text = "fits" if plan.fits else "does not fit: refused by rule budget-spent"
+    console.print(Text(verdict_text, style="bold green" if plan.fits else "bold red"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.budgets import accountant_of_record
+from tacit.adapters.tls import ClientTls
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.monitor.audit import Audit
@@ -30,11 +31,13 @@ Stage = Callable[[str, int], AbstractContextManager[Tick]]
 
 @dataclass(frozen=True)
 class Place:
-    """Which log: where it is, the key that is pinned, and the policy by which it is judged."""
+    """Which log: where it is, the key that is pinned, the policy by which it is judged, and whom its readers trust in
+    TLS."""
 
     url: str
     key: NoteKey
     policy: Policy
+    tls: ClientTls = field(default_factory=ClientTls)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from infra.layout import Layout, load_layout
+from tacit.adapters.http import AiohttpTransport
 from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
 
@@ -18,7 +19,6 @@ StateDir = Annotated[
 ]
 Server = Annotated[str | None, typer.Option("--server", help="URL of a recipe server, instead of a local stack.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-AlwaysJson = Annotated[bool, typer.Option("--json", help="As without it: what is printed is JSON.", show_default=False)]
 HASH_ARGUMENT = {"ignore_unknown_options": True}
 """Context settings of commands that take a recipe hash, which may begin with a dash."""
 
@@ -33,6 +33,12 @@ def server_of(state_dir: Path | None, server: str | None) -> str:
     if server is not None and state_dir is not None:
         raise typer.BadParameter("give either --server or --state-dir")
     return server.rstrip("/") if server is not None else layout_of(state_dir).urls["recipe_server"]
+
+
+def transport_of(state_dir: Path | None, server: str | None) -> AiohttpTransport:
+    """A client for that recipe server: a local stack's trusts the stack's authority, another the system's (or those of
+    the file that SSL_CERT_FILE names). Close it."""
+    return AiohttpTransport() if server is not None else layout_of(state_dir).transport()
 
 
 def checked_name(text: str) -> str:

@@ -22,7 +22,6 @@ from typing import IO
 from infra.deployment import Parts
 from infra.layout import Layout
 from infra.workers import Part
-from tacit.adapters.http import AiohttpTransport
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 
@@ -95,10 +94,10 @@ async def running(layout: Layout, parts: Parts) -> AsyncIterator[list[ServicePro
     try:
         for part in parts.first:
             services.append(await _start(part))
-        await asyncio.gather(*(_until_ready(service) for service in services))
+        await asyncio.gather(*(_until_ready(service, layout) for service in services))
         fresh = [await _start(part) for part in parts.further]  # after the first, which made the tables
         services += fresh
-        await asyncio.gather(*(_until_ready(service) for service in fresh))
+        await asyncio.gather(*(_until_ready(service, layout) for service in fresh))
         pids = {part.label: service.pid for service in services for part in service.part.services}
         (layout.state_dir / PIDS).write_text(json.dumps(pids))
         yield services
@@ -161,7 +160,7 @@ def _open_log(path: Path) -> IO[bytes]:
         raise UsageError(f"{path}: {error.strerror or 'cannot be written'}") from error
 
 
-async def _until_ready(service: ServiceProcess) -> None:
+async def _until_ready(service: ServiceProcess, layout: Layout) -> None:
     try:
         async with asyncio.timeout(READY_SECONDS):
             announced = dict([await _ready_line(service) for _ in service.part.services])
@@ -169,7 +168,7 @@ async def _until_ready(service: ServiceProcess) -> None:
                 if announced.get(part.name) != part.url:
                     found = announced.get(part.name, "no address")
                     raise UsageError(f"{part.label} listens on {found}, not on {part.url}; see {part.config}")
-                await _healthy(part.url)
+                await _healthy(part.url, layout)
     except TimeoutError as error:
         raise UsageError(f"{service.title} is not ready after {READY_SECONDS:.0f} s; see {service.log}") from error
 
@@ -186,8 +185,8 @@ async def _ready_line(service: ServiceProcess) -> tuple[str, str]:
         raise UsageError(f"{service.title} did not start: {words or f'see {service.log}'}") from error
 
 
-async def _healthy(url: str) -> None:
-    async with AiohttpTransport(timeout=5.0) as transport:
+async def _healthy(url: str, layout: Layout) -> None:
+    async with layout.transport(timeout=5.0) as transport:
         while True:
             with contextlib.suppress(TransportError):
                 if (await transport.request("GET", f"{url}/healthz")).status == 200:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from infra.api import call
-from infra.places import layout_of, server_of
+from infra.places import layout_of, server_of, transport_of
 from infra.terminal import answers
 from tacit.adapters.http import AiohttpTransport
 from tacit.recipe.model import Recipe
@@ -34,7 +34,7 @@ def publish_document(
     else:
         kind, parties = LeafType.RECIPE, document.parties
     leaf = sign_leaf(kind, document.body(), parties.analyst.operator, signing_key)
-    answer = asyncio.run(_post(f"{url}/v1/leaves", leaf.encode()))
+    answer = asyncio.run(_post(transport_of(state_dir, server), f"{url}/v1/leaves", leaf.encode()))
     return url, answer["index"]
 
 
@@ -45,6 +45,6 @@ def show_published(document: Recipe | Series, index: int) -> None:
     console.print(f"hash  {document.hash_text}", soft_wrap=True)
 
 
-async def _post(url: str, body: bytes) -> Any:
-    async with AiohttpTransport() as transport:
+async def _post(client: AiohttpTransport, url: str, body: bytes) -> Any:
+    async with client as transport:
         return await call(transport, "POST", url, body=body)

@@ -15,7 +15,6 @@ from infra.places import layout_of, policy_of, read_file, write_file
 from infra.recipe_form import Form, place_by_hand, place_in_stack, recipe_of
 from infra.recipe_outlook import outlook, outlook_lines
 from infra.terminal import notes, print_json, span
-from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe import rules
@@ -39,7 +38,7 @@ def write_recipe(form: Form, parties: Path | None, state_dir: Path | None, out: 
 
 async def _new_in_stack(form: Form, layout: Layout) -> Recipe:
     policy, now = policy_of(layout.policy_path), SystemClock().now()
-    async with AiohttpTransport() as transport:
+    async with layout.transport() as transport:
         live = await verified_log(transport, layout, policy)
     issuer = layout.parties.issuer.name
     recipe = recipe_of(form, layout.parties, place_in_stack(form, live, issuer, layout.options.epoch_seconds, now))

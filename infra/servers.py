@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.engine import make_url
 
@@ -18,7 +19,7 @@ from tacit.adapters.waiting import first_of
 from tacit.errors import TacitError, UsageError
 from tacit.service.announcements import LOG, parse_size
 from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer
-from tacit.service.config import read_database_url
+from tacit.service.config import parse_config, read_database_url
 
 ANSWER_SECONDS = 5.0
 
@@ -44,46 +45,45 @@ async def server_status(layout: Layout) -> list[ServerStatus]:
 
 
 async def _checked(
-    layout: Layout, name: str, members: tuple[str, ...], check: Callable[[Path], Awaitable[str]]
+    layout: Layout, name: str, members: tuple[str, ...], check: Callable[[Path, Any], Awaitable[str]]
 ) -> ServerStatus | None:
-    """``check`` with the URL file of every service that has one of ``members``; None where none has."""
-    files: dict[str, Path] = {}
+    """``check`` with the folder of every service that has one of ``members``, and its value; None where none has."""
+    used: dict[str, Awaitable[str]] = {}
     for service, config in layout.configs.items():
         body = json.loads(config.read_text())
         for member in members:
             if member in body:
-                value = body[member]
-                told = value if isinstance(value, str) else next(iter(value.values()))
-                files[service] = config.parent / told
-    if not files:
+                used[service] = check(config.parent, body[member])
+    if not used:
         return None
-    answers = await asyncio.gather(*map(check, files.values()), return_exceptions=True)
+    answers = await asyncio.gather(*used.values(), return_exceptions=True)
     errors = [error for error in answers if isinstance(error, BaseException)]
     for error in errors:
         if not isinstance(error, TacitError | TimeoutError):
             raise error
     detail = str(errors[0]) or "no answer" if errors else str(answers[0])
-    return ServerStatus(name, sorted(files), not errors, detail)
+    return ServerStatus(name, sorted(used), not errors, detail)
 
 
-async def _database(path: Path) -> str:
+async def _database(folder: Path, name: str) -> str:
     async with asyncio.timeout(ANSWER_SECONDS):
-        await administer(make_url(read_database_url(path)), ["SELECT 1"])
+        await administer(make_url(read_database_url(folder / name)), ["SELECT 1"])
     return ""
 
 
-async def _redis(path: Path) -> str:
-    seen = RedisSeen(RedisConfig(redis=path).url(insecure=True), "status")
+async def _redis(folder: Path, settings: dict[str, str]) -> str:
+    config = parse_config(settings, RedisConfig, base=folder)
+    seen = RedisSeen(config.url(insecure=True), "status")
     await seen.open()
     await seen.close()
     return ""
 
 
-async def _broker(path: Path) -> str:
+async def _broker(folder: Path, settings: dict[str, str]) -> str:
     """What the broker retains of the recipe server's announcements, which also says that both work."""
     failed = asyncio.Event()
     announcer = make_announcer(
-        AnnouncerConfig(mqtt=path),
+        parse_config(settings, AnnouncerConfig, base=folder),
         "status",
         SystemClock(),
         OsEntropy(),

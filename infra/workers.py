@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from infra.deployables import kind_of
 from infra.layout import Layout, free_ports
@@ -68,7 +69,7 @@ def known_parts(layout: Layout) -> list[Part]:
     for name in ("leader", "helper"):
         for path in sorted(layout.configs[name].parent.glob(CONFIG.format("*"))):
             listen = json.loads(path.read_text())["listen"]
-            found.append(_part(name, path, f"http://{listen['host']}:{listen['port']}"))
+            found.append(_part(name, path, _url(layout, listen)))
     return found
 
 
@@ -77,7 +78,11 @@ def _leader(layout: Layout, number: int, port: int) -> Part:
     path = layout.configs["leader"].parent / CONFIG.format(number)
     listen = {**body["listen"], "port": port}
     path.write_text(json.dumps({**body, "roles": ["worker"], "listen": listen}, indent=1))
-    return _part("leader", path, f"http://{listen['host']}:{port}")
+    return _part("leader", path, _url(layout, listen))
+
+
+def _url(layout: Layout, listen: dict[str, Any]) -> str:
+    return f"{'https' if layout.options.tls else 'http'}://{listen['host']}:{listen['port']}"
 
 
 def _helper(layout: Layout, number: int) -> Part:

@@ -1,8 +1,8 @@
 """The answers to readers of the log: the head, the pages that it names, and hashes, all the same for everybody.
 
 Pages are put together once per tree and moment at which entries begin or cease to be live, and kept for a few trees
-more, so that a reader finds the pages of the head that it has. A set that took long to put together is shown for a
-while, whatever enters the log meanwhile: readers then see a slightly older tree.
+more, so that a reader finds the pages of the head that it has. A large set is shown for a while, whatever enters the
+log meanwhile: readers then see a slightly older tree.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 SETS_KEPT = 4
 """Sets of pages that are kept, the newest included."""
 HASHES_KEPT = 64
-REST_FACTOR = 10.0
-"""A set is shown for at least this many times the time that it took to put it together."""
+SMALL = 512
+REST_SECONDS = 0.005
+"""For each entry beyond ``SMALL`` a set is shown for at least so many seconds: some ten times what it takes to make."""
 
 Shown = Callable[[Transaction], Awaitable[tuple[int, bytes]]]
 """(size, note) of the checkpoint that readers are to see."""
@@ -75,13 +76,12 @@ class Answers:
             return Head(newest.note, tuple(newest.pages)).encode()
 
     async def _make(self) -> _PageSet:
-        began = self._clock.now()
+        now = self._clock.now()
         async with self._store().read() as tx:
             size, note = await self._shown(tx)
-            live = await live_entries(tx, size, began, self._ended_seconds, self._census_seconds)
+            live = await live_entries(tx, size, now, self._ended_seconds, self._census_seconds)
         pages = await asyncio.to_thread(encode_pages, live.entries)
-        took = self._clock.now() - began
-        rests = began + took * (1 + REST_FACTOR)
+        rests = now + REST_SECONDS * max(0, len(live.entries) - SMALL)
         digests = {hashlib.sha256(page).digest(): page for page in pages}
         return _PageSet(size, note, live.since, live.until, rests, digests)
 

@@ -72,6 +72,7 @@ CHARGES = sa.Table(
     _number("starts_at"),
     _number("ends_at"),
     sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
     sa.Index("charges_by_account", "account", "ends_at"),
 )
 SERIES = sa.Table(
@@ -85,6 +86,7 @@ SERIES = sa.Table(
     sa.Column("delta", sa.String(32), nullable=False),
     _number("starts_at"),
     _number("ends_at"),
+    sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
     sa.Index("series_by_account", "account", "ends_at"),
 )
 SERIES_ROUNDS = sa.Table(

@@ -43,6 +43,7 @@ class SeriesRows:
                 delta=series.claim.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
+                epsilon_with_relay=series.claim.epsilon.aggregator_with_relay,
             )
         )
 
@@ -77,7 +78,8 @@ class SeriesRows:
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
             state = series_state(states.get(row.hash, ()), row.ends_at, now)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
-            return Charge(row.account, row.hash, row.name, row.starts_at, row.ends_at, cost, state)
+            beside = Decimal(row.epsilon_with_relay)
+            return Charge(row.account, row.hash, row.name, row.starts_at, row.ends_at, cost, state, beside)
 
         return tuple(map(charge, rows))
 

@@ -197,6 +197,7 @@ class Transaction:
                 starts_at=charge.start,
                 ends_at=charge.end,
                 refundable=recipe.sampling.importance is None,
+                epsilon_with_relay=recipe.privacy.epsilon.aggregator_with_relay,
             )
         )
 
@@ -301,7 +302,8 @@ class Transaction:
             opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
             state = charge_state(opted_in, void, row.ends_at, now, refundable=row.refundable)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
-            return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state)
+            beside = Decimal(row.epsilon_with_relay)
+            return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state, beside)
 
         return (*map(charge, rows), *await self.series.charges(account, now, ending_after=ending_after))
 

@@ -101,6 +101,9 @@ def _hostile_series(kit: RecipeKit, series: Series) -> Iterator[SignedLeaf]:
         (("donation", "window_seconds"), MAX_INTEGER),
         (("template",), {}),
         (("template", "question"), "x"),
+        (("template", "question"), _deep(60)),
+        (("template", "question"), _deep(240)),
+        (("template", "sampling"), {"rate": [[[[{}]]]]}),
     ):
         body = copy.deepcopy(series.body())
         at: Any = body

@@ -29,7 +29,6 @@ from infra.layout import Layout, StackOptions, create_layout, signing_key_of
 from infra.markers import amend_config
 from infra.places import policy_of
 from infra.processes import ServiceProcess, running
-from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal
@@ -119,7 +118,7 @@ def run_on(site: Site, work: Callable[[LiveStack], Coroutine[Any, Any, Result]])
 @contextlib.asynccontextmanager
 async def started(site: Site) -> AsyncIterator[LiveStack]:
     """The stack with all services ready and its issuer's keys in the log."""
-    async with running(site.layout, site.parts) as services, AiohttpTransport() as transport:
+    async with running(site.layout, site.parts) as services, site.layout.transport() as transport:
         stack = LiveStack(site.layout, services, transport)
         await stack.until_keys()
         yield stack

@@ -1,14 +1,16 @@
 """How long honest uploads take beside attackers: a running stack, one listener attacked after the other.
 
 Honest contributions go through relay, gateway and leader at a low rate from one address; attackers come from others, to
-the relay's listener or to the leader's. Every repetition measures without an attack first, and each figure is a ratio
-to that. The machine that attacks is the machine that serves: what its floods cost in processor time is in the figures.
+the relay's listener or to the leader's. Right before every attack as much is measured without one; a ratio is the
+median over the repetitions of the attack's figure over that. The machine that attacks is the machine that serves: what
+a flood costs in processor time is in the figures.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import statistics
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,7 +19,7 @@ from typing import Any
 from infra.bench.attackers import KINDS, MOST_SECONDS, OPENED_PER_SECOND, Attack
 from infra.bench.contributions import Contribution, prepare
 from infra.bench.implementations import OPENSSL
-from infra.bench.ingest import BATCH_SIZE, FEW_JOBS, SUBJECT, warm_up
+from infra.bench.ingest import BATCH_SIZE, FEW_JOBS, SUBJECT, WARM_UP, warm_up
 from infra.bench.live import LiveStack, default_servers, laid_out, path_of, run_on
 from infra.bench.load import Load, send_all
 from infra.bench.rows import Row, Timing
@@ -49,32 +51,34 @@ def overload_rows(
     with laid_out(beside, Deployment(), limits=FEW_JOBS) as site:
         runs = run_on(site, lambda stack: _measure(stack, repetitions, count, kinds))
     for share in PERCENTILES:
-        alone = Timing.of([run["alone"].percentile(share) for run in runs])
+        alone = Timing.of([before.percentile(share) for pairs in runs.values() for before, _ in pairs])
         yield SUBJECT.row(ALONE_AT_RATE, f"p{share}", path, alone, offered_rate=RATE)
-        for name in runs[0]:
-            if name != "alone":
-                timing = Timing.of([run[name].percentile(share) for run in runs])
-                more = {"floor_us": alone.micro, "offered_rate": RATE}
-                yield SUBJECT.row(UNDER_ATTACK, f"p{share}, {name}", path, timing, **more)
+        for name, pairs in runs.items():
+            timing = Timing.of([attacked.percentile(share) for _, attacked in pairs])
+            ratio = statistics.median(
+                attacked.percentile(share) / before.percentile(share) for before, attacked in pairs
+            )
+            yield SUBJECT.row(UNDER_ATTACK, f"p{share}, {name}", path, timing, ratio=ratio, offered_rate=RATE)
 
 
-async def _measure(stack: LiveStack, repetitions: int, count: int, kinds: Sequence[str]) -> list[dict[str, Load]]:
+async def _measure(
+    stack: LiveStack, repetitions: int, count: int, kinds: Sequence[str]
+) -> dict[str, list[tuple[Load, Load]]]:
+    """Per attack and repetition the load without it and the load under it."""
     order = await stack.publish(BATCH_SIZE, "at_B")
     attacks = {
         f"{kind} at the {name}": _attack(stack, order.recipe, kind, name) for name in LISTENERS for kind in kinds
     }
-    total = 200 + count * repetitions * (1 + len(attacks))
+    total = WARM_UP + 2 * count * repetitions * len(attacks)
     made = iter(await asyncio.to_thread(prepare, order, total, time.time()))
-    sent = await warm_up(stack, made)
-    found: list[dict[str, Load]] = []
+    await warm_up(stack, made)
+    found: dict[str, list[tuple[Load, Load]]] = {}
     for _ in range(repetitions):
-        run = {"alone": await _honest(stack, made, count)}
         for name, attack in attacks.items():
+            before = await _honest(stack, made, count)
             async with _under(attack):
-                run[name] = await _honest(stack, made, count)
-        sent += count * len(run)
-        found.append(run)
-    await stack.require_stored(order.recipe, sent)
+                found.setdefault(name, []).append((before, await _honest(stack, made, count)))
+    await stack.require_stored(order.recipe, total)
     return found
 
 

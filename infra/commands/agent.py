@@ -18,7 +18,7 @@ from client_agent.device_rules import spent
 from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
-from infra.places import AlwaysJson
+from infra.flags import AlwaysJson
 from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled, when
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
@@ -127,6 +127,8 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
             "days": config.budget.days,
             "delta": config.budget.delta,
             "charged": computed_epsilon(spent(entries, config.budget, SystemClock().now())),
+            "epsilon_with_relay": f"{config.budget.account.epsilon_with_relay:f}",
+            "charged_with_relay": computed_epsilon(spent(entries, config.budget, SystemClock().now(), with_relay=True)),
         },
         "recipes": journal_table(entries),
     }
@@ -147,7 +149,8 @@ def _show(document: dict[str, Any], entries: list[Entry]) -> None:
         )
     budget, slots = document["budget"], document["slots"]
     caption = Text(
-        f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in {budget['days']} days · "
+        f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in {budget['days']} days, "
+        f"with the relay {budget['charged_with_relay']} of {budget['epsilon_with_relay']} · "
         f"tokens held for {slots['held']} of {slots['known']} slots · log of {document['log']['entries']} entries",
         style="dim",
     )

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from infra.flags import AlwaysJson
 from infra.layout import BEARER_PREFIX, bearer_token
-from infra.places import AlwaysJson
 from tacit.adapters.system import OsEntropy
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, write_hpke_key
 from tacit.codec import b64url

@@ -109,7 +109,7 @@ def _place(
             raise typer.BadParameter("--key goes with --server or --from")
         layout = layout_of(state_dir)
         own = given or policy_of(layout.policy_path)
-        return Place(layout.urls["recipe_server"], NoteKey.decode(layout.log_key), own)
+        return Place(layout.urls["recipe_server"], NoteKey.decode(layout.log_key), own, layout.client_tls)
     if key is None or state_dir is not None or (server is not None and folder is not None):
         raise typer.BadParameter("give --server or --from, without --state-dir, and the log's --key")
     try:
@@ -126,16 +126,16 @@ def _kept(state_dir: Path | None, server: str | None, folder: Path | None, keep:
 
 
 @asynccontextmanager
-async def _transport(folder: Path | None, save: Path | None) -> AsyncIterator[Transport]:
+async def _transport(place: Place, folder: Path | None, save: Path | None) -> AsyncIterator[Transport]:
     if folder is not None:
         yield FolderTransport(folder)
         return
-    async with AiohttpTransport(connections=4, max_response=MAX_BUNDLE) as transport:
+    async with AiohttpTransport(connections=4, max_response=MAX_BUNDLE, tls=place.tls) as transport:
         yield transport if save is None else SavingTransport(transport, save)
 
 
 async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> Report:
-    async with _transport(folder, save) as transport:
+    async with _transport(place, folder, save) as transport:
         watch = Watch(place, transport, SystemClock(), kept)
         stage = Bars(notes()).stage
         return await (watch.look(stage) if judge else watch.verify(stage))
@@ -166,7 +166,7 @@ async def _follow(place: Place, kept: Path, folder: Path | None, every: float, p
         notes().print(f"watching {place.key.name} every {every:g} s; {site.url}/metrics, {site.url}/healthz")
 
     set_log_level("warning")
-    async with _transport(folder, None) as transport:
+    async with _transport(place, folder, None) as transport:
         watching = Monitor(Watch(place, transport, SystemClock(), kept), Bars(notes()).stage, tell)
         service = create_app(watching, Deps(SystemClock(), OsEntropy(), transport), every)
         await serve(service, Listen(port=port), ready=ready)

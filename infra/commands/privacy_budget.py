@@ -14,7 +14,6 @@ from infra.ledger import ledger_document, plan, whole_log
 from infra.ledger_view import show_ledger, show_plan
 from infra.places import AsJson, StateDir, layout_of, policy_of, read_file
 from infra.terminal import answers, print_json
-from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
@@ -38,7 +37,7 @@ def ledger(state_dir: StateDir = None, as_json: AsJson = False) -> None:
         print_json(document)
     else:
         show_ledger(document, answers())
-    if any(account.get("over") for account in document["accounts"]):
+    if any(account.get("over") or account.get("over_with_relay") for account in document["accounts"]):
         raise typer.Exit(1)
 
 
@@ -78,7 +77,7 @@ def plan_command(
         print_json(found.document())
     else:
         show_plan(found, answers())
-    if not found.verdict.fits:
+    if not found.fits:
         raise typer.Exit(1)
 
 
@@ -113,7 +112,7 @@ def _log(state_dir: Path | None) -> tuple[LiveLog, Policy]:
     policy = policy_of(layout.policy_path)
 
     async def read() -> LiveLog:
-        async with AiohttpTransport() as transport:
+        async with layout.transport() as transport:
             return await whole_log(transport, layout, policy)
 
     return asyncio.run(read()), policy

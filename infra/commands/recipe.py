@@ -25,6 +25,7 @@ from infra.places import (
     policy_of,
     read_file,
     server_of,
+    transport_of,
 )
 from infra.publishing import AnalystKey, publish_document, show_published
 from infra.recipe_form import Form, completed
@@ -204,7 +205,7 @@ def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
 
 async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage) -> Context:
     now = SystemClock().now()
-    async with AiohttpTransport() as transport:
+    async with layout.transport() as transport:
         live = await verified_log(transport, layout, policy)
     logged = live.recipe(recipe.hash)
     if logged is not None:
@@ -237,7 +238,7 @@ def publish(
 @app.command("list")
 def list_recipes(state_dir: StateDir = None, server: Server = None, as_json: AsJson = False) -> None:
     """List every recipe in the log. Example: tacit recipe list --state-dir .tacit"""
-    found = asyncio.run(_list(server_of(state_dir, server)))
+    found = asyncio.run(_list(server_of(state_dir, server), transport_of(state_dir, server)))
     if as_json:
         print_json({"recipes": found})
         return
@@ -255,8 +256,8 @@ def list_recipes(state_dir: StateDir = None, server: Server = None, as_json: AsJ
     answers().print(table if found else "the log holds no recipe yet; write one with: tacit recipe new")
 
 
-async def _list(server: str) -> list[dict[str, Any]]:
-    async with AiohttpTransport() as transport:
+async def _list(server: str, client: AiohttpTransport) -> list[dict[str, Any]]:
+    async with client as transport:
         return await recipes_of(transport, server)
 
 
@@ -275,7 +276,7 @@ def show(
     if path.is_file():
         found, document = read_recipe(read_file(path), str(path)), {"state": "file"}
     else:
-        document, found = asyncio.run(_logged(server_of(state_dir, server), recipe))
+        document, found = asyncio.run(_logged(server_of(state_dir, server), transport_of(state_dir, server), recipe))
     audience = _audience(found, state_dir) if found.criteria and server is None else {}
     if as_json:
         body = found.body()
@@ -301,6 +302,6 @@ async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str,
     return {"audience": audience_document(recipe, policy, context)}
 
 
-async def _logged(server: str, name: str) -> tuple[dict[str, Any], Recipe]:
-    async with AiohttpTransport() as transport:
+async def _logged(server: str, client: AiohttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
+    async with client as transport:
         return await logged_recipe(transport, server, await hash_of(transport, server, name))

@@ -15,7 +15,6 @@ from infra.places import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.result_page import result_page
 from infra.result_view import show_result
 from infra.terminal import answers, notes, print_json
-from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, Refusal
 from tacit.ports import Clock, Transport
@@ -60,7 +59,7 @@ def collect(
 async def _collect(layout: Layout, name: str, wait: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The collection, and the results if it was released. Raises ``Refusal`` where it was refused."""
     url, bearer, clock = layout.urls["collector"], layout.operator_token("collector"), SystemClock()
-    async with AiohttpTransport() as transport:
+    async with layout.transport() as transport:
         recipe_hash = await hash_of(transport, layout.urls["recipe_server"], name)
         until = clock.now() + wait
         with notes().status("waiting for leader and helper"):
@@ -129,7 +128,7 @@ def results(
 
 
 async def _released(layout: Layout, name: str | None) -> list[dict[str, Any]]:
-    async with AiohttpTransport() as transport:
+    async with layout.transport() as transport:
         recipe_hash = None if name is None else await hash_of(transport, layout.urls["recipe_server"], name)
         return await _results(transport, layout.urls["collector"], layout.operator_token("collector"), recipe_hash)
 

@@ -25,7 +25,6 @@ from infra.publishing import AnalystKey, publish_document, show_published
 from infra.series_form import read_series, shape_of, stack_if_any
 from infra.series_view import series_document, show_series
 from infra.terminal import answers, notes, print_json, span
-from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe import series_rules
@@ -191,7 +190,7 @@ def show(
 
 async def _logged(name: str, state_dir: Path | None) -> LiveSeries:
     layout = layout_of(state_dir)
-    async with AiohttpTransport() as transport:
+    async with layout.transport() as transport:
         log = await verified_log(transport, layout, policy_of(layout.policy_path))
     found = [item for item in log.series if item.series.name == name or item.series.hash_text.startswith(name)]
     if not found:

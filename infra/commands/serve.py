@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from infra.deployables import KINDS, run_service
+from infra.flags import AlwaysJson
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
-from infra.places import AlwaysJson
 from tacit.adapters.watermark import Recovery
 
 INGEST = "ingest"

@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.issuance import SlotIssuance
+from infra.layout import Layout
 from infra.places import AsJson, StateDir, layout_of
 from infra.servers import ServerStatus
 from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
 from infra.terminal import answers, plain_table, print_json, styled
-from tacit.adapters.http import AiohttpTransport
 
 ANSWER_SECONDS = 10.0
 MANY_SECONDS = 120
@@ -39,8 +39,8 @@ def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-async def _asked(layout: Any) -> StackStatus:
-    async with AiohttpTransport(timeout=ANSWER_SECONDS) as transport:
+async def _asked(layout: Layout) -> StackStatus:
+    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         return await stack_status(layout, transport)
 
 

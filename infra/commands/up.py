@@ -21,7 +21,7 @@ from infra.agents import provision_agents
 from infra.backends import POSTGRES, backends, parse_backends
 from infra.companions import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
-from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
+from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess, running, watch
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -104,6 +104,12 @@ BatchCrypto = Annotated[
 ]
 
 
+Tls = Annotated[
+    bool,
+    typer.Option("--tls", help="Every leg of a new stack over TLS, with certificates of an authority of its own."),
+]
+
+
 def up(
     state_dir: StateFolder = DEFAULT_STATE_DIR,
     as_json: AsJson = False,
@@ -122,6 +128,7 @@ def up(
     helper_workers: HelperWorkers = 1,
     together: Together = False,
     batch_crypto: BatchCrypto = False,
+    tls: Tls = False,
 ) -> None:
     """Run every service as a process of its own until Ctrl-C; a new state folder gets fresh keys.
 
@@ -135,7 +142,9 @@ def up(
         try:
             account = (account_epsilon, account_delta)
             unbounded = allow_unbounded_local or None
-            layout = open_stack(folder, epoch_seconds, batch_floor, account, min_audience, unbounded)
+            secure = tls or None
+            layout = open_stack(folder, epoch_seconds, batch_floor, account, min_audience, unbounded, tls=secure)
+            renew_certificates(layout, SystemClock().now())
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
             parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
@@ -152,6 +161,8 @@ def open_stack(
     account: tuple[str | None, str | None] = (None, None),
     min_audience: int | None = None,
     unbounded_local: bool | None = None,
+    *,
+    tls: bool | None = None,
 ) -> Layout:
     """The stack in ``state_dir``, made there if there is none; ``None`` of an option: whatever the stack has, or the
     default of a new one. Raises ``UsageError`` if the stack there has an option other than wanted."""
@@ -166,6 +177,7 @@ def open_stack(
             account_delta=delta or STAGING_DELTA,
             min_audience=min_audience or DEFAULT_MIN_AUDIENCE,
             witnesses=WITNESSES,
+            tls=bool(tls),
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
@@ -179,6 +191,7 @@ def open_stack(
         (delta, has.account_delta, account_words),
         (min_audience, has.min_audience, f"wants audiences of {has.min_audience} devices"),
         (unbounded_local, has.unbounded_local, "does not accept noise shares"),
+        (tls, has.tls, "speaks plain HTTP on loopback"),
     ):
         if wanted not in {None, found}:
             raise UsageError(f"{state_dir}: this stack {words}; choose another --state-dir for others")

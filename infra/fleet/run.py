@@ -118,7 +118,7 @@ class FleetRun:
         self._check_time(plans)
         judge = Oracle(layout, self._target, SystemClock()) if oracle and layout is not None else None
         if judge is not None:
-            asyncio.run(_with_transport(judge.before))
+            asyncio.run(self._with_transport(judge.before))
         meter = CpuMeter(layout.state_dir) if layout is not None else None
         began = time.monotonic()
         result = FleetResult.of(self._shards(plans, look))
@@ -127,7 +127,9 @@ class FleetRun:
             _add_prepared(result, self._load.prepared)
         verdict = None
         if judge is not None:
-            verdict = asyncio.run(_with_transport(lambda transport: judge.judge(result, transport, RELEASE_PATIENCE)))
+            verdict = asyncio.run(
+                self._with_transport(lambda transport: judge.judge(result, transport, RELEASE_PATIENCE))
+            )
         if meter is not None:
             result.services = meter.spent()
         return result, verdict
@@ -213,6 +215,11 @@ class FleetRun:
                 f"that recipe {recipe.name} has left; raise --rate"
             )
 
+    async def _with_transport(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
+        layout = self._origin.layout
+        async with AiohttpTransport() if layout is None else layout.transport() as transport:
+            return await ask(transport)
+
 
 def _add_prepared(result: FleetResult, path: Path) -> None:
     """The devices that have no contribution in the file were decided when it was prepared."""
@@ -220,8 +227,3 @@ def _add_prepared(result: FleetResult, path: Path) -> None:
     result.without_token, result.beyond = totals.without_token, totals.beyond
     result.sampled += totals.without_token + totals.beyond
     result.devices = read_header(path).devices
-
-
-async def _with_transport(ask: Callable[[Transport], Awaitable[T]]) -> T:
-    async with AiohttpTransport() as transport:
-        return await ask(transport)

@@ -2,14 +2,16 @@
 
 An account is a promise about every device of a population: in whatever period of ``window_seconds`` one looks, all
 charged recipes whose report interval touches that period are together (epsilon, delta)-differentially private, by
-replacement of one device's data, against one aggregator or the analyst (claim (a)).
+replacement of one device's data, against one aggregator or the analyst (claim (a)). The relay sees who sends, so
+that sampling hides no device from an aggregator that it tells, and importance sampling tells the relay by itself: a
+second balance, of claims (b), is kept beside the first, and an account may limit it too.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 MAX_STATED_EPSILON = 500
@@ -39,12 +41,18 @@ COUNTED = frozenset({ChargeState.PENDING, ChargeState.ACTIVE, ChargeState.UNREFU
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What may be spent within any period of ``window_seconds``."""
+    """What may be spent within any period of ``window_seconds``; ``epsilon_with_relay`` of claims (b) (None: they are
+    counted, but not limited)."""
 
     name: str
     epsilon: Decimal
     delta: Decimal
     window_seconds: int
+    epsilon_with_relay: Decimal | None = None
+
+    def with_relay(self) -> Account | None:
+        """The account of claims (b), where they are limited."""
+        return None if self.epsilon_with_relay is None else replace(self, epsilon=self.epsilon_with_relay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class Cost:
 @dataclass(frozen=True, slots=True)
 class Charge:
     """The entry of a recipe or of a series, by its hash. ``start`` (inclusive) and ``end`` (exclusive) are its report
-    interval, POSIX seconds."""
+    interval, POSIX seconds; ``epsilon_with_relay`` is claim (b), at the cost's delta (None: no more than the cost)."""
 
     account: str
     recipe_hash: bytes
@@ -77,6 +85,13 @@ class Charge:
     end: int
     cost: Cost
     state: ChargeState = ChargeState.PENDING
+    epsilon_with_relay: Decimal | None = None
+
+    def with_relay(self) -> Charge:
+        """The entry in the balance of claims (b)."""
+        if self.epsilon_with_relay is None:
+            return self
+        return replace(self, cost=Cost(self.epsilon_with_relay, self.cost.delta))
 
     @property
     def counts(self) -> bool:

@@ -267,6 +267,13 @@ class Audit:
             if state.over:
                 what = f"account {name}: epsilon {state.peak:.4f} in its fullest period, of {account.epsilon}"
                 found.append(Finding("ledger", what))
+            beside = account.with_relay()
+            if beside is None:
+                continue
+            state = balance([charge.with_relay() for charge in charges], beside, now, self._accountant)
+            if state.over:
+                what = f"account {name}: epsilon {state.peak:.4f} with the relay, of {beside.epsilon}"
+                found.append(Finding("ledger", what))
         return found
 
     def _silent_keys(self, log: LiveLog, now: float) -> list[Finding]:

@@ -15,9 +15,9 @@ from tacit.recipe.series import Series
 
 
 def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
-    """A recipe's entry: its stated claim (a)."""
-    account, interval = recipe.privacy.account, recipe.interval
-    return Charge(account, recipe.hash, recipe.name, interval.start, interval.end, cost_of(recipe), state)
+    """A recipe's entry: its stated claims (a) and (b)."""
+    account, interval, beside = recipe.privacy.account, recipe.interval, with_relay_of(recipe)
+    return Charge(account, recipe.hash, recipe.name, interval.start, interval.end, cost_of(recipe), state, beside)
 
 
 def cost_of(recipe: Recipe) -> Cost:
@@ -25,10 +25,16 @@ def cost_of(recipe: Recipe) -> Cost:
     return Cost(Decimal(recipe.privacy.epsilon.aggregator), Decimal(recipe.privacy.delta))
 
 
+def with_relay_of(document: Recipe | Series) -> Decimal:
+    """The stated claim (b), of a series the total one, at the delta of claim (a)."""
+    epsilon = document.privacy.epsilon if isinstance(document, Recipe) else document.claim.epsilon
+    return Decimal(epsilon.aggregator_with_relay)
+
+
 def series_charge(series: Series, state: ChargeState) -> Charge:
-    """The entry of a series: its stated total claim (a), over all its time."""
-    account, interval = series.probe.privacy.account, series.interval
-    return Charge(account, series.hash, series.name, interval.start, interval.end, series_cost(series), state)
+    """The entry of a series: its stated total claims (a) and (b), over all its time."""
+    account, interval, beside = series.probe.privacy.account, series.interval, with_relay_of(series)
+    return Charge(account, series.hash, series.name, interval.start, interval.end, series_cost(series), state, beside)
 
 
 def series_cost(series: Series) -> Cost:

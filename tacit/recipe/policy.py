@@ -31,15 +31,16 @@ class AggregatorPin(Part):
 
 class AccountLimit(Part):
     """What an account may spend in any period of ``window_seconds``, by composition of the recipes' claims (a) (P22):
-    epsilon at delta, by replacement."""
+    epsilon at delta, by replacement. ``epsilon_with_relay``: the same of claims (b); absent: they are not limited."""
 
     epsilon: DecimalText
     delta: DecimalText
     window_seconds: Positive
+    epsilon_with_relay: DecimalText | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse an account that no recipe fits into."""
-        if Decimal(self.epsilon) <= 0:
+        if any(Decimal(text) <= 0 for text in (self.epsilon, self.epsilon_with_relay) if text is not None):
             raise ValueError("epsilon must be above 0")
         if not Decimal("1e-15") <= Decimal(self.delta) < 1:
             raise ValueError("delta must be at least 1e-15 and below 1")
@@ -77,12 +78,13 @@ class Policy(Part):
     max_delta: DecimalText = "0.000001"
     max_epsilon_aggregator: DecimalText = "1"
     """Cap of claim (a): one aggregator, or the analyst."""
-    max_epsilon_aggregator_with_relay: DecimalText | None = None
-    """Cap of claim (b), the same with the relay; absent: not capped."""
+    max_epsilon_aggregator_with_relay: DecimalText | None = "4"
+    """Cap of claim (b), the same with the relay; what taking part tells the relay by itself is a part of it. null: not
+    capped."""
     max_epsilon_half_batch: DecimalText = "2"
     """Cap of claim (a) recomputed at B/2 (P17)."""
-    max_epsilon_half_batch_with_relay: DecimalText | None = None
-    """Cap of claim (b) recomputed at B/2; absent: not capped."""
+    max_epsilon_half_batch_with_relay: DecimalText | None = "8"
+    """Cap of claim (b) recomputed at B/2; null: not capped."""
     max_epsilon_local: DecimalText = "8"
     """Cap of claim (d): epsilon0."""
     allow_unbounded_local: bool = False
@@ -129,7 +131,8 @@ class Policy(Part):
         limit = (self.accounts or {}).get(name)
         if limit is None:
             return None
-        return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds)
+        beside = None if limit.epsilon_with_relay is None else Decimal(limit.epsilon_with_relay)
+        return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds, beside)
 
     def require_aggregators(self) -> None:
         """Raise ``UsageError`` where no aggregators are named: for Leader, Helper and Collector at their start."""

@@ -6,7 +6,8 @@ alone may use its whole share, and many devices behind one address wait in one q
 * Connections are many and cost little. When they run out, the source that has most gives one up: an idle one first,
   then one whose request is still on its way, never one that is being answered.
 * A *turn* is what counts: a whole request that is being answered. Of these there are ``requests`` at a time, and a
-  source has at most one of ``share`` parts of them. Who finds none waits unread, and sources take turns. A sender
+  source has at most one of ``share`` parts of them, or of ``share_in_company`` while others are connected: what is
+  being answered is the queue in front of the next one. Who finds none waits unread, and sources take turns. A sender
   holds no turn before its request is there, so slowness holds nothing.
 * Requests on their way hold their bytes. Above ``receiving_bytes`` the source that holds most gives some up.
 * Deadlines: a head has ``head_seconds``; a body arrives at ``least_rate`` bytes a second after ``grace_seconds``, or
@@ -133,7 +134,7 @@ class Admission:
         self._count += 1
         return visit
 
-    def move(self, visit: Visit, address: str | None) -> None:
+    def move(self, visit: Visit, address: str | None, now: float) -> None:
         """The connection belongs to another source: that of ``address``, or with ``None`` to the known peers."""
         key = None if address is None else source_of(address)
         if visit.gone or key == visit.key:
@@ -146,6 +147,7 @@ class Admission:
             source.received += sign * visit.received
         self._forget_empty(visit.key)
         visit.key, visit.source = key, new
+        self._give_turns(now)
 
     def depart(self, visit: Visit, now: float) -> None:
         """The connection has ended."""
@@ -155,8 +157,9 @@ class Admission:
         del visit.source.phases[visit.phase][visit]
         self._drop_bytes(visit)
         self._count -= 1
-        self._end_turn(visit, now)
+        self._end_turn(visit)
         self._forget_empty(visit.key)
+        self._give_turns(now)
 
     def may_read(self, visit: Visit, size: int, now: float) -> bool:
         """Whether ``size`` bytes that have come may be read now; if so ``was_read`` follows, if not ``proceed``."""
@@ -189,7 +192,8 @@ class Admission:
             return
         if headed and not visit.headed:
             visit.headed, visit.since = True, now
-        self._end_turn(visit, now)
+        self._end_turn(visit)
+        self._give_turns(now)
 
     def answered(self, visit: Visit, now: float) -> None:
         """The connection's request was answered."""
@@ -198,7 +202,8 @@ class Admission:
         visit.fresh, visit.cut_at = False, math.inf
         self._drop_bytes(visit)
         self._enter(visit, Phase.IDLE, now)
-        self._end_turn(visit, now)
+        self._end_turn(visit)
+        self._give_turns(now)
 
     def stalled(self, visit: Visit, size: int, now: float) -> None:
         """``size`` bytes of an answer wait for their reader."""
@@ -261,7 +266,7 @@ class Admission:
         visit.guest.cut()
 
     def _has_turn_for(self, source: Source) -> bool:
-        most = self.limits.requests if source.known else self.limits.turns_of_one
+        most = self.limits.requests if source.known else self.limits.turns_of_one(alone=len(self._sources) == 1)
         return self._turns < self.limits.requests and source.turns < most
 
     def _take_turn(self, visit: Visit) -> None:
@@ -269,22 +274,22 @@ class Admission:
         visit.source.turns += 1
         self._turns += 1
 
-    def _end_turn(self, visit: Visit, now: float) -> None:
+    def _end_turn(self, visit: Visit) -> None:
         if visit.has_turn:
             visit.has_turn = False
             visit.source.turns -= 1
             self._turns -= 1
-            self._give_turns(now)
 
     def _give_turns(self, now: float) -> None:
         """Free turns go to sources that wait, one each in turn."""
-        for _ in range(len(self._queue)):
-            if self._turns >= self.limits.requests:
-                return
+        passed = 0
+        while passed < len(self._queue) and self._turns < self.limits.requests:
             source = self._queue.popleft()
             waiting = source.phases[Phase.WAITING]
+            passed += 1
             if waiting and self._has_turn_for(source):
                 self._proceed(next(iter(waiting)), now, late=False)
+                passed = 0
             if waiting:
                 self._queue.append(source)
 

@@ -48,7 +48,8 @@ class Limits(Frozen):
     """What a listener allows its clients together, and each of them; ``tacit.service.admission`` says how.
 
     * ``connections``: at most, and never more than half of the descriptors of the process.
-    * ``requests``: answered at one time; ``share``: a source has at most one of so many parts of them.
+    * ``requests``: answered at one time; ``share``: a source alone has at most one of so many parts of them, and one of
+      ``share_in_company`` while others are connected.
     * ``receiving_bytes``: of requests on their way. Not below the largest body.
     * ``head_seconds``, ``grace_seconds``, ``least_rate`` (bytes a second), ``idle_seconds``, ``wait_seconds``:
       deadlines.
@@ -59,6 +60,7 @@ class Limits(Frozen):
     connections: int = Field(default=4096, ge=1)
     requests: int = Field(default=256, ge=1)
     share: int = Field(default=4, ge=1)
+    share_in_company: int = Field(default=16, ge=1)
     receiving_bytes: int = Field(default=64 << 20, ge=1 << 16)
     head_seconds: float = Field(default=20.0, gt=0)
     grace_seconds: float = Field(default=10.0, gt=0)
@@ -67,10 +69,9 @@ class Limits(Frozen):
     wait_seconds: float = Field(default=10.0, gt=0)
     front_proxies: tuple[str, ...] = ()
 
-    @property
-    def turns_of_one(self) -> int:
-        """Requests of one source that are answered at a time."""
-        return max(1, self.requests // self.share)
+    def turns_of_one(self, *, alone: bool) -> int:
+        """Requests of one source that are answered at a time; ``alone``: while no other is connected."""
+        return max(1, self.requests // (self.share if alone else self.share_in_company))
 
 
 class Listen(Frozen):

@@ -138,7 +138,7 @@ class Connection(web.RequestHandler):
     def vouch(self) -> None:
         """Whoever is behind the connection proved who it is: no share limits it from now on."""
         if self._visit is not None:
-            self._admission.move(self._visit, None)
+            self._admission.move(self._visit, None, self._loop.time())
 
     def cut(self) -> None:
         """See ``Guest``."""
@@ -196,7 +196,7 @@ class Connection(web.RequestHandler):
             self.cut()
             return b""
         if parts[1] in {b"TCP4", b"TCP6"} and len(parts) == 6:
-            self._admission.move(self._visit, parts[2].decode("latin-1"))
+            self._admission.move(self._visit, parts[2].decode("latin-1"), self._loop.time())
         return rest
 
     def handle_error(

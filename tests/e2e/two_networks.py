@@ -131,7 +131,7 @@ def servers(folder: Path, layout: Layout) -> Iterator[None]:
     listener = f"listener {ports[2]} "
     _amend(broker.folder / "mosquitto.conf", listener + LOOPBACK, f"{listener}{LOOPBACK}\n{listener}{HERE}")
     urls = {
-        "postgres": postgres.url_of(SUPERUSER, postgres.password, "postgres"),
+        "postgres": f"{postgres.url_of(SUPERUSER, postgres.password, 'postgres')}?sslmode=disable&insecure_tls=true",
         "redis": redis.url_of(user),
         "mosquitto": f"mqtt://recipe_server:{password}@{LOOPBACK}:{ports[2]}",
     }

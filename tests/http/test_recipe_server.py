@@ -455,6 +455,22 @@ async def test_key_sets_are_shown_by_themselves_with_their_proofs_while_they_may
         server.clock.jump((KEY_PERIOD + 2) * KEY_ROTATION - server.clock.now())
 
 
+async def test_a_large_set_of_pages_is_shown_for_a_while_and_a_small_one_is_new_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.publish(KIT.directory_leaf())
+    for entries, small in ((1, 512), (2, 0), (2, 0)):
+        monkeypatch.setattr("recipe_server.bundles.SMALL", small)
+        assert len((await server.bundle()).entries) == entries
+        await server.publish(KIT.recipe_leaf(KIT.recipe(name=f"next-{entries}-{small}", slot=await size(server))))
+    server.clock.jump(1)
+    assert len((await server.bundle()).entries) == 4
+
+
+async def size(server: Server) -> int:
+    return KIT.log_policy.open((await server.get("/checkpoint")).body).size
+
+
 async def test_a_directory_stays_in_the_bundle_while_a_recipe_of_its_epoch_does(server: Server) -> None:
     start = (EPOCH + 1) * EPOCH_SECONDS - 600
     late = KIT.recipe(start=start, duration=600)

@@ -92,6 +92,9 @@ def test_the_ledger_shows_budget_spent_and_what_is_left(stack: Path, capsys: Cap
     spent, left = float(account["spent"]), float(account["remaining"])
     assert spent == pytest.approx(float(recipe["epsilon"]), rel=1e-3)
     assert spent + left == pytest.approx(1.5, abs=1e-3)
+    assert (account["epsilon_with_relay"], account["over_with_relay"]) == ("3.0", False)
+    assert float(account["spent_with_relay"]) == pytest.approx(float(recipe["epsilon_with_relay"]), rel=1e-3)
+    assert float(account["spent_with_relay"]) > spent
     assert float(account["spent_conservative"]) >= spent
     assert (account["over"], account["delta_spent"], account["delta"]) == (False, recipe["delta"], "0.00001")
     assert run(["privacy", "ledger", "--state-dir", str(stack)]) == 0

@@ -33,7 +33,9 @@ class Listener:
     """An ``Admission`` with a clock."""
 
     def __init__(self, connections: int = 8, **limits: Any) -> None:
-        self.admission = Admission(Limits.model_validate({"requests": 8, "share": 4, **limits}), connections)
+        self.admission = Admission(
+            Limits.model_validate({"requests": 8, "share": 4, "share_in_company": 4, **limits}), connections
+        )
         self.now = 1000.0
 
     def arrive(self, address: str, *, known: bool = False) -> tuple[Client, Visit | None]:
@@ -76,7 +78,7 @@ def test_a_source_has_its_share_of_the_turns_and_the_next_source_has_one_at_once
 
 
 def test_when_all_turns_are_taken_sources_that_wait_have_one_each_in_turn() -> None:
-    listener = Listener(connections=100, share=2)
+    listener = Listener(connections=100, share_in_company=2)
     first, second = [listener.connect("192.0.2.1") for _ in range(8)], [listener.connect("192.0.2.2") for _ in range(8)]
     for _, visit in (*first, *second):
         listener.send(visit)
@@ -87,6 +89,19 @@ def test_when_all_turns_are_taken_sources_that_wait_have_one_each_in_turn() -> N
     listener.answer(first[1][1])
     listener.answer(second[0][1])
     assert honest.told == ["proceed"]
+
+
+def test_a_source_has_more_turns_while_nobody_else_is_connected() -> None:
+    listener = Listener(connections=100, requests=32, share=4, share_in_company=16)
+    flood = [listener.connect(ATTACKER)[1] for _ in range(20)]
+    assert sum(listener.send(visit) for visit in flood) == 8
+    _, honest = listener.connect(HONEST)
+    for visit in flood[:7]:
+        listener.answer(visit)
+    assert listener.admission.turns == 2, "nothing more is given until the source is down to its share in company"
+    assert listener.send(honest)
+    listener.admission.depart(honest, listener.now)
+    assert listener.admission.turns == 8
 
 
 def test_a_request_that_is_not_whole_holds_no_turn() -> None:
@@ -125,10 +140,9 @@ def test_who_proves_who_it_is_leaves_the_share_of_its_address() -> None:
     listener = Listener(connections=100)
     visits = [listener.connect(ATTACKER)[1] for _ in range(4)]
     assert [listener.send(visit) for visit in visits[:3]] == [True, True, False]
-    listener.admission.move(visits[0], None)
-    assert listener.send(listener.connect(HONEST)[1])
-    listener.answer(visits[0])
+    listener.admission.move(visits[0], None, listener.now)
     assert listener.admission.turns == 3, "the one that waited has the turn that its address was given back"
+    assert listener.send(listener.connect(HONEST)[1])
 
 
 def test_the_source_with_most_connections_gives_one_up_idle_ones_first() -> None:

@@ -167,7 +167,7 @@ def test_recipes_of_different_periods_do_not_pay_for_each_other() -> None:
 
 
 def test_what_is_void_or_never_began_costs_nothing() -> None:
-    for state, counted in zip(ChargeState, (True, True, False, False, False), strict=True):
+    for state, counted in zip(ChargeState, (True, True, False, True, False, False), strict=True):
         held = [charge(1, 0, 100, "2", state)]
         assert judge(charge(2, 0, 100, "2"), held, ACCOUNT, conservative).fits is not counted
     both = ("leader", "helper")

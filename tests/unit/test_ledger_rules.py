@@ -135,6 +135,29 @@ def test_a_recipe_is_void_once_both_aggregators_say_so() -> None:
     assert not read(KIT.directory_leaf(), KIT.void_leaf(GOOD, "leader")).unreadable
 
 
+def test_claims_with_the_relay_have_a_balance_of_their_own() -> None:
+    """What the relay learns of one importance recipe was 300 times what any ledger counted."""
+    limit = AccountLimit(epsilon="50", delta="0.00001", window_seconds=86_400, epsilon_with_relay="1.5")
+    limited = KIT.policy.model_copy(update={"accounts": {"default": limit}})
+    before = dataclasses.replace(earlier("0.01"), epsilon_with_relay=Decimal("0.6"))
+    (refusal,) = check(GOOD, limited, context((before,)))
+    assert refusal.rule == "budget-spent"
+    assert "claims (b), an aggregator with the relay: account default, 1 recipe" in refusal.detail
+    assert "at most epsilon 0.9000 still fits" in refusal.detail
+    assert check(GOOD, limited, context((earlier("0.01"),))) == []
+    assert check(GOOD, policy("50"), context((before,))) == [], "an account that does not limit them"
+    stated = charge_of(GOOD, ChargeState.PENDING).with_relay().cost.epsilon
+    assert stated == Decimal(GOOD.privacy.epsilon.aggregator_with_relay) > COST
+
+
+def test_what_taking_part_tells_the_relay_is_capped_by_default() -> None:
+    crowd = KIT.recipe(population=20_000, epsilon=Decimal("0.6"))
+    told = {"default": 0, "default_rate": "0.004", "devices": 10_000}
+    (refusal,) = check(with_sampling(crowd, importance=told), KIT.policy, context(()), only={"claim-cap"})
+    assert "aggregator_with_relay: epsilon 5.4" in refusal.detail
+    assert "over the cap of 4" in refusal.detail
+
+
 def test_a_recipe_in_which_answers_decide_who_sends_is_never_given_back() -> None:
     unequal = with_sampling(GOOD, importance={"default": 0, "default_rate": "0.4"})
     leaves = [KIT.directory_leaf(), KIT.recipe_leaf(unequal)]

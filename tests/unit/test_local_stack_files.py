@@ -14,22 +14,30 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from cryptography import x509
 from rich.console import Console
 
 from client_agent.config import AgentConfig, Budget
 from infra.agents import MEAN_VISITS, SHARES, provision_agents
+from infra.api import call, verified_log
 from infra.commands.up import open_stack, show
-from infra.deployables import SERVICES
+from infra.deployables import SERVICES, deployable
 from infra.deployment import HOSTED, Deployment, deploy
+from infra.issuance import read_counts
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
+from infra.stack import LocalStack
+from infra.stack_tls import party_name
 from infra.workers import service_part
-from tacit.errors import UsageError
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import load_config, read_secret
+from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
 
 NOW = 1_800_000_000.0
@@ -167,12 +175,14 @@ def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
         "import json, sys\n"
         "from infra.cli import build\n"
         "from infra.deployables import deployable\n"
-        "build(['serve']); deployable('relay'); print(json.dumps(sorted(sys.modules)))\n"
+        "build('serve'); deployable('relay'); print(json.dumps(sorted(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(json.loads(done.stdout))
     assert "relay.app" in loaded
-    assert loaded.isdisjoint({"tacit.hpke", "tacit.ohttp", "tacit.vdaf", "tacit.messages", "services.gateway.app"})
+    assert loaded.isdisjoint(
+        {"tacit.hpke", "tacit.ohttp", "tacit.vdaf.prio3", "tacit.messages", "services.gateway.app"}
+    )
 
 
 def setting(layout: Layout, setting: str) -> object:
@@ -217,3 +227,40 @@ def test_a_choice_that_is_not_repeated_is_undone_and_settings_made_by_hand_stay(
     assert setting(layout, "helper.batch_crypto") is True
     amend_config(layout.configs["helper"], batch_crypto=None)
     assert {name: json.loads(path.read_text()) for name, path in layout.configs.items()} == before
+
+
+def test_in_a_stack_with_tls_each_caller_is_known_by_the_name_of_its_own_certificate(tmp_path: Path) -> None:
+    made = open_stack(tmp_path / "stack", None, tls=True)
+    assert open_stack(tmp_path / "stack", None, tls=True).options.tls
+    for caller, service in CREDENTIALS.values():
+        listen = deployable(service).load(made.configs[service]).listen
+        name = party_name(caller, OPERATORS)
+        assert [name in names for names in listen.client_names.values()].count(True) == 1
+        certificate = x509.load_pem_x509_certificate((made.state_dir / caller / "tls.pem").read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert name in names.get_values_for_type(x509.DNSName)
+    plain = open_stack(tmp_path / "plain", None)
+    assert not plain.options.tls
+    with pytest.raises(UsageError, match="speaks plain HTTP on loopback; choose another --state-dir"):
+        open_stack(tmp_path / "plain", None, tls=True)
+
+
+async def test_a_stack_with_tls_works_in_one_process(tmp_path: Path) -> None:
+    """Every service calls those it needs: issuer, gateway and both aggregators the log, the log its witnesses."""
+    now = SystemClock().now()
+    options = StackOptions(epoch_seconds=86400, slots_per_epoch=1, witnesses=1, tls=True)
+    layout = create_layout(tmp_path / "stack", options, OsEntropy(), now)
+    stack = LocalStack(layout, SimClock(now), OsEntropy())
+    async with stack.running(), layout.transport() as operator:
+        await stack.settle(rounds=20)
+        policy = parse_policy(layout.policy_path.read_bytes(), layout.policy_path.name)
+        log = await verified_log(operator, layout, policy)
+        assert log.directories
+        for name in ("issuer", "attester"):
+            assert await read_counts(layout, operator, name) == {}
+        config = layout.agent_config(tmp_path, {"kind": "csv", "path": tmp_path / "data.csv"})
+        async with AiohttpTransport(tls=ClientTls(config.tls_ca)) as device:
+            for name, url in layout.urls.items():
+                assert (await device.request("GET", f"{url}/healthz")).status == 200, name
+            with pytest.raises(Abort, match="Credentials"):
+                await call(device, "GET", f"{layout.urls['leader']}/v1/recipes", bearer=layout.operator_token("leader"))

@@ -294,6 +294,23 @@ def config(*, relay_url: str = GOOD.parties.relay.url, epoch_seconds: int = EPOC
             f"this recipe's {EPSILON.aggregator}",
             "at most epsilon 0.1000 still fits",
         ),
+        (
+            "budget-spent",
+            config(),
+            [
+                Entry(
+                    b"x" * 32,
+                    "first",
+                    State.SENT,
+                    NOW,
+                    charged_epsilon="0.017",
+                    charged_delta="0.000001",
+                    charged_with_relay="19.5",
+                )
+            ],
+            "claims (b), an aggregator with the relay: account device",
+            "at most epsilon 0.5000 still fits",
+        ),
     ],
 )
 def test_a_device_says_in_its_journal_what_is_wrong_and_what_would_pass(
@@ -304,6 +321,18 @@ def test_a_device_says_in_its_journal_what_is_wrong_and_what_would_pass(
     (refusal,) = [one for one in refusals if one.rule == rule]
     assert wrong in refusal.detail
     assert passing in refusal.detail
+
+
+def test_a_clock_that_jumps_ahead_frees_no_budget() -> None:
+    charged = Entry(b"x" * 32, "first", State.SENT, NOW, charged_epsilon="9.9", charged_delta="0.000001")
+    for years in (1, 2, 50):
+        context = dataclasses.replace(ACTIVE, now=NOW + years * 366 * 86_400)
+        refused = device_rules.check(GOOD, config(), context, [charged])
+        assert "budget-spent" in [refusal.rule for refusal in refused], "the issuer signed no epoch of that time"
+    ahead = dataclasses.replace(charged, decided_at=NOW + 366 * 86_400)
+    assert device_rules.check(GOOD, config(), dataclasses.replace(ACTIVE, now=NOW), [ahead]), (
+        "nor one that was set back"
+    )
 
 
 def test_a_policy_without_local_guarantee_is_named_with_the_epsilon_that_passes() -> None:

@@ -13,6 +13,8 @@ from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 
+WITH_RELAY = "claims (b), an aggregator with the relay"
+
 
 def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The account is one of the policy's, where the policy lists any."""
@@ -24,7 +26,8 @@ def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it
-    compose to at most the account's (epsilon, delta). For a round it is the whole series' claim and time."""
+    compose to at most the account's (epsilon, delta); their claims (b) too, where the account limits these. For a
+    round it is the whole series' claim and time."""
     if context.charges is None or (recipe.series is not None and context.series is None):
         return None
     charge = charge_of(recipe, ChargeState.PENDING)
@@ -39,6 +42,15 @@ def charge_left(charge: Charge, policy: Policy, charges: Sequence[Charge], accou
     account = policy.account(charge.account)
     if account is None:
         return None
+    found = _left(charge, account, charges, accountant)
+    beside = account.with_relay()
+    if found is not None or beside is None:
+        return found
+    found = _left(charge.with_relay(), beside, [one.with_relay() for one in charges], accountant)
+    return None if found is None else f"{WITH_RELAY}: {found}"
+
+
+def _left(charge: Charge, account: Account, charges: Sequence[Charge], accountant: Accountant) -> str | None:
     verdict = judge(charge, charges, account, accountant)
     if verdict.fits:
         return None

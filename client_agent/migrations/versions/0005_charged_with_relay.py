@@ -1,0 +1,19 @@
+"""What a charge costs against an aggregator with the relay; of older entries that is not known."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("entries") as entries:
+        entries.add_column(sa.Column("charged_with_relay", sa.Text, nullable=False, server_default=sa.text("''")))
+
+
+def downgrade() -> None:
+    with op.batch_alter_table("entries") as entries:
+        entries.drop_column("charged_with_relay")
