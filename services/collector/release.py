@@ -20,8 +20,9 @@ def release_document(
     ``now`` (POSIX seconds).
 
     Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
-    as it was summed, ``interval`` POSIX seconds. ``sampling``: who sent, as the recipe states it; ``missing``: where
-    devices without a value are in these numbers; ``series``: of which series it is which round.
+    as it was summed, ``interval`` the recipe's in POSIX seconds (reports tell no more of their time). ``sampling``: who
+    sent, as the recipe states it; ``missing``: where devices without a value are in these numbers; ``series``: of which
+    series it is which round.
     ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` the
     same recomputed for the reports that were really there, absent where their number depends on answers.
     Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
@@ -34,7 +35,6 @@ def release_document(
         estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, design_of(recipe))
     except ValueError as error:
         raise Refusal("collection-values", str(error)) from error
-    precision = recipe.batch.time_precision
     rows = zip(names, aggregate.values, estimate.values, estimate.stderrs, strict=True)
     return {
         "recipe_hash": recipe.hash_text,
@@ -43,10 +43,7 @@ def release_document(
         "batch": number,
         "batch_id": batch_id,
         "report_count": aggregate.report_count,
-        "interval": {
-            "start": aggregate.interval.start * precision,
-            "duration": aggregate.interval.duration * precision,
-        },
+        "interval": recipe.interval.model_dump(),
         "released_at": int(now),
         "buckets": [
             {"label": label, "count": count, "estimate": value, "stderr": stderr}
