@@ -163,7 +163,7 @@ def permissive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 async def test_nothing_that_a_device_keeps_or_sends_tells_a_dummy_from_a_report(
-    world: World, tosses: Tosses, permissive: None, name: str
+    permissive: None, world: World, tosses: Tosses, name: str
 ) -> None:
     recipe = RECIPES[name]
     world.log.add(*leaves_of(recipe))
