@@ -19,7 +19,8 @@ def release_document(
     """The result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
     ``now`` (POSIX seconds).
 
-    Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
+    Estimates and standard errors are totals of the whole population, or its mean; where ``stderr`` is the largest that
+    any values could give, ``stderr_typical`` is what ordinary ones give; ``count`` is the randomised count
     as it was summed, ``interval`` the recipe's in POSIX seconds (reports tell no more of their time). ``sampling``: who
     sent, as the recipe states it; ``missing``: where devices without a value are in these numbers; ``series``: of which
     series it is which round.
@@ -36,6 +37,7 @@ def release_document(
     except ValueError as error:
         raise Refusal("collection-values", str(error)) from error
     rows = zip(names, aggregate.values, estimate.values, estimate.stderrs, strict=True)
+    typical = [{} if estimate.typical is None else {"stderr_typical": one} for one in estimate.typical or names]
     return {
         "recipe_hash": recipe.hash_text,
         "name": recipe.name,
@@ -46,8 +48,8 @@ def release_document(
         "interval": recipe.interval.model_dump(),
         "released_at": int(now),
         "buckets": [
-            {"label": label, "count": count, "estimate": value, "stderr": stderr}
-            for label, count, value, stderr in rows
+            {"label": label, "count": count, "estimate": value, "stderr": stderr, **more}
+            for (label, count, value, stderr), more in zip(rows, typical, strict=True)
         ],
         "sampling": _sampling(recipe, aggregate.report_count),
         "missing": _missing(recipe),
