@@ -103,6 +103,10 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
     return None if refused is None else Refusal("budget-spent", refused)
 
 
+RULES = {"relay-mismatch": _relay, "interval-outside-epoch": _epoch, "slot-taken": _slot, "budget-spent": _budget}
+"""The rules by name."""
+
+
 def _over(charge: Charge, account: Account, before: tuple[Cost, ...]) -> str | None:
     if fits(before, charge.cost, account, conservative):
         return None
