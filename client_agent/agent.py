@@ -34,6 +34,9 @@ from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.pages import KeySets, PagedReader, consistency
 
+READ_WITHIN = 2 * 86_400.0
+"""For so long after the log was last read a device decides. A clock that jumped further has to be borne out first: by
+witnesses, where the policy demands their times, and by the issuer's directory of that time."""
 SYNC_SECONDS = 300.0
 """For all pages of one poll: a log that serves them slowly keeps no report back for longer."""
 
@@ -74,6 +77,7 @@ class Agent:
         self._shown = self._live = LiveLog()
         self._key_sets: list[SignedLeaf] = []
         self._next_poll = 0.0
+        self._read_at = -READ_WITHIN
         self._calm_until = 0.0
         self._deciding = asyncio.Lock()
         self._sending = asyncio.Lock()
@@ -150,6 +154,7 @@ class Agent:
         if entries is not None:
             self._shown = LiveLog.from_entries(entries)
             self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
+        self._read_at = self._deps.clock.now()
         await self._follow(self._shown)
         await self._confirm(view)
 
@@ -262,7 +267,7 @@ class Agent:
 
     async def consider(self) -> None:
         """Decide about every recipe that this device has not decided about yet."""
-        if not await self._trusted():
+        if not await self._trusted() or self._deps.clock.now() - self._read_at > READ_WITHIN:
             return
         async with self._deciding:
             entries = await self._store.entries()
@@ -281,7 +286,7 @@ class Agent:
             for entry in await self._store.entries():
                 if entry.state is not State.SCHEDULED:
                     continue
-                after = await self._uploader.send(entry) if entry.send_at <= now else entry
+                after = await self._uploader.due(entry) if entry.send_at <= now else entry
                 if after.state is State.SCHEDULED:
                     due_next = min(due_next, after.send_at)
             return due_next

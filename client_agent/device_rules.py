@@ -95,7 +95,7 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
         if context.series is None or any(entry.series_hash == own and entry.charged_epsilon for entry in entries):
             return None
         charge = series_charge(context.series, ChargeState.PENDING)
-    since, beside = context.now - budget.seconds, budget.account.with_relay()
+    since, beside = ledger_time(context) - budget.seconds, budget.account.with_relay()
     refused = _over(charge, budget.account, charged(entries, since))
     if refused is None and beside is not None:
         refused = _over(charge.with_relay(), beside, charged(entries, since, with_relay=True))
@@ -105,6 +105,12 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
 
 RULES = {"relay-mismatch": _relay, "interval-outside-epoch": _epoch, "slot-taken": _slot, "budget-spent": _budget}
 """The rules by name."""
+
+
+def ledger_time(context: Context) -> float:
+    """The time by which charges leave the ledger: the device's, but no later than the end of the epoch of which the log
+    shows the issuer's signed directory. A clock that runs ahead frees nothing."""
+    return context.now if context.directory is None else min(context.now, float(context.directory.end))
 
 
 def _over(charge: Charge, account: Account, before: tuple[Cost, ...]) -> str | None:

@@ -1,7 +1,8 @@
 """Runs one agent for real: opens what its configuration names, and keeps it going until it is told to stop.
 
 Tokens are fetched in a loop of their own, so that a slow upload never delays a request that the attester sees: what
-the attester can observe does not depend on the coin.
+the attester can observe does not depend on the coin. Reports are sent in a third, so that a slow data source delays
+none: when they arrive does not depend on the datum.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.waiting import first_of
+from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Clock
 from tacit.recipe.policy import parse_policy
@@ -33,6 +35,7 @@ from tacit.tokens.attestation import SoftwareDevice
 
 DATABASE = "agent.sqlite3"
 LOCK = "agent.lock"
+MARK = "agent.mark"
 GRACE_SECONDS = 5.0
 SHORTEST_PAUSE = 0.02
 
@@ -45,9 +48,22 @@ def database_of(config: AgentConfig) -> Path:
     return config.state_dir / DATABASE
 
 
-async def open_store(config: AgentConfig) -> SqlAgentStore:
-    """The agent's store, made on the first start."""
-    return await SqlAgentStore.open(f"sqlite+aiosqlite:///{database_of(config).absolute()}")
+async def open_store(config: AgentConfig, clock: Clock | None = None) -> SqlAgentStore:
+    """The agent's store, made on the first start. With a ``clock`` it may decide, and is refused where it is older than
+    the mark beside it: what it decided since, it would decide a second time. Raises ``UsageError``."""
+    url = f"sqlite+aiosqlite:///{database_of(config).absolute()}"
+    if clock is None:
+        return await SqlAgentStore.open(url)
+    mark = config.state_dir / MARK
+    try:
+        return await SqlAgentStore.open(url, Watermark(mark, clock))
+    except UsageError as error:
+        if not str(error).startswith(f"{mark}:"):
+            raise
+        raise UsageError(
+            f"{mark}: the journal beside it is older than what this device has decided, or the mark itself is lost; "
+            "put the newest journal back, or enrol the device anew in an empty folder once every budget period is over"
+        ) from error
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +85,7 @@ async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> Async
         stack.enter_context(alone_in(config.state_dir, LOCK, "another agent is at work here"))
         tls = ClientTls(config.tls_ca)
         transport = await stack.enter_async_context(AiohttpTransport(tls=tls, insecure_http=config.insecure_http))
-        store = await open_store(config)
+        store = await open_store(config, clock or SystemClock())
         stack.push_async_callback(store.close)
         deps = Deps(clock or SystemClock(), OsEntropy(), transport)
         try:
@@ -94,13 +110,22 @@ async def keep_running(
 async def _run_loops(
     agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch, wake: asyncio.Event
 ) -> None:
+    decided = asyncio.Event()
+
     async def follow() -> float:
         wake.clear()
-        return min(await agent.poll(), await agent.work())
+        due = await agent.poll()
+        await agent.consider()
+        decided.set()
+        return due
+
+    async def send() -> float:
+        decided.clear()
+        return await agent.send_due()
 
     loops = [
         asyncio.ensure_future(_loop(action, clock, limit, stop, seen, early))
-        for action, early in ((follow, wake), (agent.prefetch, asyncio.Event()))
+        for action, early in ((follow, wake), (agent.prefetch, asyncio.Event()), (send, decided))
     ]
     try:
         waiting = asyncio.ensure_future(stop.wait())

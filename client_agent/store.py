@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from client_agent.journal import DRAWN_TWICE, Entry, Fact, Prefetch, SeriesDraw, State, check_transition
 from tacit.adapters.sql import Database
+from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal
 from tacit.tokens.slots import Slot
 
@@ -79,9 +80,10 @@ class SqlAgentStore:
         self._database = database
 
     @classmethod
-    async def open(cls, url: str) -> SqlAgentStore:
-        """Open or create the database behind ``url``. Raises ``UsageError`` or ``Fatal``."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS))
+    async def open(cls, url: str, mark: Watermark | None = None) -> SqlAgentStore:
+        """Open or create the database behind ``url``, which is at least as new as ``mark`` says (P32). Raises
+        ``UsageError`` or ``Fatal``."""
+        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
 
     async def close(self) -> None:
         """Write everything out and close."""
@@ -148,6 +150,7 @@ class SqlAgentStore:
                 if taken.rowcount != 1:
                     raise Fatal("the token of the recipe's slot is missing or was used before")
             await connection.execute(sa.insert(ENTRIES).values(_entry_values(entry)))
+            await self._database.spend(connection)
         return True
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:

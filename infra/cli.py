@@ -18,8 +18,8 @@ from typer.exceptions import TyperException
 
 from tacit import __version__
 from tacit.errors import Abort, Fatal, Refusal, TacitError
+from tacit.native_level import wanted_level
 from tacit.ports import TransportError
-from tacit.vdaf.native.library import wanted_level
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMPLETION = "_TACIT_COMPLETE"

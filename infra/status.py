@@ -133,9 +133,10 @@ async def _process(transport: Transport, label: str, url: str, pid: int | None) 
         found = await call(transport, "GET", f"{url}/healthz")
     except (TransportError, Abort, DecodeError) as error:
         return ProcessStatus(label, url, up=False, pid=alive, detail=_short(error))
-    return ProcessStatus(
-        label, url, up=True, version=str(found.get("version", "")), pid=alive, detail=str(found.get("trouble", ""))
-    )
+    words = [str(found["trouble"])] if found.get("trouble") else []
+    for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
+        words.append(f"{_count(int(count), 'call')} as {role} with a certificate of another name refused")
+    return ProcessStatus(label, url, up=True, version=str(found.get("version", "")), pid=alive, detail="; ".join(words))
 
 
 async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:

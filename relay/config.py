@@ -28,7 +28,7 @@ class RelayLog(Frozen):
     key: str
     gateway: str
     signing_key: str
-    poll_seconds: PositiveFloat = 60.0
+    poll_seconds: PositiveFloat = 10.0
 
 
 class RelayConfig(ServiceConfig):

@@ -28,6 +28,8 @@ from tacit.tlog.pages import KeySets, consistency
 
 FILE = "key-sets.json"
 LEAVES_KEPT = 16
+AWAY_SECONDS = 3600.0
+"""For which a log may be away before that is a trouble: key sets change once in a period."""
 
 
 class _Kept(Body):
@@ -71,6 +73,8 @@ class LoggedKeySets:
         self._leaves: list[SignedLeaf] = []
         self._view = LogView(policy)
         self._trouble = ""
+        self._away = False
+        self._read_at = deps.clock.now()
         if self._path is not None and self._path.exists():
             self._restore(policy, self._path)
 
@@ -78,15 +82,20 @@ class LoggedKeySets:
         """1 where the log showed something new."""
         try:
             changed = await self._fetch()
-        except (TransportError, DecodeError, Refusal) as error:
+        except TransportError as error:
+            self._say(str(error), away=True)
+            return 0
+        except (DecodeError, Refusal) as error:
             self._say(str(error))
             return 0
+        self._read_at = self._deps.clock.now()
         self._say("")
         return int(changed)
 
     def trouble(self) -> str:
         """Why there is nothing new from the log, or nothing."""
-        return self._trouble and f"key sets of the gateway: {self._trouble}"
+        waiting = self._away and self._deps.clock.now() < self._read_at + AWAY_SECONDS
+        return "" if waiting or not self._trouble else f"key sets of the gateway: {self._trouble}"
 
     async def _fetch(self) -> bool:
         content = await self._get("/v1/key-sets")
@@ -122,10 +131,10 @@ class LoggedKeySets:
             raise TransportError(f"the log answered with status {answer.status}")
         return answer.body
 
-    def _say(self, trouble: str) -> None:
+    def _say(self, trouble: str, *, away: bool = False) -> None:
         if trouble and trouble != self._trouble:
             get_logger("relay").warning("key_sets_not_read", reason=trouble)
-        self._trouble = trouble
+        self._trouble, self._away = trouble, away
 
     def _save(self) -> None:
         if self._path is None:

@@ -202,6 +202,18 @@ async def test_a_relay_serves_only_what_the_gateway_signed_and_the_log_proved(wo
     assert "key sets of the gateway" in json.dumps(health)
 
 
+async def test_a_relay_whose_log_is_away_for_an_hour_says_so_and_serves_what_it_has(world: World) -> None:
+    world.publish_keys()
+    await world.relay_reads_the_log()
+    world.log.status = 503
+    for healthy in (True, False):
+        assert await world.relay_reads_the_log() == 0
+        health = (await world.inner.request("GET", f"{URLS['relay']}/healthz")).body
+        assert (b"key sets" not in health) is healthy
+        assert (await world.inner.request("GET", KEY_SETS)).status == 200
+        world.clock.jump(3601)
+
+
 async def test_a_relay_that_is_shown_a_second_set_keeps_the_first_also_after_a_restart(world: World) -> None:
     world.publish_keys()
     await world.relay_reads_the_log()

@@ -72,7 +72,14 @@ def test_the_journal_shows_what_was_asked_refused_and_charged(config: Path, caps
         ("steps", "not-sampled"),
         ("crashes", "scheduled"),
     ]
-    assert document["budget"] == {"epsilon": "10", "days": 365, "delta": "0.00001", "charged": "1.25"}
+    assert document["budget"] == {
+        "epsilon": "10",
+        "days": 365,
+        "delta": "0.00001",
+        "charged": "1.25",
+        "epsilon_with_relay": "20",
+        "charged_with_relay": "1.25",
+    }
     assert document["troubles"]["log-trouble"]["detail"] == "the relay answered 502"
     assert "report" not in output
 

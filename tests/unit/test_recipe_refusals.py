@@ -323,6 +323,18 @@ def test_a_device_says_in_its_journal_what_is_wrong_and_what_would_pass(
     assert passing in refusal.detail
 
 
+def test_a_clock_that_jumps_ahead_frees_no_budget() -> None:
+    charged = Entry(b"x" * 32, "first", State.SENT, NOW, charged_epsilon="9.9", charged_delta="0.000001")
+    for years in (1, 2, 50):
+        context = dataclasses.replace(ACTIVE, now=NOW + years * 366 * 86_400)
+        refused = device_rules.check(GOOD, config(), context, [charged])
+        assert "budget-spent" in [refusal.rule for refusal in refused], "the issuer signed no epoch of that time"
+    ahead = dataclasses.replace(charged, decided_at=NOW + 366 * 86_400)
+    assert device_rules.check(GOOD, config(), dataclasses.replace(ACTIVE, now=NOW), [ahead]), (
+        "nor one that was set back"
+    )
+
+
 def test_a_policy_without_local_guarantee_is_named_with_the_epsilon_that_passes() -> None:
     shares = KIT.recipe(randomizer="flips")
     (refusal,) = check(shares, Policy(), dataclasses.replace(ACTIVE, stage=Stage.DRAFT), only={"claim-cap"})
