@@ -18,7 +18,6 @@ STAGES = {
     Stage.LOGGED: "the log",
     Stage.ACTIVE: "both opt-ins",
 }
-DEVICE_RULES: Mapping[str, Callable[..., Any]] = device_rules.RULES
 MEMBERS_OF = ("recipe", "series", "policy", "config-agent")
 _BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
 
@@ -40,7 +39,7 @@ def readme() -> str:
 def rules_page() -> str:
     """Every rule that a recipe has to pass."""
     rows = [(f"`{rule.name}`", STAGES[rule.stage], _first_words(rule.check)) for rule in RULES]
-    own = [(f"`{name}`", _first_words(check)) for name, check in DEVICE_RULES.items()]
+    own = [(f"`{name}`", _first_words(check)) for name, check in device_rules.RULES.items()]
     return _page(
         "# Rules",
         f"{MADE} Each party applies the one table of `tacit/recipe/rules.py`, in this order, under its own policy; the "
@@ -103,7 +102,7 @@ def _value(default: Any) -> str:
 def _type(content: Mapping[str, Any]) -> str:
     """A schema in words."""
     if "$ref" in content:
-        return content["$ref"].rpartition("/")[2]
+        return str(content["$ref"]).rpartition("/")[2]
     for several in ("anyOf", "oneOf"):
         if several in content:
             return " or ".join(dict.fromkeys(_type(one) for one in content[several]))
