@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from client_agent import device_rules
@@ -149,7 +149,7 @@ def _range(content: Mapping[str, Any], low: str, high: str) -> str:
     return f" (up to {most})" if least is None else f" (from {above}{least} to {most})".replace("from above", "above")
 
 
-def _first_words(function: Callable[..., Any]) -> str:
+def _first_words(function: object) -> str:
     return " ".join((inspect.getdoc(function) or "").split()).replace("``", "`").replace("|", "\\|")
 
 
