@@ -298,7 +298,7 @@ class Agent:
             for entry in await self._store.entries():
                 if entry.state is not State.SCHEDULED:
                     continue
-                after = await self._uploader.send(entry) if entry.send_at <= now else entry
+                after = await self._uploader.due(entry) if entry.send_at <= now else entry
                 if after.state is State.SCHEDULED:
                     due_next = min(due_next, after.send_at)
             return due_next

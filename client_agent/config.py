@@ -49,13 +49,15 @@ class SoftwareAttestation(Frozen):
 
 
 class Timing(Frozen):
-    """How the agent spreads its traffic. Seconds. ``late_seconds``: for how long after a recipe's interval a report
-    that was made in time is still offered. ``join_late``: fetch tokens of an epoch that has already begun, too."""
+    """How the agent spreads its traffic. Seconds. ``late_seconds``: for how long after the time that was
+    drawn for it a report is still offered; ``resume_seconds``: where that time passed while the device was off, it goes
+    out at a random moment of so many seconds. ``join_late``: fetch tokens of an epoch that has already begun, too."""
 
     poll_seconds: float = Field(default=60.0, gt=0)
     retry_seconds: float = Field(default=5.0, gt=0)
     retry_limit_seconds: float = Field(default=300.0, gt=0)
     late_seconds: float = Field(default=600.0, ge=0)
+    resume_seconds: float = Field(default=300.0, ge=0)
     join_late: bool = True
 
 

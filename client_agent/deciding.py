@@ -5,6 +5,11 @@ send a dummy instead (P20).
 Nothing but the sampling of a recipe makes any of this depend on the datum (P27). All that may refuse or raise comes
 before the datum is read; a datum that is missing, unreadable or of no category is an answer, ``MISSING``, for which the
 same coin is tossed, the same is charged, and a dummy is sent.
+
+Nor does the time of a report tell who made it (P28). The first quarter of a recipe's interval is for deciding, and no
+report is sent in it; whoever meets the recipe later, or gets its token later, takes no part and is charged nothing. So
+all who may send draw their time from one law, over the rest of the interval, and given the times of a batch's reports
+every set of as many devices is equally likely to have sent them. A report carries the interval's beginning as its time.
 """
 
 from __future__ import annotations
@@ -37,6 +42,11 @@ from tacit.task import Task
 
 TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
 """How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
+
+DECIDING_SHARE = 0.25
+"""How much of a recipe's interval is for deciding: a round of a series can be published only when the one before it is
+over, and rounds follow each other without a gap."""
+LATE = "met, or its token fetched, after the time for deciding"
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,8 @@ class Decider:
             if all(may_pass(refusal, log, live) for refusal in refusals):
                 return None
             return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
+        if self._deps.clock.now() > first_start(live.recipe):
+            return Decision(self._entry(live, State.INELIGIBLE, LATE))
         if not audience.includes(live.recipe, self._config.attributes):
             return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
         part = await self._participation(log, live)
@@ -111,7 +123,7 @@ class Decider:
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
         if held is None:
-            if await self._wallet.may_come(slot, recipe.interval.end):
+            if await self._wallet.may_come(slot, first_start(recipe)):
                 return None
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         task = derive.task_of(recipe, slot_key(log, live, held))
@@ -144,21 +156,20 @@ class Decider:
         measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
         if measurement is None:
             return Decision(self._entry(live, State.NOT_SAMPLED, detail or part.draw_words(draw), part), draw)
-        begin = max(self._deps.clock.now(), recipe.interval.start)
-        send_at = uniform(self._deps.entropy, begin, max(begin, last_start(recipe)))
+        send_at = uniform(self._deps.entropy, first_start(recipe), last_start(recipe))
         report = make_report(
             task,
             measurement,
             held.token,
             held.preimages,
             self._deps.entropy(REPORT_ID_SIZE),
-            task.report_time(send_at),
+            task.interval.start,
             self._deps.entropy,
         )
         scheduled = replace(
             self._entry(live, State.SCHEDULED, "", part),
             send_at=send_at,
-            deadline=recipe.interval.end + self._config.timing.late_seconds,
+            deadline=send_at + self._config.timing.late_seconds + self._config.timing.resume_seconds,
             url=upload_url(task),
             report=UploadRequest((report,)).encode(),
         )
@@ -215,6 +226,11 @@ def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
     if spki is None or hashlib.sha256(spki).digest() != held.key_id:
         raise Refusal("slot-key-changed", "the log shows another key for the slot than the token was fetched under")
     return spki
+
+
+def first_start(recipe: Recipe) -> float:
+    """The moment until which devices decide, and from which on reports are planned."""
+    return recipe.interval.start + DECIDING_SHARE * recipe.interval.duration
 
 
 def last_start(recipe: Recipe) -> float:

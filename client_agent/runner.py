@@ -1,7 +1,8 @@
 """Runs one agent for real: opens what its configuration names, and keeps it going until it is told to stop.
 
 Tokens are fetched in a loop of their own, so that a slow upload never delays a request that the attester sees: what
-the attester can observe does not depend on the coin.
+the attester can observe does not depend on the coin. Reports are sent in a third, so that a slow data source delays
+none: when they arrive does not depend on the datum.
 """
 
 from __future__ import annotations
@@ -109,13 +110,22 @@ async def keep_running(
 async def _run_loops(
     agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch, wake: asyncio.Event
 ) -> None:
+    decided = asyncio.Event()
+
     async def follow() -> float:
         wake.clear()
-        return min(await agent.poll(), await agent.work())
+        due = await agent.poll()
+        await agent.consider()
+        decided.set()
+        return due
+
+    async def send() -> float:
+        decided.clear()
+        return await agent.send_due()
 
     loops = [
         asyncio.ensure_future(_loop(action, clock, limit, stop, seen, early))
-        for action, early in ((follow, wake), (agent.prefetch, asyncio.Event()))
+        for action, early in ((follow, wake), (agent.prefetch, asyncio.Event()), (send, decided))
     ]
     try:
         waiting = asyncio.ensure_future(stop.wait())

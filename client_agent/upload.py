@@ -1,7 +1,11 @@
 """Sends finished reports until they are durably stored (P11).
 
 Every try resends the identical report bytes in a fresh encapsulation. No error ever leads to a second
-randomisation: an error is retried later, is terminal, or the recipe ends first.
+randomisation: an error is retried later, is terminal, or the report's deadline comes first.
+
+When a device is on, or has a network, is its own affair: a report that came the moment it is back would tell whose it
+is (P28). So a report is offered for a short while from its drawn time on, and where that passed while the device was
+off, at another random moment; what misses its deadline is not sent at all.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from dataclasses import dataclass, replace
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Entry, State
 from client_agent.oblivious import ObliviousClient
-from client_agent.pace import backoff
+from client_agent.pace import backoff, uniform
 from client_agent.supervision import words_of
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, Refusal, ReportError
 from tacit.media_types import dap
@@ -30,6 +34,10 @@ TERMINAL = frozenset(
     }
 )
 """Refusals of the report itself. Any other (a task that the leader has not learnt of yet, say) may pass later."""
+
+
+MISSED_SECONDS = 10.0
+"""How much later than planned a device that was on may look."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +82,20 @@ class Uploader:
         self._entropy = entropy
         self._timing = timing
 
+    async def due(self, entry: Entry) -> Entry:
+        """``send`` what is due; a report whose time passed while the device was off is planned anew."""
+        now, resume = self._clock.now(), self._timing.resume_seconds
+        if entry.attempts or now - entry.send_at <= MISSED_SECONDS or now >= entry.deadline or not resume:
+            return await self.send(entry)
+        planned = replace(entry, send_at=uniform(self._entropy, now, now + resume))
+        await self._store.update(planned)
+        return planned
+
     async def send(self, entry: Entry) -> Entry:
         """Try once to upload a scheduled entry; returns and stores what became of it. Past its deadline nothing is
         sent."""
         if self._clock.now() >= entry.deadline:
-            answer = Answer(State.EXPIRED, "the recipe ended before the report could be stored")
+            answer = Answer(State.EXPIRED, "its time was over before the report could be stored")
         else:
             answer = await offer(self._client, entry.url, entry.report)
         done = answer.state is not State.SCHEDULED

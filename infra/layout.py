@@ -50,6 +50,7 @@ ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
+STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
 KEY_ROTATION = 30 * 86400
 INDEX = "stack.json"
 OPERATED = ("collector", "leader", "helper", "attester", "issuer")
@@ -148,8 +149,10 @@ class Layout:
         *,
         join_late: bool = True,
         attributes: Mapping[str, str] | None = None,
+        staged: bool = False,
     ) -> AgentConfig:
-        """The configuration of one device of this stack, its files below ``state_dir``."""
+        """The configuration of one device of this stack, its files below ``state_dir``. ``staged``: its clock is moved
+        on in steps, and what is due by then goes out then."""
         issuer, gateway = self.parties.issuer, self.parties.gateway
         return AgentConfig.model_validate(
             {
@@ -180,7 +183,8 @@ class Layout:
                 },
                 "attributes": dict(attributes or {}),
                 **({"tls_ca": self.state_dir / AUTHORITY / CA_FILE} if self.options.tls else {}),
-                "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late},
+                "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late}
+                | (STAGED if staged else {}),
             }
         )
 

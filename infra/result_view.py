@@ -63,6 +63,7 @@ def facts(document: Mapping[str, Any]) -> list[str]:
         f"released {when(document['released_at'])}",
         *sampling_lines(document.get("sampling", {})),
         *missing_lines(document),
+        *spread_lines(document),
         *_series(document),
     ]
 
@@ -108,6 +109,15 @@ def missing_lines(document: Mapping[str, Any]) -> list[str]:
         return ["devices without a value take part, and add nothing"]
     how = "appear spread over the answers" if len(missing["adds"]) > 1 else "cannot be told from others"
     return [f"devices without a value take part and {how}: each adds {each} to an estimate"]
+
+
+def spread_lines(document: Mapping[str, Any]) -> list[str]:
+    """Which error is shown, where a result has two."""
+    ratios = [one["stderr_typical"] / one["stderr"] for one in document["buckets"] if one.get("stderr_typical")]
+    if not ratios:
+        return []
+    share = sum(ratios) / len(ratios)
+    return [f"intervals hold for any values in the range; for evenly spread ones about {share:.0%} as wide (no bound)"]
 
 
 def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

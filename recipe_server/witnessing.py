@@ -162,8 +162,8 @@ class WitnessDriver:
         return 1
 
     def _cosignature(self, text: str, body: bytes) -> NoteSignature:
-        """This witness's line among those of its answer, verified, and of now: one that readers find old, or of the future,
-        must not make a quorum that they then refuse. Raises ``CryptoError`` or ``DecodeError``."""
+        """This witness's line among those of its answer, verified, and of now: one that readers find old, or of the
+        future, must not make a quorum that they then refuse. Raises ``CryptoError`` or ``DecodeError``."""
         for found in body.decode("utf-8", "replace").splitlines():
             line = NoteSignature.parse(found)
             if (line.name, line.key_id) == (self._key.name, self._key.key_id):

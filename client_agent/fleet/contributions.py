@@ -38,12 +38,11 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One device before its report is made. ``time`` in units of the task's precision."""
+    """One device before its report is made."""
 
     answer: Randomised = field(repr=False)
     token: HeldToken
     fault: Fault
-    time: int
 
 
 class Builder:
@@ -62,7 +61,9 @@ class Builder:
         rands = list(_pieces(self._entropy(rand_size * len(drafts)), rand_size))
         sharded = self._prover.shard([draft.answer.measurement for draft in drafts], ids, rands)
         metadata = [
-            ReportMetadata(report_id, self._task.interval.end if draft.fault is Fault.LATE else draft.time)
+            ReportMetadata(
+                report_id, self._task.interval.end if draft.fault is Fault.LATE else self._task.interval.start
+            )
             for report_id, draft in zip(ids, drafts, strict=True)
         ]
         public_shares = [public_share for public_share, _, _ in sharded]
@@ -84,10 +85,10 @@ class Builder:
                 continue
             victim = next(honest, None)
             if victim is None:
-                yield Draft(draft.answer, draft.token, Fault.NONE, draft.time)
+                yield Draft(draft.answer, draft.token, Fault.NONE)
             else:
                 repeated = Randomised(draft.answer.device, victim.answer.measurement)
-                yield Draft(repeated, victim.token, Fault.SPENT_TOKEN, draft.time)
+                yield Draft(repeated, victim.token, Fault.SPENT_TOKEN)
 
     def _sealed(
         self, role: Role, drafts: Sequence[Draft], aads: Sequence[bytes], payloads: Sequence[bytes]

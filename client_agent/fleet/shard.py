@@ -195,12 +195,9 @@ class Shard:
         begin = world.clock.now()
 
         def build(at: int) -> list[Contribution]:
-            now = world.clock.now()
             drafts = [
-                Draft(answer, held.pop(answer.device), Fault(fault), self._time(max(begin + offset, now)))
-                for answer, fault, offset in zip(
-                    ready[at : at + BATCH], faults[at : at + BATCH], offsets[at : at + BATCH], strict=True
-                )
+                Draft(answer, held.pop(answer.device), Fault(fault))
+                for answer, fault in zip(ready[at : at + BATCH], faults[at : at + BATCH], strict=True)
             ]
             return self._builder.build(drafts)
 
@@ -211,11 +208,6 @@ class Shard:
             following = asyncio.ensure_future(asyncio.to_thread(build, at + BATCH)) if more else None
             for place, contribution in enumerate(made, start=at):
                 yield self._due(begin, offsets[place]), contribution
-
-    def _time(self, moment: float) -> int:
-        """The time that a report planned for ``moment`` carries, inside the interval."""
-        task = self._plan.target.task
-        return min(max(task.report_time(moment), task.interval.start), task.interval.end - 1)
 
     def _due(self, begin: float, offset: float) -> float | None:
         """When a contribution is due; without a rate, when a sender is free for it."""
@@ -249,10 +241,9 @@ class Shard:
 
     async def _write(self, writer: PreparedWriter, ready: Sequence[Randomised], held: dict[int, HeldToken]) -> None:
         faults = self._plan.faults.draw(len(ready), self._generator)
-        moment = self._time(self._plan.send_at)
         for at in range(0, len(ready), BATCH):
             pairs = zip(ready[at : at + BATCH], faults[at : at + BATCH], strict=True)
-            drafts = [Draft(answer, held.pop(answer.device), Fault(fault), moment) for answer, fault in pairs]
+            drafts = [Draft(answer, held.pop(answer.device), Fault(fault)) for answer, fault in pairs]
             writer.write(await asyncio.to_thread(self._builder.build, drafts))
             self._progress.due = writer.contributions
 

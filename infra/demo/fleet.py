@@ -55,7 +55,7 @@ class Fleet:
         """One device per member of ``data`` (metric -> value), each with the policy at its place."""
         authority = SoftwareRoot.from_pem(layout.device_authority.read_bytes())
         unused = {"kind": "csv", "path": Path("unused.csv")}
-        config = layout.agent_config(layout.state_dir / "fleet", unused, join_late=False)
+        config = layout.agent_config(layout.state_dir / "fleet", unused, join_late=False, staged=True)
         devices = []
         for number, (row, policy) in enumerate(zip(data, policies, strict=True)):
             store = MemoryAgentStore()

@@ -346,7 +346,7 @@ class Simulation:
         transport = self.wire.transport(name, AGENTS)
         unused = {"kind": "csv", "path": Path("unused.csv")}
         folder = self.layout.state_dir / "devices"
-        config = self.layout.agent_config(folder, unused).model_copy(update={"attributes": attributes})
+        config = self.layout.agent_config(folder, unused, staged=True).model_copy(update={"attributes": attributes})
         deps = AgentDeps(self.clock, entropy, transport)
         agent = Agent(config, self.policy, deps, store, CallableSource(data.get), identity)
         return Device(name, agent, store, identity, data, attributes)

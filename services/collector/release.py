@@ -19,9 +19,11 @@ def release_document(
     """The result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
     ``now`` (POSIX seconds).
 
-    Estimates and standard errors are totals of the whole population, or its mean; ``count`` is the randomised count
-    as it was summed, ``interval`` POSIX seconds. ``sampling``: who sent, as the recipe states it; ``missing``: where
-    devices without a value are in these numbers; ``series``: of which series it is which round.
+    Estimates and standard errors are totals of the whole population, or its mean; where ``stderr`` is the largest that
+    any values could give, ``stderr_typical`` is what ordinary ones give; ``count`` is the randomised count
+    as it was summed, ``interval`` the recipe's in POSIX seconds (reports tell no more of their time). ``sampling``: who
+    sent, as the recipe states it; ``missing``: where devices without a value are in these numbers; ``series``: of which
+    series it is which round.
     ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` the
     same recomputed for the reports that were really there, absent where their number depends on answers.
     Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
@@ -34,8 +36,8 @@ def release_document(
         estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, design_of(recipe))
     except ValueError as error:
         raise Refusal("collection-values", str(error)) from error
-    precision = recipe.batch.time_precision
     rows = zip(names, aggregate.values, estimate.values, estimate.stderrs, strict=True)
+    typical = [{} if estimate.typical is None else {"stderr_typical": one} for one in estimate.typical or names]
     return {
         "recipe_hash": recipe.hash_text,
         "name": recipe.name,
@@ -43,14 +45,11 @@ def release_document(
         "batch": number,
         "batch_id": batch_id,
         "report_count": aggregate.report_count,
-        "interval": {
-            "start": aggregate.interval.start * precision,
-            "duration": aggregate.interval.duration * precision,
-        },
+        "interval": recipe.interval.model_dump(),
         "released_at": int(now),
         "buckets": [
-            {"label": label, "count": count, "estimate": value, "stderr": stderr}
-            for label, count, value, stderr in rows
+            {"label": label, "count": count, "estimate": value, "stderr": stderr, **more}
+            for (label, count, value, stderr), more in zip(rows, typical, strict=True)
         ],
         "sampling": _sampling(recipe, aggregate.report_count),
         "missing": _missing(recipe),

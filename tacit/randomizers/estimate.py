@@ -52,10 +52,12 @@ from tacit.randomizers.design import SampleDesign
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Per cell: the unbiased estimate of the population's count and its standard error."""
+    """Per cell: the unbiased estimate of the population's count and its standard error. ``typical``: where that is the
+    largest that any values could give (sums and means of a sample), what ordinary values give, an estimate."""
 
     values: tuple[float, ...]
     stderrs: tuple[float, ...]
+    typical: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

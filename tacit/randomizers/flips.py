@@ -13,7 +13,8 @@ that of sending and ``pi = 1 - q/s`` the share of dummies to expect:
   unit^2 / (4 scale^2 q^2)`` for the noise and ``(1-q)/q sum x_i^2 + pi/q (N v*^2 - 2 v* sum x_i)`` for the sampling.
   In a histogram or a count x is 0 or 1 and the sum of squares is the count itself. In a sum it is not known; the
   reported error takes the largest that devices with this mean can have (all of them at ``low`` or ``high``), so that
-  it never covers too little;
+  it never covers too little. Beside it stands what values spread as evenly as their mean allows would give
+  (``tacit.randomizers.spread``);
 * a mean is ``((unit y + m low) / m - pi v*) / (1 - pi)``, a ratio of two totals in which q cancels. To first order
   (delta method) its variance is ``flips unit^2 / (4 scale^2 (1-pi)^2 m)`` for the noise and ``((1-q) V + pi (v* -
   mean)^2) / (q N)`` for the sampling, V the variance of the values in the population, at most ``(mean - low)(high -
@@ -38,11 +39,14 @@ from tacit.ports import Entropy
 from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.draws import fair_flips
 from tacit.randomizers.estimate import Estimate
+from tacit.randomizers.spread import typical_variance
 from tacit.randomizers.types import Answer, Measurement
 
 Statistic = Literal["histogram", "count", "sum", "mean", "vector-sum"]
 ONE_HOT = "histogram"
 SCALAR = ("count", "sum", "mean")
+BOUNDED_SPREAD = ("sum", "mean", "vector-sum")
+"""Of which a release says no more than the mean of the values; the spread is bounded."""
 MAX_FLIPS = 1 << 16
 MAX_SCALE = 1 << 20
 """The accountant's bounds (``tacit.dp.binomial_noise``)."""
@@ -139,7 +143,7 @@ class Flips:
         spill = self.batch_flips
         if len(counts) != self.cells or any(not -spill <= count <= n * self.largest + spill for count in counts):
             raise ValueError(f"counts must hold {self.cells} sums of {n} reports of at most {self.largest}")
-        values, errors = [], []
+        values, errors, typical = list[float](), list[float](), list[float]()
         for cell, count in enumerate(counts):
             rate = self._rate(cell, design)
             share = design.dummy_share(rate)
@@ -148,8 +152,11 @@ class Flips:
             value = real / (1 - share) if self.statistic == "mean" else n * real / rate
             mean = self._inside(value if self.statistic == "mean" else value / population)
             values.append(value)
-            errors.append(self._stderr(population * self._largest_square(mean), mean, population, n, rate, design))
-        return Estimate(tuple(values), tuple(errors))
+            worst, usual = self._largest_square(mean), mean * mean + self._typical_variance(mean)
+            errors.append(self._stderr(population * worst, mean, population, n, rate, design))
+            typical.append(self._stderr(population * min(worst, usual), mean, population, n, rate, design))
+        bounds = self.statistic in BOUNDED_SPREAD and design.rate < 1
+        return Estimate(tuple(values), tuple(errors), tuple(typical) if bounds else None)
 
     def expected_stderrs(
         self,
@@ -223,6 +230,9 @@ class Flips:
     def _inside(self, mean: float) -> float:
         """``mean``, put into the range of the values."""
         return min(max(mean, self.low), self.low + self.unit * self.maximum)
+
+    def _typical_variance(self, mean: float) -> float:
+        return typical_variance(mean, self.low, self.low + self.unit * self.maximum)
 
     def _largest_square(self, mean: float) -> float:
         """The largest mean square of values from low to high with this mean (put into that range first)."""

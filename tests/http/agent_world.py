@@ -135,6 +135,7 @@ class World:
             "attestation": {"identity": "unused"},
             "policy": "unused",
             "source": {"kind": "csv", "path": "unused"},
+            "timing": {"late_seconds": 1e6, "resume_seconds": 0.0},
         }
         return AgentConfig.model_validate({**body, **changes})
 

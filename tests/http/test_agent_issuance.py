@@ -103,7 +103,7 @@ async def test_issuance_looks_the_same_whatever_the_coin_says(world: World) -> N
     spkis = [b64url(key.token_key.spki) for key in keys.values()]
     transcripts, states = [], []
     for recipe in (NEVER_SAMPLED, ALWAYS):
-        long = changed(recipe, "interval", {"start": EPOCH * EPOCH_SECONDS, "duration": EPOCH_SECONDS})
+        long = changed(recipe, "interval", {"start": (EPOCH + 1) * EPOCH_SECONDS - 60, "duration": 60})
         world.log.leaves = []
         for number in (0, 1):
             directory = IssuerDirectory(

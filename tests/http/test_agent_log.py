@@ -28,6 +28,8 @@ from tests.http.agent_world import (
     trouble,
 )
 
+SOON = changed(ALWAYS, "interval.start", ALWAYS.interval.start + 3_600)
+
 
 async def scheduled(world: World) -> tuple[Agent, MemoryAgentStore, Entry]:
     world.log.add(*leaves_of(ALWAYS))
@@ -65,7 +67,7 @@ async def test_a_log_with_two_histories_silences_the_device_for_good(world: Worl
 
 async def test_a_device_believes_what_enough_witnesses_have_cosigned_lately(world: World) -> None:
     world.policy = KIT.policy.model_copy(update={"witnesses": WITNESS_LIMIT})
-    world.log.add(*leaves_of(ALWAYS))
+    world.log.add(*leaves_of(SOON))
     agent, store = await world.device()
     day = WITNESS_LIMIT.max_age_seconds
     for lines in ({}, {"w1.example": NOW}, {"w1.example": NOW, "w3.example": NOW - day - 1}):
@@ -108,7 +110,7 @@ async def test_what_proves_no_fork_is_refused_and_noted_until_the_log_is_whole_a
 
 
 async def test_a_checkpoint_of_another_key_or_an_entry_outside_the_tree_is_not_believed(world: World) -> None:
-    world.log.add(*leaves_of(ALWAYS))
+    world.log.add(*leaves_of(SOON))
     agent, store = await world.device()
     world.log.signer = "leader"
     await agent.step()

@@ -88,7 +88,8 @@ async def test_opt_ins_that_disagree_are_a_refusal(world: World) -> None:
 
 
 async def test_a_recipe_waits_for_the_token_and_is_decided_when_it_comes(world: World) -> None:
-    world.log.add(*leaves_of(changed(ALWAYS, "interval.duration", 79_200)))
+    later = {"start": ALWAYS.interval.start + 75_600, "duration": 7_200}
+    world.log.add(*leaves_of(changed(ALWAYS, "interval", later)))
     store = MemoryAgentStore()
     agent = world.agent(store)
     await agent.step()

@@ -30,8 +30,8 @@ async def test_a_collection_is_asked_for_polled_released_and_published(stage: St
     (result,) = document["results"]
     assert result["recipe_hash"] == stage.recipe.hash_text
     assert (result["name"], result["report_count"]) == ("doctor-visits", sum(COUNTS))
-    start = (stage.leader.task.interval.start + 2) * 60
-    assert result["interval"] == {"start": start, "duration": 180}
+    interval = stage.leader.task.interval
+    assert result["interval"] == {"start": interval.start * 60, "duration": interval.duration * 60}
     assert [bucket["label"] for bucket in result["buckets"]] == [*map(str, range(15)), "15+"]
     assert [bucket["count"] for bucket in result["buckets"]] == COUNTS
     assert sum(bucket["estimate"] for bucket in result["buckets"]) == pytest.approx(2 * sum(COUNTS))

@@ -51,7 +51,7 @@ async def made(kit: TaskKit, drafts: list[tuple[Measurement, Fault]]) -> list[Co
     held = await tokens(len(drafts))
     return Builder(kit.task, SeededEntropy(4)).build(
         [
-            Draft(Randomised(number, measurement), held[number], fault, TIME)
+            Draft(Randomised(number, measurement), held[number], fault)
             for number, (measurement, fault) in enumerate(drafts)
         ]
     )

@@ -221,11 +221,11 @@ def test_a_database_that_was_lost_fails_in_one_line_that_says_what_to_do(capsys:
 
 
 def test_an_address_in_use_fails_in_one_line(capsys: Capture, layout: Layout) -> None:
-    port = json.loads(layout.configs["relay"].read_text())["listen"]["port"]
+    port = json.loads(layout.configs["attester"].read_text())["listen"]["port"]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        code, lines = complaint(capsys, "serve", "relay", "--config", str(layout.configs["relay"]))
+        code, lines = complaint(capsys, "serve", "attester", "--config", str(layout.configs["attester"]))
     assert (code, len(lines)) == (1, 1)
     assert f"cannot bind 127.0.0.1:{port}" in lines[0]
 

@@ -60,6 +60,7 @@ async def test_three_rounds_with_donation_are_released_and_no_device_is_in_two(
             await simulation.live(recipe.interval.start - 900, pieces=4)
             await simulation.settle("issuer", "gateway")
             await simulation.publish(recipe)
+            await simulation.live(recipe.interval.start + 800, pieces=4)
             await simulation.live(recipe.interval.end - 1, pieces=6)
             simulation.clock.jump(2)
             assert (await simulation.collect(recipe))["state"] == "released", index

@@ -16,12 +16,14 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from client_agent import deciding
 from client_agent.coin import coin_threshold
+from client_agent.config import Timing
 from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import CallableSource
@@ -44,8 +46,6 @@ SILENCE = None
 Law = dict[Any, Fraction]
 Choice = tuple[bytes, Fraction]
 """One representative of a class, and its share."""
-TIMES = 1
-"""Classes of the number behind the send time."""
 
 
 @functools.cache
@@ -67,6 +67,7 @@ class Enumerated:
 
     usual: int = 0
     flips: int = 1
+    times: int = 1
     weight: Fraction = Fraction(1)
     _path: list[list[int]] = field(default_factory=list)
     _depth: int = 0
@@ -99,7 +100,8 @@ class Enumerated:
             self._told = None
             return classes((min(threshold, ONE),), modulus)
         if size == 8:
-            return [((part * 2**64 // TIMES).to_bytes(8, "big"), Fraction(1, TIMES)) for part in range(TIMES)]
+            starts = [part * 2**64 // self.times for part in range(self.times)]
+            return [(start.to_bytes(8, "big"), Fraction(1, self.times)) for start in starts]
         return [(value.to_bytes(1, "big"), Fraction(1, 1 << self.flips)) for value in range(1 << self.flips)]
 
     def runs(self) -> Iterator[None]:
@@ -190,7 +192,7 @@ class Path:
         """One decision of a fresh device whose source is ``read``."""
         self._made.clear()
         options = {"attributes": {}, **config}
-        holder = type("Config", (), {**options, "timing": type("Timing", (), {"late_seconds": 600.0})})()
+        holder = SimpleNamespace(**options, timing=Timing())
         deps = Deps(self.clock, entropy, None)  # type: ignore[arg-type]
         parts: Any = (holder, KIT.policy, deps, MemoryAgentStore(), CallableSource(read), Wallet())
         made = await Decider(*parts).decision(self.log, self.log.recipes[0], [])
@@ -204,13 +206,14 @@ class Path:
         self,
         read: Callable[[str], Any],
         seen: Callable[[Sent], Hashable] = lambda sent: sent.measurement,
+        times: int = 1,
         **config: Any,
     ) -> Law:
         """The exact law of what is ``seen`` of the device's decision."""
         randomizer = randomizer_of(self.recipe)
         flips = randomizer.flips if isinstance(randomizer, Flips) else 1
         usual = 0 if isinstance(randomizer, Flips) else int(randomizer.output_probabilities()[0] * ONE)  # type: ignore[attr-defined]
-        entropy, found = Enumerated(usual, flips), defaultdict[Hashable, Fraction](Fraction)
+        entropy, found = Enumerated(usual, flips, times), defaultdict[Hashable, Fraction](Fraction)
         for _ in entropy.runs():
             sent = await self.decide(read, entropy, **config)
             found[seen(sent)] += entropy.weight

@@ -32,7 +32,7 @@ class Recorded:
     def __init__(self, clock: SimClock) -> None:
         self.clock = clock
         self.calls: Counter[str] = Counter()
-        self.due = {"poll": 100.0, "prefetch": 7.0, "work": NEVER}
+        self.due = {"poll": 100.0, "prefetch": 7.0, "send_due": NEVER}
         self.hang = asyncio.Event()
         self.error: Exception | None = None
         self.hanging = False
@@ -49,13 +49,16 @@ class Recorded:
         self.calls["prefetch"] += 1
         return self.clock.now() + self.due["prefetch"]
 
-    async def work(self) -> float:
-        self.calls["work"] += 1
+    async def consider(self) -> None:
+        self.calls["consider"] += 1
         if self.error is not None:
             raise self.error
         if self.hanging:
             await self.hang.wait()
-        return self.due["work"]
+
+    async def send_due(self) -> float:
+        self.calls["send_due"] += 1
+        return self.due["send_due"]
 
 
 async def start(agent: Recorded, clock: SimClock, limit: float) -> tuple[asyncio.Task[None], asyncio.Event]:
@@ -71,7 +74,7 @@ async def test_each_loop_sleeps_to_its_own_due_time_and_never_beyond_the_limit()
     agent = Recorded(clock)
     task, stop = await start(agent, clock, 60.0)
     await clock.advance(210)
-    assert agent.calls == {"poll": 4, "work": 4, "prefetch": 31}
+    assert agent.calls == {"poll": 4, "consider": 4, "send_due": 4, "prefetch": 31}
     stop.set()
     await task
     assert task.exception() is None
@@ -88,7 +91,8 @@ async def test_an_announcement_wakes_the_loop_that_polls_and_no_other() -> None:
     announcer.publish(LOG, b"7")
     await settle()
     assert agent.hastened == [30.0]
-    assert agent.calls == {"poll": 2, "work": 2, "prefetch": 1}
+    await settle()
+    assert agent.calls == {"poll": 2, "consider": 2, "send_due": 2, "prefetch": 1}
     await announcer.close()
     await clock.advance(60)
     assert agent.calls["poll"] == 3
@@ -102,7 +106,7 @@ async def test_an_upload_that_hangs_does_not_delay_what_the_attester_sees() -> N
     agent.hanging = True
     task, stop = await start(agent, clock, 60.0)
     await clock.advance(70)
-    assert agent.calls["work"] == 1
+    assert agent.calls["consider"] == 1
     assert agent.calls["prefetch"] == 11
     stop.set()
     agent.hang.set()
