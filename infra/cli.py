@@ -18,8 +18,8 @@ from typer.exceptions import TyperException
 
 from tacit import __version__
 from tacit.errors import Abort, Fatal, Refusal, TacitError
+from tacit.native_level import wanted_level
 from tacit.ports import TransportError
-from tacit.vdaf.native.library import wanted_level
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMPLETION = "_TACIT_COMPLETE"
@@ -43,6 +43,10 @@ COMMANDS = {
     "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),
     "privacy": ("infra.commands.privacy:app", "Account for privacy: mechanisms, worked examples, budgets."),
     "figures": ("infra.commands.figures:figures", "Draw Figures 1, 2, 3, 5, 6, 7 and 8 of the SA2 paper."),
+    "schemas": (
+        "infra.commands.schemas:schemas",
+        "Write the JSON Schemas of every document, and the rules and members as tables.",
+    ),
     "bench": ("infra.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),
 }
 """Name -> module and function, or module and group of commands; and what it is for, so that the list of commands needs

@@ -143,7 +143,7 @@ class DemoRun:
 
     async def _devices(self, world: AgentDeps) -> Fleet:
         metric = self._dataset.question.metric
-        data = [{metric: value} for value in (*self._dataset.values, self._outside())]
+        data = [{metric: value} for value in self._values()]
         for row in data[:DRILL_DEVICES]:
             row[DRILL_METRIC] = "yes"
         stricter = self._policy.model_copy(update={"min_batch_size": BATCH_FLOOR + 1})
@@ -350,11 +350,15 @@ class DemoRun:
 
     def _truth(self, recipe: Recipe) -> Counter[str]:
         encoder, names = encoder_of(recipe.question), labels(recipe)
-        answers = (encoder.encode(value) for value in (*self._dataset.values, self._outside()))
+        answers = (encoder.encode(value) for value in self._values())
         return Counter(names[answer] for answer in answers if isinstance(answer, int))
 
+    def _values(self) -> tuple[str, ...]:
+        """What the devices hold: the data, but that the last one's value lies outside the answers."""
+        return (*self._dataset.values[:-1], self._outside())
+
     def _outside(self) -> str:
-        """The value of the last device, which is none of the data: outside the buckets, or of no category."""
+        """A value outside the buckets, or of no category."""
         edges = self._dataset.question.edges
         return "none of the categories" if edges is None else str(edges[0] - 1)
 

@@ -1,6 +1,6 @@
 """The shared object of the multi-buffer kernels: found, or compiled on first use, and tested before it is used.
 
-``TACIT_NATIVE`` (see ``tacit.vdaf.native.library``) chooses: unset or ``ifma``, the kernels where the processor runs
+``TACIT_NATIVE`` (see ``tacit.native_level``) chooses: unset or ``ifma``, the kernels where the processor runs
 them; any other path, OpenSSL one message at a time.
 """
 
@@ -15,7 +15,7 @@ from tacit.multibuffer.build import SOURCES, compile_library, library_name
 from tacit.multibuffer.interface import Multibuffer
 from tacit.multibuffer.known_answers import failed_answers
 from tacit.native_build import BuildError, library_folders, open_library
-from tacit.vdaf.native.library import wanted_level
+from tacit.native_level import wanted_level
 
 _NEEDED = "ifma"
 

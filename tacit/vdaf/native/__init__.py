@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.vdaf.native.library import LEVELS, OFF, level, usable_levels
+from tacit.native_level import LEVELS, OFF
+from tacit.vdaf.native.library import level, usable_levels
 
 __all__ = ["LEVELS", "OFF", "level", "usable_levels"]

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 import threading
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from tacit.errors import UsageError
 from tacit.native_build import BuildError, library_folders, open_library
+from tacit.native_level import LEVELS, OFF, VARIABLE, wanted_level
 from tacit.vdaf.native.build import SOURCES, compile_library, library_name
-
-LEVELS = ("baseline", "avx2", "avx512", "ifma")
-OFF = "off"
-VARIABLE = "TACIT_NATIVE"
 
 _log = logging.getLogger(__name__)
 _loading = threading.Lock()
@@ -54,14 +49,6 @@ def level() -> str:
     """The path that verification takes in this process: one of ``LEVELS``, or ``off`` for pure Python."""
     chosen = chosen_level()
     return OFF if chosen is None else LEVELS[chosen]
-
-
-def wanted_level() -> str:
-    """What TACIT_NATIVE asks for, or nothing. Raises ``UsageError`` for a path that does not exist."""
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted and wanted not in (OFF, *LEVELS):
-        raise UsageError(f"{VARIABLE} must be one of {', '.join((OFF, *LEVELS))}, not {wanted!r}")
-    return wanted
 
 
 def chosen_level() -> int | None:
