@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
-from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKey, KEMKeyPair
+from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKey, KEMKeyInterface, KEMKeyPair
 
 from infra.documents.cast import ASKED
 from infra.documents.vectors import ANSWERS
@@ -205,7 +205,7 @@ def test_noise_is_a_number_of_fair_flips_on_top_of_the_scaled_answer() -> None:
             assert measured == [spec["scale"] * value + flips for value, flips in zip(values, ones, strict=True)]
 
 
-def key_of(private: bytes) -> tuple[KEMKey, KEMKey]:
+def key_of(private: bytes) -> tuple[KEMKeyInterface, KEMKeyInterface]:
     public = X25519PrivateKey.from_private_bytes(private).public_key()
     return KEMKey.from_pyca_cryptography_key(
         X25519PrivateKey.from_private_bytes(private)
@@ -364,15 +364,14 @@ def test_the_reference_implementation_of_the_vdaf_draft_makes_the_same_shares() 
     for found in REPORTS["reports"]:
         spec = BY_NAME[found["recipe"]]["recipe"]["vdaf"]
         length, chunk, most = spec["length"], spec["chunk_length"], spec.get("max_measurement")
-        vdaf = {
-            "Prio3Count": lambda: prio3.Prio3Count(2),
-            "Prio3Sum": lambda most=most: prio3.Prio3Sum(2, most),
-            "Prio3SumVec": lambda length=length, most=most, chunk=chunk: prio3.Prio3SumVec(2, length, most, chunk),
-            "Prio3Histogram": lambda length=length, chunk=chunk: prio3.Prio3Histogram(2, length, chunk),
-            "Prio3MultihotCountVec": lambda length=length, chunk=chunk, spec=spec: prio3.Prio3MultihotCountVec(
-                2, length, spec["max_weight"], chunk
-            ),
-        }[spec["name"]]()
+        arguments = {
+            "Prio3Count": (),
+            "Prio3Sum": (most,),
+            "Prio3SumVec": (length, most, chunk),
+            "Prio3Histogram": (length, chunk),
+            "Prio3MultihotCountVec": (length, spec.get("max_weight"), chunk),
+        }[spec["name"]]
+        vdaf = getattr(prio3, spec["name"])(2, *arguments)
         context = unhex(BY_NAME[found["recipe"]]["vdaf_context"])
         nonce, rand = unhex(found["report_id"]), unhex(found["vdaf_rand"])
         public_share, shares = vdaf.shard(context, found["measurement"], nonce, rand)
