@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Decider, Decision, Deps, may_pass
+from client_agent.directories import SeenDirectories
 from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
@@ -64,6 +65,7 @@ class Agent:
         self._deps = deps
         self._store = store
         self._keys = GatewayKeys(config.gateway)
+        self._directories = SeenDirectories(config.issuer)
         self._client = ObliviousClient(deps.transport, config.relay_url, (), deps.clock, deps.entropy)
         self._uploader = Uploader(store, self._client, deps.clock, deps.entropy, config.timing)
         self._wallet = TokenWallet(
@@ -153,9 +155,18 @@ class Agent:
         if entries is not None:
             self._shown = LiveLog.from_entries(entries)
             self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
+            await self._note_directories(entry.leaf for entry in entries)
         self._read_at = self._deps.clock.now()
         await self._follow(self._shown)
         await self._confirm(view)
+
+    async def _note_directories(self, leaves: Iterable[SignedLeaf]) -> None:
+        """Remember the issuer's directories, before any token is asked for under one."""
+        before = self._directories.encode()
+        self._directories.learn(leaves, self._deps.clock.now())
+        kept = self._directories.encode()
+        if kept != before:
+            await self._store.keep({Fact.DIRECTORIES: kept})
 
     async def _confirm(self, view: LogView) -> None:
         """Take note of the log's new key sets, once the relay, which shows the same to everybody, has shown them too: a
@@ -206,7 +217,8 @@ class Agent:
     async def _read(self, view: LogView) -> list[VerifiedEntry] | None:
         before = view.state
         try:
-            return await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
+            known = [*self._keys.leaves, *self._directories.leaves]
+            return await self._pages.read(view, LeafSigners(self._policy), known)
         finally:
             if view.state != before:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
@@ -295,6 +307,7 @@ class Agent:
         if self._view is None:
             state = await self._store.fact(Fact.LOG_STATE)
             self._keys.restore(await self._store.fact(Fact.GATEWAY_KEYS))
+            self._directories.restore(await self._store.fact(Fact.DIRECTORIES))
             self._view = LogView(self._log, LogState.decode(state) if state else None)
         self._client.use(self._keys.current(self._deps.clock.now()))
         return self._view

@@ -50,6 +50,8 @@ class Fact(enum.StrEnum):
     """``tacit.tlog.client.LogState``: the last accepted tree, or the failure after which the log is not trusted."""
     GATEWAY_KEYS = "gateway-keys"
     """``client_agent.gateway_keys``: the key sets that the log has shown, by period."""
+    DIRECTORIES = "directories"
+    """``client_agent.directories``: the issuer's directories that the log has shown, of the epochs around now."""
     LOG_TROUBLE = "log-trouble"
     """``Trouble``: why the log's last answer did not come or was refused; empty while it is accepted."""
     SOURCE_TROUBLE = "source-trouble"

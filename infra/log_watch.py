@@ -141,7 +141,7 @@ class Watch:
         findings = self._log.check_witnesses(quorum)
         if limit is not None and not findings:
             passed.append(f"at least {limit.k} of {len(limit.keys)} witnesses have cosigned it lately")
-        return findings, passed
+        return self._log.check_evidence() + findings, passed
 
     def _keep(self) -> None:
         if self._kept is not None:

@@ -62,7 +62,7 @@ def verify(
     """Check once what needs no judgement: the checkpoint and its cosignatures, every entry and hash tile, that it
     extends what was seen before, and the signature of every leaf.
 
-    Exit code 1 where something is wrong. Example: tacit log verify
+    Exit code 1 where something is wrong.
     Example: tacit log verify --server https://log.example --key "$(cat log.key)" --policy policy.json
     """
     place, kept = _place(state_dir, server, key, policy, folder), _kept(state_dir, server, folder, keep)
