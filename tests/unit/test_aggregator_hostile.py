@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from services.leader.store import LeaderStore
-from tacit.aggregator.store import TaskState
+from tacit.adapters.watermark import CLOSED
+from tacit.aggregator.store import TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import CryptoError
 from tacit.recipe.policy import AccountLimit
@@ -110,3 +111,20 @@ async def test_what_somebody_else_signs_in_our_name_is_no_sign_that_our_database
     await subject.follower.step()
     async with store.read() as tx:
         assert not await tx.in_doubt()
+
+
+async def test_a_task_of_an_older_version_whose_recipe_nobody_can_read_any_more_stops_no_other(
+    store: LeaderStore,
+) -> None:
+    async with store.transaction() as tx:
+        for state in (TaskState.OPTED_IN, TaskState.ACTIVE):
+            await tx.put_task(TaskRow(bytes([len(state)]) * 32, state, b"{}", task_id=bytes([len(state)]) * 32))
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(GOOD))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    assert (await subject.row(GOOD)).state is TaskState.OPTED_IN
+    async with store.transaction() as tx:
+        await tx.connection.exec_driver_sql(f"insert into tacit_marks (shard, number) values ({CLOSED}, {NOW})")
+    await subject.follower.load()
+    async with store.read() as tx:
+        assert [row.state for row in await tx.tasks() if row.recipe == b"{}"] == [TaskState.ENDED] * 2
