@@ -47,6 +47,10 @@ COMMANDS = {
         "infra.commands.schemas:schemas",
         "Write the JSON Schemas of every document, and the rules and members as tables.",
     ),
+    "vectors": (
+        "infra.commands.schemas:vectors",
+        "Write test vectors for other implementations: from a recipe to a report and to a result, byte by byte.",
+    ),
     "bench": ("infra.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),
 }
 """Name -> module and function, or module and group of commands; and what it is for, so that the list of commands needs

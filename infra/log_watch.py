@@ -158,9 +158,7 @@ class Watch:
         if answer.status == 404:
             return None, []
         try:
-            if answer.status != 200:
-                raise ValueError
-            listed = json.loads(answer.body)["results"]
+            listed = json.loads(answer.body if answer.status == 200 else b"")["results"]
             return frozenset(str(one["result"]["recipe_hash"]) for one in listed), []
         except (ValueError, KeyError, TypeError, RecursionError):
             what = f"the list of results cannot be read (status {answer.status})"

@@ -29,6 +29,20 @@ def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
     _write(out, schema_files(), about | pages, as_json=as_json)
 
 
+def vectors(out: Out = Path("vectors"), as_json: AsJson = False) -> None:
+    """Write test vectors for other implementations: from a recipe to a report and to a result, byte by byte.
+
+    They are the same wherever and whenever they are made; their keys are public.
+
+    Example: tacit vectors --out docs/vectors
+    """
+    from infra.documents.vectors import DOCUMENTS
+    from infra.documents.writing import vector_files
+
+    about = {name: what for name, (_, what) in DOCUMENTS.items()}
+    _write(out, vector_files(), about | {"README.md": "how to read them"}, as_json=as_json)
+
+
 def _write(out: Path, files: Mapping[str, bytes], about: Mapping[str, str], *, as_json: bool) -> None:
     from infra.documents.writing import write_files
 

@@ -145,7 +145,6 @@ class LogFollower:
         await self._fetch()
         if not self._reviewed:
             changed = await self._review()
-            self._reviewed = True
         await self._send_opt_ins()
         await self._close_unreleased()
         await self._publish_census_shares()
@@ -181,7 +180,8 @@ class LogFollower:
         return LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
 
     async def _review(self) -> int:
-        """Look at every recipe again. Nobody else writes tasks, and the accountant takes its time in a thread."""
+        """Look at every recipe again. The accountant takes its time in a thread; a row that another process, which
+        leads by now, has changed meanwhile stays as it is, and is looked at again."""
         async with self.store.read() as tx:
             live = await self._live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
@@ -189,10 +189,14 @@ class LogFollower:
         self._take_up(rows.values())
         reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows, closed)
         changed = [row for row in reviewed if rows.get(row.recipe_hash) != row]
+        self._reviewed = True
         if not changed:
             return 0
         async with self.store.transaction() as tx:
-            changed = [row for row in changed if await tx.put_task(row)]
+            present = {row.recipe_hash: row for row in await tx.tasks()}
+            same = [row for row in changed if present.get(row.recipe_hash) == rows.get(row.recipe_hash)]
+            self._reviewed = len(same) == len(changed)
+            changed = [row for row in same if await tx.put_task(row)]
         for row in changed:
             self._log.info(
                 "recipe", recipe=b64url(row.recipe_hash), state=row.state.value, rule=row.rule, why=row.detail
