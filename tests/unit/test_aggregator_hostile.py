@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from services.leader.store import LeaderStore
 from tacit.adapters.watermark import CLOSED
+from tacit.aggregator.schema import MARKS
 from tacit.aggregator.store import TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import CryptoError
@@ -113,7 +115,7 @@ async def test_what_somebody_else_signs_in_our_name_is_no_sign_that_our_database
         assert not await tx.in_doubt()
 
 
-async def test_a_task_of_an_older_version_whose_recipe_nobody_can_read_any_more_stops_no_other(
+async def test_a_task_of_an_older_version_whose_recipe_cannot_be_read_stops_no_other(
     store: LeaderStore,
 ) -> None:
     async with store.transaction() as tx:
@@ -124,7 +126,7 @@ async def test_a_task_of_an_older_version_whose_recipe_nobody_can_read_any_more_
     await subject.follower.step()
     assert (await subject.row(GOOD)).state is TaskState.OPTED_IN
     async with store.transaction() as tx:
-        await tx.connection.exec_driver_sql(f"insert into tacit_marks (shard, number) values ({CLOSED}, {NOW})")
+        await tx.connection.execute(insert(MARKS).values(shard=CLOSED, number=NOW))
     await subject.follower.load()
     async with store.read() as tx:
         assert [row.state for row in await tx.tasks() if row.recipe == b"{}"] == [TaskState.ENDED] * 2
