@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from client_agent.config import AgentConfig
-from client_agent.deciding import Decider, Deps, may_pass
+from client_agent.deciding import Decider, Decision, Deps, may_pass
 from client_agent.directories import SeenDirectories
 from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
@@ -27,7 +27,6 @@ from tacit import ohttp
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ports import TransportError
-from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
@@ -284,10 +283,10 @@ class Agent:
         async with self._deciding:
             entries = await self._store.entries()
             decided = {entry.recipe_hash for entry in entries}
-            for live in self._live.recipes:
-                if live.recipe.hash not in decided:
-                    made = await self._decide(live, entries)
-                    entries += [] if made is None else [made]
+            log = self._live
+            new = [live for live in log.recipes if live.recipe.hash not in decided]
+            for made in await self._decider.decisions(log, new, entries):
+                await self._keep(made)
 
     async def send_due(self) -> float:
         """Try to send every report that is due; returns when the next one is."""
@@ -332,22 +331,16 @@ class Agent:
         """Whether leaves that are still to come may change the answer."""
         return may_pass(refusal, self._live, live)
 
-    async def _decide(self, live: LiveRecipe, entries: Sequence[Entry]) -> Entry | None:
-        """Decide and write it down; ``None`` while something is still to come. Whatever the recipe holds, it costs the
-        device this one entry."""
+    async def _keep(self, made: Decision) -> None:
+        """Write a decision down. Whatever the recipe holds, it costs the device this one entry."""
+        entry = made.entry
         try:
-            made = await self._decider.decision(self._live, live, entries)
-            if made is None:
-                return None
-            spend = derive.slot_of(live.recipe) if made.spends else None
-            await self._store.decide(made.entry, spend, made.draw)
+            await self._store.decide(entry, entry.slot if made.spends else None, made.draw)
         except STORE_ERRORS:
             raise
         except Exception as error:
-            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), unusable(error))
-            await self._store.decide(refused)
-            return refused
-        return made.entry
+            detail = unusable(error)
+            await self._store.decide(Entry(entry.recipe_hash, entry.name, State.REFUSED, entry.decided_at, detail))
 
 
 def journal_table(entries: Sequence[Entry]) -> list[dict[str, str | float | int]]:
