@@ -228,6 +228,13 @@ async def test_keys_of_later_periods_do_not_hide_that_those_of_this_one_are_miss
     assert f"gateway.example: no key set since that of period {KEY_PERIOD}" in said
 
 
+async def test_a_list_of_results_that_cannot_be_read_hides_no_other_finding(world: World) -> None:
+    log = await world.show(*START, b"{}")
+    for status, kinds in ((500, {"results", "leaf-malformed"}), (404, {"leaf-malformed"})):
+        log.results_status = status
+        assert {kind for kind, _ in await world.found()} == kinds
+
+
 async def test_an_issuer_that_joins_a_log_is_not_late(world: World) -> None:
     log = await world.show(START[1])
     assert await world.found() == []
