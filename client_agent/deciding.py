@@ -26,7 +26,7 @@ from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, not
 from client_agent.pace import uniform
 from client_agent.series import Participation
 from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
-from client_agent.supervision import STORE_ERRORS, unusable
+from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
@@ -137,7 +137,7 @@ class Decider:
                 return await self._judged(log, live, entries, now, draws)
             except Refusal as refusal:
                 return Decision(self._entry(live, State.REFUSED, str(refusal)))
-        except STORE_ERRORS:
+        except self._store.errors:
             raise
         except Exception as error:
             return Decision(Entry(live.recipe.hash, live.recipe.name, State.REFUSED, now, unusable(error)))
