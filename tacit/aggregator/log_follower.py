@@ -23,7 +23,7 @@ from tacit.aggregator.keys import find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
-from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState, had_begun
 from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
@@ -274,7 +274,7 @@ class LogFollower:
 
     def _check_own_side(self, item: LiveRecipe, closed: int) -> None:
         own = self._own_part(item.recipe)
-        if item.recipe.interval.start < closed:
+        if had_begun(item.recipe.interval.start, closed):
             raise Refusal(LOST, LOST_DETAIL)
         if own.signing_key != b64url(self._identity.signing_key.public):
             raise Refusal("own-signing-key", "the recipe names another signing key for us")

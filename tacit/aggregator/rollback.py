@@ -12,9 +12,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from tacit.aggregator.identity import Identity
-from tacit.aggregator.store import CommonTx, TaskRow, TaskState
+from tacit.aggregator.store import CommonTx, TaskRow, TaskState, had_begun
 from tacit.codec import unb64url
-from tacit.errors import CryptoError
+from tacit.errors import CryptoError, DecodeError
 from tacit.recipe.model import Recipe
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import CensusShare, LeafType, OptIn, SignedLeaf, Void
@@ -33,7 +33,12 @@ _OWN_LEAVES: Mapping[LeafType, type[OptIn | Void | CensusShare]] = {
 
 def is_lost(row: TaskRow, closed: int) -> bool:
     """Whether something may have been spent for a task that is not over, before the POSIX second ``closed``."""
-    return bool(closed) and row.state in _OPEN and Recipe.decode(row.recipe).interval.start < closed
+    if not closed or row.state not in _OPEN:
+        return False
+    try:
+        return had_begun(Recipe.decode(row.recipe).interval.start, closed)
+    except DecodeError:  # an older version could read it: who knows what it did
+        return True
 
 
 async def end_lost(tx: CommonTx, closed: int) -> list[TaskRow]:

@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from services.leader.store import LeaderStore
-from tacit.aggregator.store import TaskState
+from tacit.adapters.watermark import CLOSED
+from tacit.aggregator.schema import MARKS
+from tacit.aggregator.store import TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import CryptoError
 from tacit.recipe.policy import AccountLimit
@@ -110,3 +113,20 @@ async def test_what_somebody_else_signs_in_our_name_is_no_sign_that_our_database
     await subject.follower.step()
     async with store.read() as tx:
         assert not await tx.in_doubt()
+
+
+async def test_a_task_of_an_older_version_whose_recipe_cannot_be_read_stops_no_other(
+    store: LeaderStore,
+) -> None:
+    async with store.transaction() as tx:
+        for state in (TaskState.OPTED_IN, TaskState.ACTIVE):
+            await tx.put_task(TaskRow(bytes([len(state)]) * 32, state, b"{}", task_id=bytes([len(state)]) * 32))
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(GOOD))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    assert (await subject.row(GOOD)).state is TaskState.OPTED_IN
+    async with store.transaction() as tx:
+        await tx.connection.execute(insert(MARKS).values(shard=CLOSED, number=NOW))
+    await subject.follower.load()
+    async with store.read() as tx:
+        assert [row.state for row in await tx.tasks() if row.recipe == b"{}"] == [TaskState.ENDED] * 2
