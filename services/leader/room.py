@@ -3,8 +3,8 @@
 The size of each is bounded by the task's VDAF (``tacit.roles.leader.check_upload``), so the bytes are bounded too. A
 report that finds no room is not stored: its sender is told to come back, and what was acknowledged before stays.
 
-Requests with several reports may fill half of it. A device sends one report at a time (P12), so that whoever wants to keep
-devices out has to send as many requests as they do, and not a thousandth.
+Requests with several reports may fill half of it. A device sends one report at a time (P12), so that whoever wants to
+keep devices out has to send as many requests as they do, and not a thousandth.
 """
 
 from __future__ import annotations
