@@ -20,7 +20,7 @@ from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
-from client_agent.supervision import STORE_ERRORS, unusable, words_of
+from client_agent.supervision import unusable, words_of
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
@@ -108,7 +108,7 @@ class Agent:
         self._next_poll = now + spread
         try:
             left_out = await self.sync()
-        except STORE_ERRORS:
+        except self._store.errors:
             raise
         except Exception as error:  # of whatever the log answered
             self._next_poll = now + min(spread, self._config.timing.retry_limit_seconds)
@@ -336,7 +336,7 @@ class Agent:
         entry = made.entry
         try:
             await self._store.decide(entry, entry.slot if made.spends else None, made.draw)
-        except STORE_ERRORS:
+        except self._store.errors:
             raise
         except Exception as error:
             detail = unusable(error)

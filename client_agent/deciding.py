@@ -26,7 +26,7 @@ from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, not
 from client_agent.pace import uniform
 from client_agent.series import Participation
 from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
-from client_agent.supervision import STORE_ERRORS, unusable
+from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
@@ -36,7 +36,7 @@ from tacit.randomizers.types import Answer, Measurement
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Question, Recipe
+from tacit.recipe.model import Interval, Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report
 from tacit.task import Task
@@ -50,7 +50,6 @@ READ_TOGETHER = 4
 DECIDING_SHARE = 0.25
 """How much of a recipe's interval is for deciding: a round of a series can be published only when the one before it is
 over, and rounds follow each other without a gap."""
-LATE = "met, or its token fetched, after the time for deciding"
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class Decider:
                 return await self._judged(log, live, entries, now, draws)
             except Refusal as refusal:
                 return Decision(self._entry(live, State.REFUSED, str(refusal)))
-        except STORE_ERRORS:
+        except self._store.errors:
             raise
         except Exception as error:
             return Decision(Entry(live.recipe.hash, live.recipe.name, State.REFUSED, now, unusable(error)))
@@ -157,7 +156,7 @@ class Decider:
                 return None
             return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
         if now > first_start(live.recipe):
-            return Decision(self._entry(live, State.INELIGIBLE, LATE))
+            return Decision(self._entry(live, State.INELIGIBLE, late_words(live.recipe)))
         if not audience.includes(live.recipe, self._config.attributes):
             return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
         part = await self._participation(log, live, draws)
@@ -301,9 +300,23 @@ def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
     return spki
 
 
+def asked_until(interval: Interval) -> float:
+    """The moment until which devices decide to answer in ``interval``."""
+    return interval.start + DECIDING_SHARE * interval.duration
+
+
 def first_start(recipe: Recipe) -> float:
     """The moment until which devices decide, and from which on reports are planned."""
-    return recipe.interval.start + DECIDING_SHARE * recipe.interval.duration
+    return asked_until(recipe.interval)
+
+
+def late_words(recipe: Recipe) -> str:
+    """What the journal says of a recipe that was met after that."""
+    share, left = f"{DECIDING_SHARE:.0%}", first_start(recipe) - recipe.interval.start
+    return (
+        f"met, or its token fetched, after the first {share} of its interval ({left:g} seconds), when nobody is asked "
+        "any more; nothing was charged"
+    )
 
 
 def last_start(recipe: Recipe) -> float:

@@ -24,7 +24,7 @@ from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.monitor.findings import Finding
-from tacit.ports import Transport
+from tacit.ports import Transport, TransportError
 from tacit.recipe.policy import Policy
 from tacit.service.app import Deps
 from tacit.service.config import Listen
@@ -151,7 +151,10 @@ async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path
     async with _transport(place, folder, save) as transport:
         watch = Watch(place, transport, SystemClock(), kept)
         stage = Bars(notes()).stage
-        return await (watch.look(stage) if judge else watch.verify(stage))
+        try:
+            return await (watch.look(stage) if judge else watch.verify(stage))
+        except TransportError as error:
+            raise TransportError(f"the log at {folder or place.url} cannot be read: {error}") from error
 
 
 def _end(report: Report, *, as_json: bool) -> None:

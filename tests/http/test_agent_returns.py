@@ -186,6 +186,15 @@ async def test_a_second_root_that_the_relay_shows_ends_trust_for_good_too(world:
         await world.agent(store).sync()
 
 
+async def test_a_relay_that_has_no_key_sets_yet_fills_nobodys_log(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(3):
+        answer = await world.inner.request("GET", KEY_SETS)
+        assert (answer.status, "retry-after" in answer.headers) == (503, True)
+    assert '"level": "error"' not in capsys.readouterr().err
+
+
 async def test_a_relay_serves_only_what_the_gateway_signed_and_the_log_proved(world: World) -> None:
     assert (await world.inner.request("GET", KEY_SETS)).status == 503
     foreign = {**KIT.ohttp_leaf(KEY_PERIOD).body, "gateway": "other.example"}
