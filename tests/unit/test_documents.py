@@ -64,7 +64,7 @@ def test_the_schemas_and_their_pages_are_those_of_the_models() -> None:
     kept = {path.name: path.read_bytes() for path in (ROOT / "docs" / "schemas").iterdir()}
     made = schema_files()
     assert sorted(kept) == sorted(made)
-    assert [name for name in made if made[name] != kept[name]] == [], "run: tacit schemas --out docs/schemas"
+    assert [name for name in made if made[name] != kept[name]] == [], "run: make documents"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
