@@ -1,4 +1,5 @@
-"""Build hook: compiles the native libraries when the package is installed. Failing to never fails the installation."""
+"""Build hook: compiles the native libraries when the package is installed, and puts the JSON Schemas into the wheel.
+Failing to compile never fails the installation."""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ class NativeHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before it collects files."""
+        if version != "editable":
+            build_data["force_include"][str(Path(self.root) / "docs" / "schemas")] = "tacit/schemas"
         sys.path.insert(0, self.root)  # the build modules import tacit.native_build of this very tree
         try:
             for folder, what in LIBRARIES:

@@ -48,6 +48,10 @@ def unsignable(detail: str) -> Abort:
     return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
 
 
+def _closed() -> Abort:
+    return unsignable("the slot is closed: who has had a token of it is not known any more")
+
+
 class Attester:
     """The attester's state and acts. ``open`` before use, ``close`` after."""
 
@@ -147,7 +151,7 @@ class Attester:
         if window is None:
             raise unsignable("no key of this id is open for issuance")
         if window.not_before < self._store.closed_until:
-            raise unsignable("the slot is closed: who has had a token of it is not known any more")
+            raise _closed()
         try:
             window.token_key.number_of(request.blinded_msg)
         except DecodeError as error:
@@ -178,6 +182,8 @@ class Attester:
     def _settle(self, outcome: Outcome) -> None:
         if outcome is Outcome.CHALLENGE_USED:
             raise self._refuse("challenge")
+        if outcome is Outcome.FORGOTTEN:
+            raise _closed()
         if outcome is Outcome.EXHAUSTED:
             self._refusals["quota"] += 1
             raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")

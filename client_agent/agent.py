@@ -13,13 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from client_agent.config import AgentConfig
-from client_agent.deciding import Decider, Deps, may_pass
+from client_agent.deciding import Decider, Decision, Deps, may_pass
+from client_agent.directories import SeenDirectories
 from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
-from client_agent.supervision import STORE_ERRORS, unusable, words_of
+from client_agent.supervision import unusable, words_of
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
@@ -27,7 +28,6 @@ from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ports import TransportError
 from tacit.problem import party_of
-from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
@@ -66,6 +66,7 @@ class Agent:
         self._deps = deps
         self._store = store
         self._keys = GatewayKeys(config.gateway)
+        self._directories = SeenDirectories(config.issuer)
         self._client = ObliviousClient(deps.transport, config.relay_url, (), deps.clock, deps.entropy)
         self._uploader = Uploader(store, self._client, deps.clock, deps.entropy, config.timing)
         self._wallet = TokenWallet(
@@ -108,7 +109,7 @@ class Agent:
         self._next_poll = now + spread
         try:
             left_out = await self.sync()
-        except STORE_ERRORS:
+        except self._store.errors:
             raise
         except Exception as error:  # of whatever the log answered
             self._next_poll = now + min(spread, self._config.timing.retry_limit_seconds)
@@ -155,9 +156,18 @@ class Agent:
         if entries is not None:
             self._shown = LiveLog.from_entries(entries)
             self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
+            await self._note_directories(entry.leaf for entry in entries)
         self._read_at = self._deps.clock.now()
         await self._follow(self._shown)
         await self._confirm(view)
+
+    async def _note_directories(self, leaves: Iterable[SignedLeaf]) -> None:
+        """Remember the issuer's directories, before any token is asked for under one."""
+        before = self._directories.encode()
+        self._directories.learn(leaves, self._deps.clock.now())
+        kept = self._directories.encode()
+        if kept != before:
+            await self._store.keep({Fact.DIRECTORIES: kept})
 
     async def _confirm(self, view: LogView) -> None:
         """Take note of the log's new key sets, once the relay, which shows the same to everybody, has shown them too: a
@@ -208,7 +218,8 @@ class Agent:
     async def _read(self, view: LogView) -> list[VerifiedEntry] | None:
         before = view.state
         try:
-            return await self._pages.read(view, LeafSigners(self._policy), self._keys.leaves)
+            known = [*self._keys.leaves, *self._directories.leaves]
+            return await self._pages.read(view, LeafSigners(self._policy), known)
         finally:
             if view.state != before:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
@@ -274,10 +285,10 @@ class Agent:
         async with self._deciding:
             entries = await self._store.entries()
             decided = {entry.recipe_hash for entry in entries}
-            for live in self._live.recipes:
-                if live.recipe.hash not in decided:
-                    made = await self._decide(live, entries)
-                    entries += [] if made is None else [made]
+            log = self._live
+            new = [live for live in log.recipes if live.recipe.hash not in decided]
+            for made in await self._decider.decisions(log, new, entries):
+                await self._keep(made)
 
     async def send_due(self) -> float:
         """Try to send every report that is due; returns when the next one is."""
@@ -298,6 +309,7 @@ class Agent:
         if self._view is None:
             state = await self._store.fact(Fact.LOG_STATE)
             self._keys.restore(await self._store.fact(Fact.GATEWAY_KEYS))
+            self._directories.restore(await self._store.fact(Fact.DIRECTORIES))
             self._view = LogView(self._log, LogState.decode(state) if state else None)
         self._client.use(self._keys.current(self._deps.clock.now()))
         return self._view
@@ -321,22 +333,16 @@ class Agent:
         """Whether leaves that are still to come may change the answer."""
         return may_pass(refusal, self._live, live)
 
-    async def _decide(self, live: LiveRecipe, entries: Sequence[Entry]) -> Entry | None:
-        """Decide and write it down; ``None`` while something is still to come. Whatever the recipe holds, it costs the
-        device this one entry."""
+    async def _keep(self, made: Decision) -> None:
+        """Write a decision down. Whatever the recipe holds, it costs the device this one entry."""
+        entry = made.entry
         try:
-            made = await self._decider.decision(self._live, live, entries)
-            if made is None:
-                return None
-            spend = derive.slot_of(live.recipe) if made.spends else None
-            await self._store.decide(made.entry, spend, made.draw)
-        except STORE_ERRORS:
+            await self._store.decide(entry, entry.slot if made.spends else None, made.draw)
+        except self._store.errors:
             raise
         except Exception as error:
-            refused = Entry(live.recipe.hash, live.recipe.name, State.REFUSED, self._deps.clock.now(), unusable(error))
-            await self._store.decide(refused)
-            return refused
-        return made.entry
+            detail = unusable(error)
+            await self._store.decide(Entry(entry.recipe_hash, entry.name, State.REFUSED, entry.decided_at, detail))
 
 
 def journal_table(entries: Sequence[Entry]) -> list[dict[str, str | float | int]]:

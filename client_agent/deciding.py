@@ -14,8 +14,9 @@ every set of as many devices is equally likely to have sent them. A report carri
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from client_agent import audience, device_rules
@@ -24,8 +25,8 @@ from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, note
 from client_agent.pace import uniform
 from client_agent.series import Participation
-from client_agent.sources import DataSource, read
-from client_agent.supervision import STORE_ERRORS, unusable
+from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
+from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
@@ -35,7 +36,7 @@ from tacit.randomizers.types import Answer, Measurement
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Interval, Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report
 from tacit.task import Task
@@ -43,10 +44,12 @@ from tacit.task import Task
 TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
 """How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
 
+READ_TOGETHER = 4
+"""How many data are read at a time."""
+
 DECIDING_SHARE = 0.25
 """How much of a recipe's interval is for deciding: a round of a series can be published only when the one before it is
 over, and rounds follow each other without a gap."""
-LATE = "met, or its token fetched, after the time for deciding"
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,23 @@ class Decision:
     spends: bool = False
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A recipe that is to be answered, before the datum is read: everything that does not depend on it. ``chosen``:
+    what the draw of its series says (``None``: the recipe's own coin decides), ``draw``: where that was made now.
+    ``entry`` stands for the decision to come, in the device's ledger."""
+
+    live: LiveRecipe
+    part: Participation
+    task: Task
+    held: HeldToken
+    chosen: bool | None
+    draw: SeriesDraw | None
+    entry: Entry
+
+
 class Decider:
-    """Decides about recipes, one at a time; the journal is the caller's."""
+    """Decides about recipes; the journal is the caller's."""
 
     def __init__(
         self,
@@ -87,38 +105,75 @@ class Decider:
         self._source = source
         self._wallet = wallet
 
-    async def decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
-        """What to write into the journal about ``live``, a recipe of ``log``; ``None``: nothing yet."""
+    async def decisions(self, log: LiveLog, recipes: Sequence[LiveRecipe], entries: Sequence[Entry]) -> list[Decision]:
+        """What to write into the journal, which holds ``entries``, about ``recipes`` of ``log``; nothing about those of
+        which something is still to come.
+
+        How long a data source takes may depend on the datum. So who is asked is settled for all recipes, by one time,
+        before any datum is read; then all are read together, and what is not there in time is missing.
+        """
+        now, known, made = self._deps.clock.now(), list(entries), list[Decision | Asked]()
+        draws: dict[bytes, SeriesDraw] = {}
+        for live in recipes:
+            found = await self._met(log, live, known, now, draws)
+            if found is not None:
+                known.append(found.entry)
+                made.append(found)
+        values = iter(await self._values([one for one in made if isinstance(one, Asked)], now))
+        return [self._answered(one, next(values)) if isinstance(one, Asked) else one for one in made]
+
+    async def _met(
+        self,
+        log: LiveLog,
+        live: LiveRecipe,
+        entries: Sequence[Entry],
+        now: float,
+        draws: dict[bytes, SeriesDraw],
+    ) -> Decision | Asked | None:
+        """Whether ``live``, met at ``now``, is to be answered, or why not; ``None``: nothing yet. ``draws``: of series,
+        made since the journal was read."""
         try:
-            return await self._decision(log, live, entries)
-        except Refusal as refusal:
-            return Decision(self._entry(live, State.REFUSED, str(refusal)))
-        except STORE_ERRORS:
+            try:
+                return await self._judged(log, live, entries, now, draws)
+            except Refusal as refusal:
+                return Decision(self._entry(live, State.REFUSED, str(refusal)))
+        except self._store.errors:
             raise
         except Exception as error:
-            return Decision(self._entry(live, State.REFUSED, unusable(error)))
+            return Decision(Entry(live.recipe.hash, live.recipe.name, State.REFUSED, now, unusable(error)))
 
-    async def _decision(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> Decision | None:
+    async def _judged(
+        self,
+        log: LiveLog,
+        live: LiveRecipe,
+        entries: Sequence[Entry],
+        now: float,
+        draws: dict[bytes, SeriesDraw],
+    ) -> Decision | Asked | None:
         refusals = self.refusals(log, live, entries)
         if refusals:
             if all(may_pass(refusal, log, live) for refusal in refusals):
                 return None
             return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
-        if self._deps.clock.now() > first_start(live.recipe):
-            return Decision(self._entry(live, State.INELIGIBLE, LATE))
+        if now > first_start(live.recipe):
+            return Decision(self._entry(live, State.INELIGIBLE, late_words(live.recipe)))
         if not audience.includes(live.recipe, self._config.attributes):
             return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
-        part = await self._participation(log, live)
+        part = await self._participation(log, live, draws)
         if part.is_past:
             return Decision(self._entry(live, State.NOT_SAMPLED, part.draw_words(part.drawn)))
-        return await self._asked(log, live, part)
+        return await self._asked(log, live, part, draws)
 
-    async def _participation(self, log: LiveLog, live: LiveRecipe) -> Participation:
+    async def _participation(self, log: LiveLog, live: LiveRecipe, draws: Mapping[bytes, SeriesDraw]) -> Participation:
         series = log.series_of(live.recipe)
-        return Participation(live.recipe, series, None if series is None else await self._store.draw(series.hash))
+        if series is None:
+            return Participation(live.recipe)
+        return Participation(live.recipe, series, draws.get(series.hash) or await self._store.draw(series.hash))
 
-    async def _asked(self, log: LiveLog, live: LiveRecipe, part: Participation) -> Decision | None:
-        """What comes of an acceptable recipe: first of all whether there is a token."""
+    async def _asked(
+        self, log: LiveLog, live: LiveRecipe, part: Participation, draws: dict[bytes, SeriesDraw]
+    ) -> Decision | Asked | None:
+        """What comes of an acceptable recipe: first of all whether there is a token, then the draw of its series."""
         recipe = live.recipe
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
@@ -128,18 +183,37 @@ class Decider:
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         task = derive.task_of(recipe, slot_key(log, live, held))
         derive.randomizer_of(recipe)
-        answer = await self._answer(recipe)
-        try:
-            return self._take_part(live, part, task, held, answer)
-        except Exception as error:  # after the coin: nothing is sent, and it is charged as if it were
-            return Decision(self._entry(live, State.REFUSED, unusable(error), part))
+        chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
+        if draw is not None:
+            draws[draw.series_hash] = draw
+        return Asked(live, part, task, held, chosen, draw, self._entry(live, State.NOT_SAMPLED, "", part))
 
-    async def _answer(self, recipe: Recipe) -> Answer | None:
-        """The device's encoded answer, or ``MISSING``. What is wrong with the source is noted for its owner."""
-        question = recipe.question
-        reading = await read(lambda: audience.datum(question, self._config.attributes, self._source))
-        await note(self._store, Fact.SOURCE_TROUBLE, reading.trouble, self._deps.clock.now())
-        return encoder_of(question).encode(reading.value)
+    async def _values(self, asked: Sequence[Asked], now: float) -> list[Value | None]:
+        """The device's data; all are there, or given up, before the first of the reports may be sent. What is wrong
+        with the source is noted for its owner."""
+        if not asked:
+            return []
+        within = min(READ_SECONDS, min(first_start(one.live.recipe) for one in asked) - now)
+        turns, clock = asyncio.Semaphore(READ_TOGETHER), asyncio.get_running_loop().time
+        end = clock() + within
+
+        async def reading(question: Question) -> Reading:
+            async with turns:
+                return await read(
+                    lambda: audience.datum(question, self._config.attributes, self._source), end - clock()
+                )
+
+        found = await asyncio.gather(*(reading(one.live.recipe.question) for one in asked))
+        trouble = next((one.trouble for one in found if one.trouble), "")
+        await note(self._store, Fact.SOURCE_TROUBLE, trouble, self._deps.clock.now())
+        return [one.value for one in found]
+
+    def _answered(self, asked: Asked, value: Value | None) -> Decision:
+        """What comes of the datum ``value``, with what was drawn for the series whatever it is."""
+        try:
+            return self._take_part(asked, encoder_of(asked.live.recipe.question).encode(value))
+        except Exception as error:  # from here on nothing is sent, and it is charged as if it were
+            return Decision(replace(asked.entry, state=State.REFUSED, detail=unusable(error)), asked.draw)
 
     def refusals(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
         """Every rule that refuses a recipe of ``log`` now, for a device whose journal holds ``entries``."""
@@ -147,13 +221,11 @@ class Decider:
         found = rules.check(live.recipe, self._policy, context)
         return found + device_rules.check(live.recipe, self._config, context, entries)
 
-    def _take_part(
-        self, live: LiveRecipe, part: Participation, task: Task, held: HeldToken, answer: Answer | None
-    ) -> Decision:
-        """Charge, toss the coins, and make the report, real or dummy, if they say so."""
+    def _take_part(self, asked: Asked, answer: Answer | None) -> Decision:
+        """Charge, toss the coin, and make the report, real or dummy, if it says so."""
+        live, part, task, held, draw = asked.live, asked.part, asked.task, asked.held, asked.draw
         recipe = live.recipe
-        chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
-        measurement, detail = drawn(recipe, answer, self._deps.entropy, chosen)
+        measurement, detail = drawn(recipe, answer, self._deps.entropy, asked.chosen)
         if measurement is None:
             return Decision(self._entry(live, State.NOT_SAMPLED, detail or part.draw_words(draw), part), draw)
         send_at = uniform(self._deps.entropy, first_start(recipe), last_start(recipe))
@@ -228,9 +300,23 @@ def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
     return spki
 
 
+def asked_until(interval: Interval) -> float:
+    """The moment until which devices decide to answer in ``interval``."""
+    return interval.start + DECIDING_SHARE * interval.duration
+
+
 def first_start(recipe: Recipe) -> float:
     """The moment until which devices decide, and from which on reports are planned."""
-    return recipe.interval.start + DECIDING_SHARE * recipe.interval.duration
+    return asked_until(recipe.interval)
+
+
+def late_words(recipe: Recipe) -> str:
+    """What the journal says of a recipe that was met after that."""
+    share, left = f"{DECIDING_SHARE:.0%}", first_start(recipe) - recipe.interval.start
+    return (
+        f"met, or its token fetched, after the first {share} of its interval ({left:g} seconds), when nobody is asked "
+        "any more; nothing was charged"
+    )
 
 
 def last_start(recipe: Recipe) -> float:

@@ -103,6 +103,10 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
     return None if refused is None else Refusal("budget-spent", refused)
 
 
+RULES = {"relay-mismatch": _relay, "interval-outside-epoch": _epoch, "slot-taken": _slot, "budget-spent": _budget}
+"""The rules by name."""
+
+
 def ledger_time(context: Context) -> float:
     """The time by which charges leave the ledger: the device's, but no later than the end of the epoch of which the log
     shows the issuer's signed directory. A clock that runs ahead frees nothing."""

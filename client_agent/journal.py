@@ -12,9 +12,9 @@ import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from tacit.errors import Fatal
+from tacit.errors import Fatal, Unavailable
 from tacit.tokens.slots import Slot
 
 DRAWN_TWICE = "a series is drawn for once"
@@ -50,6 +50,8 @@ class Fact(enum.StrEnum):
     """``tacit.tlog.client.LogState``: the last accepted tree, or the failure after which the log is not trusted."""
     GATEWAY_KEYS = "gateway-keys"
     """``client_agent.gateway_keys``: the key sets that the log has shown, by period."""
+    DIRECTORIES = "directories"
+    """``client_agent.directories``: the issuer's directories that the log has shown, of the epochs around now."""
     LOG_TROUBLE = "log-trouble"
     """``Trouble``: why the log's last answer did not come or was refused; empty while it is accepted."""
     SOURCE_TROUBLE = "source-trouble"
@@ -139,6 +141,9 @@ class Prefetch:
 class AgentStore(Protocol):
     """The agent's only durable state. Every method is one transaction."""
 
+    errors: ClassVar[tuple[type[Exception], ...]]
+    """What the store itself raises: it ends the run, whatever it was at work on."""
+
     async def fact(self, fact: Fact) -> bytes:
         """What was kept last under this name, or nothing."""
         ...
@@ -213,6 +218,8 @@ def check_transition(old: Entry | None, new: Entry) -> None:
 
 class MemoryAgentStore:
     """Keeps everything in the process."""
+
+    errors: ClassVar[tuple[type[Exception], ...]] = (Unavailable,)
 
     def __init__(self) -> None:
         self._facts: dict[Fact, bytes] = {}

@@ -1,8 +1,8 @@
 """Runs one agent for real: opens what its configuration names, and keeps it going until it is told to stop.
 
 Tokens are fetched in a loop of their own, so that a slow upload never delays a request that the attester sees: what
-the attester can observe does not depend on the coin. Reports are sent in a third, so that a slow data source delays
-none: when they arrive does not depend on the datum.
+the attester can observe does not depend on the coin. The log is followed, and reports are sent, in loops of their own
+too, so that a slow data source delays neither: when anything leaves the device does not depend on the datum.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
+from client_agent.pace import NEVER
 from client_agent.sources import open_source
 from client_agent.store import SqlAgentStore
 from tacit.adapters.folder_lock import alone_in
@@ -110,14 +111,19 @@ async def keep_running(
 async def _run_loops(
     agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch, wake: asyncio.Event
 ) -> None:
-    decided = asyncio.Event()
+    polled, decided = asyncio.Event(), asyncio.Event()
 
     async def follow() -> float:
         wake.clear()
         due = await agent.poll()
+        polled.set()
+        return due
+
+    async def decide() -> float:
+        polled.clear()
         await agent.consider()
         decided.set()
-        return due
+        return NEVER
 
     async def send() -> float:
         decided.clear()
@@ -125,7 +131,7 @@ async def _run_loops(
 
     loops = [
         asyncio.ensure_future(_loop(action, clock, limit, stop, seen, early))
-        for action, early in ((follow, wake), (agent.prefetch, asyncio.Event()), (send, decided))
+        for action, early in ((follow, wake), (decide, polled), (agent.prefetch, asyncio.Event()), (send, decided))
     ]
     try:
         waiting = asyncio.ensure_future(stop.wait())

@@ -57,6 +57,8 @@ class Reading:
 async def read(ask: Callable[[], Value | None], seconds: float = READ_SECONDS) -> Reading:
     """What ``ask`` returns, in a thread of its own; no value where it raises anything, or is not back within
     ``seconds`` (then it is left to itself)."""
+    if seconds <= 0:
+        return Reading(None, "no time was left to ask the data source")
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Reading] = loop.create_future()
 
@@ -69,11 +71,14 @@ async def read(ask: Callable[[], Value | None], seconds: float = READ_SECONDS) -
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(told, reading)
 
-    threading.Thread(target=work, name="data source", daemon=True).start()
+    try:
+        threading.Thread(target=work, name="data source", daemon=True).start()
+    except RuntimeError:
+        return Reading(None, "no thread could be started to ask the data source")
     try:
         return await asyncio.wait_for(answered, seconds)
     except TimeoutError:
-        return Reading(None, f"the data source did not answer within {seconds:g} seconds")
+        return Reading(None, f"the data source did not answer within {seconds:.3g} seconds")
 
 
 def _attempt(ask: Callable[[], Value | None]) -> Reading:
@@ -179,7 +184,8 @@ class SqliteSource:
 
 class CallableSource:
     """Asks Python functions, for programs that embed the agent: ``function`` by the metric alone, ``of_round`` by
-    metric and round input where a round of a series has one (default: ``function``, without the input)."""
+    metric and round input where a round of a series has one (default: ``function``, without the input). They are called
+    from threads, a few at a time."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from client_agent.journal import DRAWN_TWICE, Entry, Fact, Prefetch, SeriesDraw, State, check_transition
 from tacit.adapters.sql import Database
 from tacit.adapters.watermark import Watermark
-from tacit.errors import Fatal
+from tacit.errors import Fatal, Unavailable
 from tacit.tokens.slots import Slot
 
 METADATA = sa.MetaData()
@@ -75,6 +75,8 @@ SERIES = sa.Table(
 
 class SqlAgentStore:
     """``client_agent.journal.AgentStore`` over a database; close it with ``close``."""
+
+    errors: ClassVar[tuple[type[Exception], ...]] = (Unavailable, sa.exc.SQLAlchemyError)
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,18 +1,14 @@
 """Whose fault an error is, for the supervisors of single recipes, reports, slots and answers of the log (P30).
 
 Whatever one of those holds, the device writes down what kind of error it met and goes on with the others. What the
-device's own store raises is no such error: it is never swallowed, so that a full disk is seen and nothing is lost.
+device's own store raises (``AgentStore.errors``) is no such error: it is never swallowed, so that a full disk is seen
+and nothing is lost.
 """
 
 from __future__ import annotations
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from tacit.errors import TacitError, Unavailable
+from tacit.errors import TacitError
 from tacit.ports import TransportError
-
-STORE_ERRORS = (Unavailable, SQLAlchemyError)
-"""Errors of the store, which end the run."""
 
 
 def unusable(error: Exception) -> str:

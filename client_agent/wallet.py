@@ -17,7 +17,7 @@ from typing import Protocol
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Fact, Prefetch, note
 from client_agent.pace import NEVER, backoff, uniform
-from client_agent.supervision import STORE_ERRORS, words_of
+from client_agent.supervision import words_of
 from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
 from tacit.ports import Clock, Entropy, Transport, TransportError
@@ -133,7 +133,7 @@ class TokenWallet:
         """``_fetch``; a slot that breaks it is tried again later, and says so."""
         try:
             after = await self._fetch(prefetch, directory)
-        except STORE_ERRORS:
+        except self._store.errors:
             raise
         except Exception as error:  # of this slot's key, row or answer
             slot = f"slot {prefetch.slot.slot} of epoch {prefetch.slot.epoch}"

@@ -43,6 +43,14 @@ COMMANDS = {
     "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),
     "privacy": ("infra.commands.privacy:app", "Account for privacy: mechanisms, worked examples, budgets."),
     "figures": ("infra.commands.figures:figures", "Draw Figures 1, 2, 3, 5, 6, 7 and 8 of the SA2 paper."),
+    "schemas": (
+        "infra.commands.schemas:schemas",
+        "Write the JSON Schemas of every document, and the rules and members as tables.",
+    ),
+    "vectors": (
+        "infra.commands.schemas:vectors",
+        "Write test vectors for other implementations: from a recipe to a report and to a result, byte by byte.",
+    ),
     "bench": ("infra.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),
 }
 """Name -> module and function, or module and group of commands; and what it is for, so that the list of commands needs

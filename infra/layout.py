@@ -135,7 +135,9 @@ class Layout:
 
     def operator_token(self, service: str) -> str:
         """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
-        return read_secret(self.credentials[f"operator_{service}"]).decode("ascii", "replace").strip()
+        if (found := self.credentials.get(f"operator_{service}")) is None:
+            raise UsageError(f"the {service} of this stack has no operator's resources")
+        return read_secret(found).decode("ascii", "replace").strip()
 
     @property
     def device_authority(self) -> Path:

@@ -108,7 +108,8 @@ class Watch:
     async def look(self, stage: Stage) -> Report:
         """``verify`` but for the tiles, and what the leaves mean: claims, ledger, lateness, silence."""
         findings, passed = await self._read(stage)
-        released = await self._released()
+        released, unread = await self._released()
+        findings += unread
         now = self._clock.now()
         with stage("recipes: claims recomputed", self._audit.recipes) as tick:
             findings += self._audit.findings(now, self._log.state.shown_after, released, tick)
@@ -141,7 +142,7 @@ class Watch:
         findings = self._log.check_witnesses(quorum)
         if limit is not None and not findings:
             passed.append(f"at least {limit.k} of {len(limit.keys)} witnesses have cosigned it lately")
-        return findings, passed
+        return self._log.check_evidence() + findings, passed
 
     def _keep(self) -> None:
         if self._kept is not None:
@@ -150,16 +151,18 @@ class Watch:
             except OSError as error:
                 raise UsageError(f"{self._kept}: {error.strerror or 'cannot be written'}") from error
 
-    async def _released(self) -> frozenset[str] | None:
-        """Recipes with a published result; None where the log's server tells nobody."""
+    async def _released(self) -> tuple[frozenset[str] | None, list[Finding]]:
+        """Recipes with a published result; None where the log's server tells nobody. A list that cannot be read keeps
+        nobody from hearing what else was found."""
         answer = await self._transport.request("GET", f"{self._place.url}/v1/results")
-        if answer.status != 200:
-            return None
+        if answer.status == 404:
+            return None, []
         try:
-            listed = json.loads(answer.body)["results"]
-            return frozenset(str(one["result"]["recipe_hash"]) for one in listed)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DecodeError("the list of results cannot be read") from error
+            listed = json.loads(answer.body if answer.status == 200 else b"")["results"]
+            return frozenset(str(one["result"]["recipe_hash"]) for one in listed), []
+        except (ValueError, KeyError, TypeError, RecursionError):
+            what = f"the list of results cannot be read (status {answer.status})"
+            return None, [Finding("results", what)]
 
     def _report(self, findings: list[Finding], passed: list[str]) -> Report:
         now, state = int(self._clock.now()), self._log.state

@@ -8,10 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from client_agent.deciding import asked_until
 from infra.api import call
 from infra.places import layout_of, server_of, transport_of
-from infra.terminal import answers
+from infra.recipe_outlook import asked_words
+from infra.terminal import answers, notes
 from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import SystemClock
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.keys import read_signing_key
@@ -36,6 +39,13 @@ def publish_document(
     leaf = sign_leaf(kind, document.body(), parties.analyst.operator, signing_key)
     answer = asyncio.run(_post(transport_of(state_dir, server), f"{url}/v1/leaves", leaf.encode()))
     return url, answer["index"]
+
+
+def note_asked(recipe: Recipe) -> None:
+    """Say until when devices are asked; where that is over, nobody will answer."""
+    now = SystemClock().now()
+    over = now > asked_until(recipe.interval)
+    notes().print(asked_words(recipe.interval, now), style="yellow" if over else "dim")
 
 
 def show_published(document: Recipe | Series, index: int) -> None:

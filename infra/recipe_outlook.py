@@ -7,11 +7,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from client_agent.deciding import DECIDING_SHARE, asked_until
+from infra.terminal import when
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.randomizers.flips import Flips
 from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Interval, Recipe
 
 
 def outlook(recipe: Recipe) -> dict[str, Any]:
@@ -26,6 +28,20 @@ def outlook(recipe: Recipe) -> dict[str, Any]:
     """
     shares = randomizer_of(recipe)
     return {**({"outlook": _shares(recipe, shares)} if isinstance(shares, Flips) else {}), **hiding(recipe)}
+
+
+def asked_words(interval: Interval, now: float) -> str:
+    """Until when devices are asked to answer in ``interval``, and what follows from that ``now`` (POSIX seconds)."""
+    until, share = asked_until(interval), f"first {DECIDING_SHARE:.0%} of its interval"
+    if now > until:
+        return (
+            f"nobody is asked any more since {when(until)}: devices that had not read it and fetched a token in the "
+            f"{share} take no part; ask again with a later --start"
+        )
+    return (
+        f"asks devices that have read it and hold a token by {when(until)}, in the {share} or before; later ones take "
+        "no part, so publish it, and have the agents running, well before"
+    )
 
 
 def hiding(recipe: Recipe) -> dict[str, Any]:

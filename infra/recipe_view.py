@@ -10,8 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from client_agent.deciding import asked_until
 from infra.audience_view import audience_lines
-from infra.terminal import ADVERSARIES, adversary_text, delta_text, plain_table, span, styled
+from infra.terminal import ADVERSARIES, adversary_text, delta_text, plain_table, span, styled, when
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
@@ -50,6 +51,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
         ("interval", span(recipe.interval.start, recipe.interval.end)),
+        ("asks until", f"{when(asked_until(recipe.interval))}; who meets it later takes no part"),
         ("token", f"{recipe.token.issuer}, epoch {recipe.token.epoch}, slot {recipe.token.slot}"),
     ):
         facts.add_row(Text(name, style="dim"), Text(value))

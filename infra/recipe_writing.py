@@ -13,7 +13,7 @@ from infra.api import verified_log
 from infra.layout import Layout
 from infra.places import layout_of, policy_of, read_file, write_file
 from infra.recipe_form import Form, place_by_hand, place_in_stack, recipe_of
-from infra.recipe_outlook import outlook, outlook_lines
+from infra.recipe_outlook import asked_words, outlook, outlook_lines
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
@@ -75,7 +75,7 @@ def _deliver(recipe: Recipe, out: Path | None, stack: str, *, in_stack: bool, as
         print(body, end="")
     interval = span(recipe.interval.start, recipe.interval.end)
     notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
-    for line in outlook_lines(recipe):
+    for line in [asked_words(recipe.interval, SystemClock().now()), *outlook_lines(recipe)]:
         notes().print(line, style="dim")
     if out is not None:
         stage = f" --stage publish{stack}" if in_stack else stack

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from client_agent.deciding import asked_until
 from infra.api import call, readiness, recipes_of
 from infra.issuance import Accepted, SlotIssuance, compare, read_counts, warn
 from infra.layout import Layout
@@ -20,6 +21,7 @@ from infra.servers import ServerStatus, server_status
 from infra.workers import known_parts, service_part
 from tacit.errors import Abort, DecodeError, TacitError
 from tacit.ports import Transport, TransportError
+from tacit.recipe.model import Interval
 
 AGGREGATORS = ("leader", "helper")
 T = TypeVar("T")
@@ -42,7 +44,7 @@ class ProcessStatus:
 @dataclass(frozen=True)
 class TaskStatus:
     """One recipe as the leader sees it; ``leader`` and ``helper`` hold their status pages, or nothing; ``place`` is the
-    epoch and slot of its tokens."""
+    epoch and slot of its tokens; ``asked_until`` the POSIX second until which devices decide to take part."""
 
     recipe: str
     recipe_hash: str
@@ -51,6 +53,7 @@ class TaskStatus:
     leader: dict[str, Any] = field(default_factory=dict)
     helper: dict[str, Any] = field(default_factory=dict)
     place: tuple[int, int] | None = None
+    asked_until: float | None = None
 
     @property
     def accepted(self) -> Accepted | None:
@@ -170,7 +173,8 @@ async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str
         token = recipe.get("token")
         place = None if token is None else (int(token["epoch"]), int(token["slot"]))
         name = str(recipe.get("name", recipe_hash))
-        return TaskStatus(name, recipe_hash, row["state"], row["rule"], **pages, place=place)
+        until = asked_until(Interval.model_validate(recipe["interval"])) if recipe else None
+        return TaskStatus(name, recipe_hash, row["state"], row["rule"], **pages, place=place, asked_until=until)
 
     return list(await asyncio.gather(*map(task, rows)))
 

@@ -19,7 +19,7 @@ from tacit.errors import CryptoError, DecodeError, UsageError
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import Note, NoteKey, NoteSignature
-from tacit.tlog.cosignature import cosigned_at, witness_key
+from tacit.tlog.cosignature import MAX_SKEW_SECONDS, cosigned_at, witness_key
 from tacit.tlog.witnessing import AddCheckpoint
 
 ANSWER_SECONDS = 60.0
@@ -162,11 +162,13 @@ class WitnessDriver:
         return 1
 
     def _cosignature(self, text: str, body: bytes) -> NoteSignature:
-        """This witness's line among those of its answer, verified."""
+        """This witness's line among those of its answer, verified, and of now: one that readers find old, or of the
+        future, must not make a quorum that they then refuse. Raises ``CryptoError`` or ``DecodeError``."""
         for found in body.decode("utf-8", "replace").splitlines():
             line = NoteSignature.parse(found)
             if (line.name, line.key_id) == (self._key.name, self._key.key_id):
-                cosigned_at(text, line, self._key)
+                if abs(cosigned_at(text, line, self._key) - self._clock.now()) > MAX_SKEW_SECONDS:
+                    raise CryptoError(f"its clock is off by more than {MAX_SKEW_SECONDS} s")
                 return line
         raise CryptoError("the answer has no cosignature of the witness")
 

@@ -6,12 +6,14 @@ from aiohttp import web
 
 from relay.key_sets import LoggedKeySets
 from relay.service import Relay
-from tacit.errors import Unavailable
+from tacit.errors import Abort
 from tacit.media_types import JSON, OHTTP_REQ
-from tacit.service.app import read_body, refuse_expect
+from tacit.service.app import DEPS, UNAVAILABLE, read_body, refuse_expect
+from tacit.service.limits import come_back
 
 RELAY = web.AppKey("relay", Relay)
 KEY_SETS_MAX_AGE = 600
+NOT_YET = "The relay has no key sets yet."
 
 
 def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | None) -> None:
@@ -29,12 +31,13 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
             headers["Retry-After"] = str(answer.retry_after)
         return web.Response(status=answer.status, body=answer.body, headers=headers)
 
-    async def get_key_sets(_request: web.Request) -> web.Response:
+    async def get_key_sets(request: web.Request) -> web.Response:
         """The gateway's key sets as the log shows them, the same bytes for everyone."""
         if key_sets is None:
             raise web.HTTPNotFound
         if not key_sets.document:
-            raise Unavailable("the log has shown no key set yet")
+            headers = {"Retry-After": come_back(request.app[DEPS].entropy)}
+            raise Abort(UNAVAILABLE, "the log has shown no key set yet", status=503, title=NOT_YET, headers=headers)
         headers = {"Content-Type": JSON, "Cache-Control": f"public, max-age={KEY_SETS_MAX_AGE}"}
         return web.Response(body=key_sets.document, headers=headers)
 

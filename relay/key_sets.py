@@ -23,11 +23,12 @@ from tacit.signing import KEY_SIZE
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.client import Bundle, LogState, LogView
-from tacit.tlog.leaves import Blob, Body, LeafType, SignedLeaf
+from tacit.tlog.leaves import Blob, Body, LeafType, OhttpConfig, SignedLeaf
 from tacit.tlog.pages import KeySets, consistency
 
 FILE = "key-sets.json"
 LEAVES_KEPT = 16
+"""Key sets of a gateway that may be of the periods around now, of whatever length; it honestly has four."""
 AWAY_SECONDS = 3600.0
 """For which a log may be away before that is a trouble: key sets change once in a period."""
 
@@ -51,6 +52,15 @@ class _Signer:
 
     def _is_ours(self, leaf: SignedLeaf) -> bool:
         return leaf.type is LeafType.OHTTP_CONFIG and leaf.body.get("gateway") == self._gateway == leaf.signer
+
+
+def _concerns(leaf: SignedLeaf, now: float) -> bool:
+    """Whether a device may use a key set at ``now`` or note it for the period that follows."""
+    try:
+        config = leaf.body_as(OhttpConfig)
+    except DecodeError:
+        return False
+    return config.start - config.rotation_seconds <= now < config.end
 
 
 class LoggedKeySets:
@@ -111,14 +121,19 @@ class LoggedKeySets:
             if self._view.state.failure:
                 self._save()
             raise
+        now = self._deps.clock.now()
+        entries = [entry for entry in entries if _concerns(entry.leaf, now)]
+        held = [leaf for leaf in self._leaves if _concerns(leaf, now)]
+        known = {leaf.encode() for leaf in held}
+        held += [entry.leaf for entry in entries if entry.leaf.encode() not in known]
+        if len(held) > LEAVES_KEPT:  # none is forgotten before its time: another could then take its place
+            raise DecodeError("the log shows more key sets than a gateway has")
         shown = {entry.index for entry in entries}
         ours = tuple(entry for entry in found.entries if entry.index in shown)
         document = KeySets(found.checkpoint, ours).encode()
         if document == self.document:
             return False
-        known = {leaf.encode() for leaf in self._leaves}
-        fresh = [entry.leaf for entry in entries if entry.leaf.encode() not in known]
-        self._leaves = [*self._leaves, *fresh][-LEAVES_KEPT:]
+        self._leaves = held
         self.document = document
         self._save()
         return True

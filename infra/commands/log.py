@@ -21,9 +21,10 @@ from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tiles import MAX_BUNDLE
+from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.monitor.findings import Finding
-from tacit.ports import Transport
+from tacit.ports import Transport, TransportError
 from tacit.recipe.policy import Policy
 from tacit.service.app import Deps
 from tacit.service.config import Listen
@@ -40,6 +41,9 @@ Key = Annotated[str | None, typer.Option("--key", help="With --server or --from:
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="By which it is judged (default: the stack's, or the strictest).")
 ]
+Authority = Annotated[
+    Path | None, typer.Option("--ca", help="With --server: a PEM file of authorities to trust beside the system's.")
+]
 Folder = Annotated[
     Path | None, typer.Option("--from", help="A copy of the log: a folder with checkpoint and tile/, as it is served.")
 ]
@@ -53,6 +57,7 @@ def verify(
     state_dir: StateDir = None,
     server: Server = None,
     key: Key = None,
+    ca: Authority = None,
     policy: PolicyFile = None,
     folder: Folder = None,
     keep: Keep = None,
@@ -62,10 +67,10 @@ def verify(
     """Check once what needs no judgement: the checkpoint and its cosignatures, every entry and hash tile, that it
     extends what was seen before, and the signature of every leaf.
 
-    Exit code 1 where something is wrong. Example: tacit log verify
+    Exit code 1 where something is wrong.
     Example: tacit log verify --server https://log.example --key "$(cat log.key)" --policy policy.json
     """
-    place, kept = _place(state_dir, server, key, policy, folder), _kept(state_dir, server, folder, keep)
+    place, kept = _place(state_dir, server, key, ca, policy, folder), _kept(state_dir, server, folder, keep)
     _end(asyncio.run(_once(place, kept, folder, save, judge=False)), as_json=as_json)
 
 
@@ -74,6 +79,7 @@ def monitor(
     state_dir: StateDir = None,
     server: Server = None,
     key: Key = None,
+    ca: Authority = None,
     policy: PolicyFile = None,
     folder: Folder = None,
     keep: Keep = None,
@@ -90,7 +96,7 @@ def monitor(
     Late leaves are told from what an earlier look saw, so look regularly. Exit code 1 where something was found.
     Example: tacit log monitor --follow --port 9470
     """
-    place, kept = _place(state_dir, server, key, policy, folder), _kept(state_dir, server, folder, keep)
+    place, kept = _place(state_dir, server, key, ca, policy, folder), _kept(state_dir, server, folder, keep)
     if kept is None:
         raise typer.BadParameter("--keep says where to remember what was seen")
     if not follow:
@@ -101,9 +107,16 @@ def monitor(
 
 
 def _place(
-    state_dir: Path | None, server: str | None, key: str | None, policy: Path | None, folder: Path | None
+    state_dir: Path | None,
+    server: str | None,
+    key: str | None,
+    ca: Path | None,
+    policy: Path | None,
+    folder: Path | None,
 ) -> Place:
     given = None if policy is None else policy_of(policy)
+    if ca is not None and server is None:
+        raise typer.BadParameter("--ca goes with --server")
     if server is None and folder is None:
         if key is not None:
             raise typer.BadParameter("--key goes with --server or --from")
@@ -116,7 +129,7 @@ def _place(
         pinned = NoteKey.decode(key)
     except DecodeError as error:
         raise UsageError(f"--key: {error}") from error
-    return Place((server or "file://").rstrip("/"), pinned, given or Policy())
+    return Place((server or "file://").rstrip("/"), pinned, given or Policy(), ClientTls(ca))
 
 
 def _kept(state_dir: Path | None, server: str | None, folder: Path | None, keep: Path | None) -> Path | None:
@@ -138,7 +151,10 @@ async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path
     async with _transport(place, folder, save) as transport:
         watch = Watch(place, transport, SystemClock(), kept)
         stage = Bars(notes()).stage
-        return await (watch.look(stage) if judge else watch.verify(stage))
+        try:
+            return await (watch.look(stage) if judge else watch.verify(stage))
+        except TransportError as error:
+            raise TransportError(f"the log at {folder or place.url} cannot be read: {error}") from error
 
 
 def _end(report: Report, *, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from infra.places import (
     server_of,
     transport_of,
 )
-from infra.publishing import AnalystKey, publish_document, show_published
+from infra.publishing import AnalystKey, note_asked, publish_document, show_published
 from infra.recipe_form import Form, completed
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import draft_context, write_recipe
@@ -228,6 +228,7 @@ def publish(
     recipe = read_recipe(read_file(file), str(file))
     url, index = publish_document(recipe, state_dir, server, key)
     where = f"{url}/v1/recipes/{recipe.hash_text}"
+    note_asked(recipe)
     if as_json:
         print_json({"hash": recipe.hash_text, "name": recipe.name, "index": index, "url": where})
         return

@@ -24,7 +24,10 @@ WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
 """Refusals that leaves which are still to come may lift."""
 RELEASED, REFUSED = "released", "refused"
 TOO_FEW = "invalidBatchSize"
-FEWER_HINT = "; tacit status shows how many were counted, and the next recipe may ask more devices or have a smaller B"
+FEWER_HINT = (
+    "; tacit status shows how many were counted. Devices that met the recipe after the first quarter of its interval "
+    "took no part (tacit agent journal tells): publish the next one earlier, ask more devices, or have a smaller B"
+)
 
 RecipeName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="The recipe's hash, its beginning, or its name.")]
 

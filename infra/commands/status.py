@@ -17,7 +17,7 @@ from infra.layout import Layout
 from infra.places import AsJson, StateDir, layout_of
 from infra.servers import ServerStatus
 from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
-from infra.terminal import answers, plain_table, print_json, styled
+from infra.terminal import answers, plain_table, print_json, styled, when
 
 ANSWER_SECONDS = 10.0
 MANY_SECONDS = 120
@@ -126,6 +126,8 @@ def details(task: TaskStatus) -> list[Text]:
     page = task.leader
     if page:
         waiting = page.get("oldest_waiting_seconds")
+        if task.asked_until is not None and not page["uploaded"]:
+            lines.append(Text(f"devices decide until {when(task.asked_until)}, then send; later ones take no part"))
         lines += [Text(f"jobs: {_listed(page['jobs'])}")] if page["jobs"] else []
         lines += [Text(f"rejected: {_listed(page['rejected_by_cause'])}")] if page["rejected"] else []
         lines += [Text(f"the oldest report has waited for {_span(waiting)}")] if waiting else []

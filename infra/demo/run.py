@@ -98,7 +98,7 @@ class DemoRun:
         async with self._stack.running(), AiohttpTransport(connections=64) as transport:
             world = AgentDeps(self._clock, self._entropy, transport)
             with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
-                await self._stack.settle("issuer", "gateway", "recipe_server", "attester")
+                await self._stack.settle("issuer", "gateway", "recipe_server", "attester", "relay")
             with self._timed("attacks"), self._stages.stage("a second history of the log, for one device", 1):
                 second = await refused_split_view(self._layout, self._policy, world)
             with self._timed("recipe"):

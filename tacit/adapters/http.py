@@ -12,7 +12,7 @@ import aiohttp
 from yarl import URL
 
 from tacit.adapters.origins import origin_of, require_secure_url
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.tls import ClientTls, tls_reason
 from tacit.ports import HttpResponse, TransportError
 
 __all__ = ["AiohttpTransport", "ClientTls"]
@@ -74,7 +74,7 @@ class AiohttpTransport:
             ) as response:
                 return HttpResponse(response.status, _flatten(response.headers), await self._read(response))
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise TransportError(f"{method} failed: {type(error).__name__}") from error
+            raise TransportError(f"{method} failed: {tls_reason(error) or type(error).__name__}") from error
 
     async def close(self) -> None:
         """Close the pooled connections. The transport may be used again afterwards."""

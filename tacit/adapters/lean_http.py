@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from tacit.adapters.http1 import Bounds, ClientConnection, UnansweredError
 from tacit.adapters.origins import origin_of, require_secure_url
-from tacit.adapters.tls import ClientTls, Make
+from tacit.adapters.tls import ClientTls, Make, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 
@@ -119,7 +119,7 @@ class LeanTransport:
         except TimeoutError as error:
             raise TransportError(f"{method} failed: TimeoutError") from error
         except OSError as error:  # ssl.SSLError is one
-            raise TransportError(f"{method} failed: {type(error).__name__}") from error
+            raise TransportError(f"{method} failed: {tls_reason(error) or type(error).__name__}") from error
 
     async def close(self) -> None:
         """Close all connections and fail what waits. The transport may be used again afterwards."""

@@ -137,12 +137,12 @@ def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ss
 def tls_reason(error: BaseException | None) -> str | None:
     """Why TLS did not come about, in a few words for a person: of ``error`` or what led to it; None where that was
     something else."""
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
+    while error is not None:  # an HTTP library's own errors may be subclasses of these, without what they hold
+        if isinstance(error, ssl.SSLCertVerificationError) and hasattr(error, "verify_code"):
             if error.verify_code in _NAME_MISMATCH:
                 return "its certificate is for another host"
             return f"its certificate is not trusted ({error.verify_message})"
-        if isinstance(error, ssl.SSLError):
+        if isinstance(error, ssl.SSLError) and hasattr(error, "reason"):
             return "it does not speak TLS" if error.reason in _NO_TLS else f"TLS failed ({error.reason})"
         error = error.__cause__ or error.__context__
     return None

@@ -23,7 +23,7 @@ from tacit.aggregator.keys import find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
-from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState, had_begun
 from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
@@ -145,7 +145,6 @@ class LogFollower:
         await self._fetch()
         if not self._reviewed:
             changed = await self._review()
-            self._reviewed = True
         await self._send_opt_ins()
         await self._close_unreleased()
         await self._publish_census_shares()
@@ -181,7 +180,8 @@ class LogFollower:
         return LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
 
     async def _review(self) -> int:
-        """Look at every recipe again. Nobody else writes tasks, and the accountant takes its time in a thread."""
+        """Look at every recipe again. The accountant takes its time in a thread; a row that another process, which
+        leads by now, has changed meanwhile stays as it is, and is looked at again."""
         async with self.store.read() as tx:
             live = await self._live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
@@ -189,10 +189,14 @@ class LogFollower:
         self._take_up(rows.values())
         reviewed = await asyncio.to_thread(self._reviewed_rows, live, rows, closed)
         changed = [row for row in reviewed if rows.get(row.recipe_hash) != row]
+        self._reviewed = True
         if not changed:
             return 0
         async with self.store.transaction() as tx:
-            changed = [row for row in changed if await tx.put_task(row)]
+            present = {row.recipe_hash: row for row in await tx.tasks()}
+            same = [row for row in changed if present.get(row.recipe_hash) == rows.get(row.recipe_hash)]
+            self._reviewed = len(same) == len(changed)
+            changed = [row for row in same if await tx.put_task(row)]
         for row in changed:
             self._log.info(
                 "recipe", recipe=b64url(row.recipe_hash), state=row.state.value, rule=row.rule, why=row.detail
@@ -270,7 +274,7 @@ class LogFollower:
 
     def _check_own_side(self, item: LiveRecipe, closed: int) -> None:
         own = self._own_part(item.recipe)
-        if item.recipe.interval.start < closed:
+        if had_begun(item.recipe.interval.start, closed):
             raise Refusal(LOST, LOST_DETAIL)
         if own.signing_key != b64url(self._identity.signing_key.public):
             raise Refusal("own-signing-key", "the recipe names another signing key for us")

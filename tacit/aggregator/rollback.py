@@ -12,8 +12,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from tacit.aggregator.identity import Identity
-from tacit.aggregator.store import CommonTx, TaskRow, TaskState
+from tacit.aggregator.store import CommonTx, TaskRow, TaskState, had_begun
 from tacit.codec import unb64url
+from tacit.errors import CryptoError, DecodeError
 from tacit.recipe.model import Recipe
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import CensusShare, LeafType, OptIn, SignedLeaf, Void
@@ -32,7 +33,12 @@ _OWN_LEAVES: Mapping[LeafType, type[OptIn | Void | CensusShare]] = {
 
 def is_lost(row: TaskRow, closed: int) -> bool:
     """Whether something may have been spent for a task that is not over, before the POSIX second ``closed``."""
-    return bool(closed) and row.state in _OPEN and Recipe.decode(row.recipe).interval.start < closed
+    if not closed or row.state not in _OPEN:
+        return False
+    try:
+        return had_begun(Recipe.decode(row.recipe).interval.start, closed)
+    except DecodeError:  # an older version could read it: who knows what it did
+        return True
 
 
 async def end_lost(tx: CommonTx, closed: int) -> list[TaskRow]:
@@ -47,7 +53,7 @@ async def end_lost(tx: CommonTx, closed: int) -> list[TaskRow]:
 async def shows_rollback(tx: CommonTx, identity: Identity, entries: Sequence[VerifiedEntry], now: float) -> bool:
     """Whether new entries of the log show that the database is from the past, while tasks are served for which that
     matters: their windows have begun, and no operator has accepted it for them."""
-    own = [entry.leaf for entry in entries if entry.leaf.signer == identity.operator and entry.leaf.type in _OWN_LEAVES]
+    own = [entry.leaf for entry in entries if entry.leaf.type in _OWN_LEAVES and _is_ours(entry.leaf, identity)]
     if not own:
         return False
     rows, closed = await tx.tasks(), await tx.closed_until()
@@ -56,6 +62,17 @@ async def shows_rollback(tx: CommonTx, identity: Identity, entries: Sequence[Ver
     known = {row.recipe_hash: row for row in rows}
     shares = {task_id for task_id, _, _ in await tx.census_shares()}
     return not all(_is_known(leaf, identity, known, shares) for leaf in own)
+
+
+def _is_ours(leaf: SignedLeaf, identity: Identity) -> bool:
+    """Whether we signed the leaf: a recipe may give our name to anybody's key, and its leaves to nobody's database."""
+    if leaf.signer != identity.operator:
+        return False
+    try:
+        leaf.verify(identity.signing_key.public)
+    except CryptoError:
+        return False
+    return True
 
 
 def _is_known(leaf: SignedLeaf, identity: Identity, rows: Mapping[bytes, TaskRow], shares: Container[bytes]) -> bool:

@@ -22,7 +22,7 @@ from tacit.aggregator.schema import MARKS
 from tacit.errors import DapAbort, DapProblem, Fatal
 from tacit.messages import BatchMode
 from tacit.roles.aggregator import Party
-from tacit.task import Task
+from tacit.task import CLOCK_LEEWAY, Task
 
 UNRELEASED = b"unreleased"
 """In the place of a batch: the whole task is closed for good, and nothing was released. Neither an encoded interval nor
@@ -125,11 +125,11 @@ class CommonTx(OutcomesTx):
         row = (await self.connection.execute(query)).one_or_none()
         if row is None or row.state != TaskState.ACTIVE.value:
             return False
-        return now < party.closes and party.task.start_seconds >= (row.closed or 0)
+        return now < party.closes and not had_begun(party.task.start_seconds, row.closed or 0)
 
     async def closed_until(self) -> int:
-        """The POSIX second before which everything may have been spent, as an operator has accepted: no task whose
-        window began earlier does anything any more. 0 where the database was never restored from the past."""
+        """The POSIX second before which everything may have been spent, as an operator has accepted: no task that had
+        begun by then (``had_begun``) does anything any more. 0 where the database was never restored from the past."""
         query = select(MARKS.c.number).where(MARKS.c.shard == CLOSED)
         return int((await self.connection.execute(query)).scalar_one_or_none() or 0)
 
@@ -221,6 +221,12 @@ class CommonTx(OutcomesTx):
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task_id, table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
+
+
+def had_begun(start: float, closed: float) -> bool:
+    """Whether reports of a window that begins at ``start`` may have counted by ``closed`` (POSIX seconds; 0: never):
+    clocks differ, and a report may be that far ahead of ours."""
+    return bool(closed) and start < closed + CLOCK_LEEWAY
 
 
 Tx = TypeVar("Tx", bound=CommonTx)

@@ -16,6 +16,7 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.store import SqlStore, TaskRow, TaskState
 from tacit.codec import b64url
+from tacit.errors import DecodeError
 from tacit.ledger.account import ROLES, Charge, ChargeState, charge_state
 from tacit.recipe.charges import charge_of, series_charges
 from tacit.recipe.live import LiveLog
@@ -54,7 +55,11 @@ class Voids:
         if row.void or row.state not in _OPEN:
             return bool(row.void)
         if row.recipe_hash not in self._ends:
-            self._ends[row.recipe_hash] = Recipe.decode(row.recipe).interval.end
+            try:
+                self._ends[row.recipe_hash] = Recipe.decode(row.recipe).interval.end
+            except DecodeError:  # an older version could read it; nothing is said of it, and it stays charged
+                self._settled.add(row.recipe_hash)
+                return False
         return now >= self._ends[row.recipe_hash] + self._void_after
 
     async def step(self, live: LiveLog, due: Iterable[TaskRow]) -> None:

@@ -221,15 +221,24 @@ class Audit:
         """Leaves that the log did not show when they were due."""
         by_hash = {live.recipe.hash_text: live.recipe for live in log.recipes}
         rotations = {(config.gateway, config.period) for config in log.ohttp_configs}
+        firsts = self._first_directories()
         found = []
         for entry in self._entries:
             moment = shown_after(entry.index)
-            if moment is None:
-                continue
+            if moment is None or moment == shown_after(firsts.get(str(entry.leaf.body.get("issuer")), -1)):
+                continue  # nobody looked in time, or the issuer was not there yet
             due = self._due(entry.leaf, by_hash, rotations)
             if due is not None and moment >= due[0]:
                 what = f"{due[1]} was due before {due[0]}, and not shown at {moment}"
                 found.append(Finding("late", what, entry.index))
+        return found
+
+    def _first_directories(self) -> dict[str, int]:
+        """Where each issuer's first directory stands in the log."""
+        found: dict[str, int] = {}
+        for entry in self._entries:
+            if entry.leaf.type is LeafType.ISSUER_DIRECTORY:
+                found.setdefault(str(entry.leaf.body["issuer"]), entry.index)
         return found
 
     def _due(
@@ -283,15 +292,17 @@ class Audit:
         for directory in log.directories:
             directories[directory.issuer].append(directory)
         for issuer, own in sorted(directories.items()):
-            newest = max(own, key=lambda one: one.epoch)
-            if now >= newest.end:
+            begun = [one for one in own if one.start <= now]  # those of later epochs are no excuse
+            if begun and all(one.end <= now for one in begun):
+                newest = max(begun, key=lambda one: one.end)
                 found.append(Finding("silent", f"{issuer}: no directory since that of epoch {newest.epoch}"))
         sets: dict[str, list[OhttpConfig]] = defaultdict(list)
         for config in log.ohttp_configs:
             sets[config.gateway].append(config)
         for gateway, configs in sorted(sets.items()):
-            last = max(configs, key=lambda one: one.period)
-            if now >= last.start + last.rotation_seconds:
+            started = [one for one in configs if one.start <= now]
+            if started and all(one.start + one.rotation_seconds <= now for one in started):
+                last = max(started, key=lambda one: one.start)
                 found.append(Finding("silent", f"{gateway}: no key set since that of period {last.period}"))
         return found
 

@@ -3,7 +3,7 @@
 Kinds: ``log-checkpoint``, ``log-rollback``, ``log-split-view``, ``log-inclusion``, ``log-tile`` (the log itself);
 ``witnesses`` (cosignatures that the policy demands); ``leaf-malformed``, ``leaf-unknown``, ``leaf-signer``,
 ``leaf-signature``, ``second-leaf``; ``recipe`` and ``series`` (refused by a rule, claims recomputed); ``ledger``;
-``late``; ``silent``; ``void-released``.
+``late``; ``silent``; ``void-released``; ``results`` (the list of them cannot be read).
 """
 
 from __future__ import annotations

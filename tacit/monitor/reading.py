@@ -52,23 +52,33 @@ class WholeLog:
 
     async def read(self, checkpoint: Checkpoint, at: float, tick: Tick = nothing) -> None:
         """Read up to ``checkpoint``, which was fetched after ``at`` (POSIX seconds). Raises ``Refusal``
-        (``log-inclusion``, ``log-split-view``), ``DecodeError`` or ``TransportError``; ``state`` then keeps the
-        evidence."""
-        async for entries in read_entries(self._transport, self._url, self.tree.size, checkpoint.size):
+        (``log-inclusion``; ``log-split-view``, of which ``state`` then keeps the checkpoint as evidence),
+        ``DecodeError`` or ``TransportError``."""
+        if checkpoint.size == self.state.size and checkpoint.root != self.state.root:
+            self._split(f"the log signed two roots for {checkpoint.size} entries")
+        anew = self.tree.size == 0
+        await self._append(checkpoint.size, tick)
+        if self.tree.root(checkpoint.size) != checkpoint.root and not anew:
+            self.tree = MemoryTree()  # what was read before may be of another history than what came now
+            await self._append(checkpoint.size, nothing)
+        if self.tree.root(checkpoint.size) != checkpoint.root:
+            self.tree = MemoryTree()
+            raise Refusal("log-inclusion", "the log's entries do not lead to the root that it signed")
+        if self.tree.root(self.state.size) != self.state.root:
+            self._split(f"the first {self.state.size} entries are not those seen before")
+        self.state = self.state.seen(checkpoint.size, checkpoint.root, int(at))
+
+    async def _append(self, size: int, tick: Tick) -> None:
+        async for entries in read_entries(self._transport, self._url, self.tree.size, size):
             for entry in entries:
                 self.tree.append(entry)
             tick(len(entries))
-        if self.tree.root(checkpoint.size) != checkpoint.root:
-            self._contradicted("log-inclusion", "the log's entries do not lead to the root that it signed")
-        if self.tree.root(self.state.size) != self.state.root:
-            self._contradicted("log-split-view", f"the first {self.state.size} entries are not those seen before")
-        self.state = self.state.seen(checkpoint.size, checkpoint.root, int(at))
 
-    def _contradicted(self, rule: str, detail: str) -> NoReturn:
-        """Forget what was read, which may be of another history, and keep the checkpoint that proves it."""
+    def _split(self, detail: str) -> NoReturn:
+        """Forget what was read, which is of another history, and keep the first checkpoint that proves it."""
         self.tree = MemoryTree()
-        self.state = replace(self.state, evidence=self.note)
-        raise Refusal(rule, detail)
+        self.state = replace(self.state, evidence=self.state.evidence or self.note)
+        raise Refusal("log-split-view", detail)
 
     async def check_tiles(self, tick: Tick = nothing) -> list[Finding]:
         """Compare every hash tile that the log serves with the entries."""
@@ -82,6 +92,11 @@ class WholeLog:
                 findings += [] if right else [Finding("log-tile", f"{tile.path()} does not hold the entries' hashes")]
             tick(1)
         return findings
+
+    def check_evidence(self) -> list[Finding]:
+        """What an earlier reading has proved for good."""
+        what = "an earlier reading was shown another history, whose checkpoint is kept as evidence"
+        return [Finding("log-split-view", what)] if self.state.evidence else []
 
     def check_witnesses(self, quorum: Quorum | None) -> list[Finding]:
         """What the policy demands of witnesses, and the checkpoint read last does not have."""

@@ -9,9 +9,12 @@ alone may use its whole share, and many devices behind one address wait in one q
   source has at most one of ``share`` parts of them, or of ``share_in_company`` while others are connected: what is
   being answered is the queue in front of the next one. Who finds none waits unread, and sources take turns. A sender
   holds no turn before its request is there, so slowness holds nothing.
-* Requests on their way hold their bytes. Above ``receiving_bytes`` the source that holds most gives some up.
+* Requests on their way hold their bytes, and so do answers that wait for their readers. Above ``receiving_bytes`` a
+  source that holds most (to within a factor of two) gives some up. Who does not read holds no turn either.
 * Deadlines: a head has ``head_seconds``; a body arrives at ``least_rate`` bytes a second after ``grace_seconds``, or
   the answer is 408; an answer is read at that rate; who waited ``wait_seconds`` for a turn is told to come back (503).
+
+Whom to let go is found in a time that does not grow with the number of sources.
 
 Pure: no clock, no socket. Times are seconds of any one clock. An address lives here while its connections are open,
 and is in no log, metric, error or representation.
@@ -25,13 +28,17 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from tacit.service.config import Limits
+from tacit.service.ranks import Ranks
 
 IPV6_PREFIX = 64
 LINGER_SECONDS = 5.0
 """From a 408 until the connection is cut."""
+LOOKS = 16
+"""Sources with equally many connections among which one with an idle connection is preferred."""
 
 
 class Guest(Protocol):
@@ -51,21 +58,24 @@ class Guest(Protocol):
 
 
 class Phase(enum.Enum):
-    """Of a connection: between requests; a request is on its way; it waits for its turn; it has it."""
+    """Of a connection: between requests; a request is on its way; it waits for its turn; it has it; its answer
+    waits to be read."""
 
     IDLE = enum.auto()
     RECEIVING = enum.auto()
     WAITING = enum.auto()
     WORKING = enum.auto()
+    SENDING = enum.auto()
 
 
 @dataclass(eq=False, slots=True)
 class Source:
-    """One source's connections by phase (oldest first), its turns, and the bytes of requests on their way."""
+    """One source's connections by phase (oldest first), its turns, and the bytes of requests on their way and of
+    answers that wait."""
 
     known: bool = False
     turns: int = 0
-    received: int = 0
+    held: int = 0
     phases: dict[Phase, dict[Visit, None]] = field(default_factory=lambda: {phase: {} for phase in Phase}, repr=False)
 
     def __len__(self) -> int:
@@ -73,14 +83,15 @@ class Source:
 
     def spared(self) -> Iterator[Visit]:
         """What it could give up, the least missed first."""
-        for phase in (Phase.IDLE, Phase.RECEIVING, Phase.WAITING):
+        for phase in (Phase.IDLE, Phase.RECEIVING, Phase.WAITING, Phase.SENDING):
             yield from self.phases[phase]
 
 
 @dataclass(eq=False, slots=True)
 class Visit:
     """One connection. ``since``: of its phase, moved on by the time that it waited for us; ``headed``: the head of its
-    request is there; ``has_turn``: it counts among the turns."""
+    request is there; ``has_turn``: it counts among the turns; ``held``: bytes of its request on their way, or of its
+    answer that waits."""
 
     guest: Guest = field(repr=False)
     key: str | None = field(repr=False)
@@ -91,7 +102,7 @@ class Visit:
     headed: bool = False
     has_turn: bool = False
     gone: bool = False
-    received: int = 0
+    held: int = 0
     waiting_since: float = 0.0
     cut_at: float = math.inf
 
@@ -104,7 +115,9 @@ class Admission:
         self._connections = connections
         self._sources: dict[str | None, Source] = {}
         self._queue: deque[Source] = deque()
-        self._count = self._turns = self._received = 0
+        self._crowded: Ranks[Source] = Ranks()
+        self._heavy: Ranks[Source] = Ranks()
+        self._count = self._turns = self._held = 0
 
     def __len__(self) -> int:
         return self._count
@@ -131,6 +144,7 @@ class Admission:
         key = None if known else source_of(address)
         visit = Visit(guest, key, self._source(key), now)
         visit.source.phases[Phase.IDLE][visit] = None
+        self._rank(visit.source)
         self._count += 1
         return visit
 
@@ -144,7 +158,8 @@ class Admission:
         new.phases[visit.phase][visit] = None
         for source, sign in ((old, -1), (new, 1)):
             source.turns += sign * visit.has_turn
-            source.received += sign * visit.received
+            source.held += sign * visit.held
+            self._rank(source)
         self._forget_empty(visit.key)
         visit.key, visit.source = key, new
         self._give_turns(now)
@@ -155,7 +170,7 @@ class Admission:
             return
         visit.gone = True
         del visit.source.phases[visit.phase][visit]
-        self._drop_bytes(visit)
+        self._hold(visit, -visit.held)
         self._count -= 1
         self._end_turn(visit)
         self._forget_empty(visit.key)
@@ -166,11 +181,8 @@ class Admission:
         if visit.phase is Phase.IDLE:
             visit.headed = False
             self._enter(visit, Phase.RECEIVING, now)
-        visit.received += size
-        visit.source.received += size
-        self._received += size
-        while self._received > self.limits.receiving_bytes and self._shed(now):
-            pass
+        self._hold(visit, size)
+        self._shed_enough(now)
         if visit.gone:
             return False
         if not visit.source.phases[Phase.WAITING] and self._has_turn_for(visit.source):
@@ -187,7 +199,7 @@ class Admission:
         if visit.gone:
             return
         if complete:
-            self._drop_bytes(visit)
+            self._hold(visit, -visit.held)
             self._enter(visit, Phase.WORKING, now)
             return
         if headed and not visit.headed:
@@ -200,18 +212,27 @@ class Admission:
         if visit.gone:
             return
         visit.fresh, visit.cut_at = False, math.inf
-        self._drop_bytes(visit)
+        self._hold(visit, -visit.held)
         self._enter(visit, Phase.IDLE, now)
         self._end_turn(visit)
         self._give_turns(now)
 
     def stalled(self, visit: Visit, size: int, now: float) -> None:
-        """``size`` bytes of an answer wait for their reader."""
+        """``size`` bytes of an answer wait for their reader, who holds no turn from now on."""
         visit.cut_at = now + self.limits.grace_seconds + size / self.limits.least_rate
+        if visit.gone or visit.phase not in (Phase.WORKING, Phase.SENDING):
+            return
+        self._hold(visit, size - visit.held)
+        self._enter(visit, Phase.SENDING, now)
+        self._end_turn(visit)
+        self._shed_enough(now)
+        self._give_turns(now)
 
     def flows(self, visit: Visit) -> None:
         """They were read."""
         visit.cut_at = math.inf
+        if not visit.gone and visit.phase is Phase.SENDING:
+            self._hold(visit, -visit.held)
 
     def sweep(self, now: float) -> None:
         """Enforce the deadlines; to be called about once a second."""
@@ -237,29 +258,44 @@ class Admission:
             return False
         if not visit.headed:
             return seconds > limits.head_seconds
-        if seconds > limits.grace_seconds + visit.received / limits.least_rate and visit.cut_at == math.inf:
+        if seconds > limits.grace_seconds + visit.held / limits.least_rate and visit.cut_at == math.inf:
             visit.cut_at = now + LINGER_SECONDS
             visit.guest.too_slow()
         return False
 
     def _make_room(self, now: float) -> bool:
-        """Cut a connection of the source that has most; False if every one is being answered."""
-        able = [source for source in self._sources.values() if next(source.spared(), None) is not None]
-        if not able:
-            return False
-        largest = max(able, key=lambda source: (not source.known, len(source), bool(source.phases[Phase.IDLE])))
-        self._cut(next(largest.spared()), now)
-        return True
+        """Cut a connection of a source that has most; False if every one is being answered."""
+        for sources in (*self._crowded.highest(), self._known()):
+            able = islice((source for source in sources if next(source.spared(), None) is not None), LOOKS)
+            chosen = max(able, key=lambda source: bool(source.phases[Phase.IDLE]), default=None)
+            if chosen is not None:
+                self._cut(next(chosen.spared()), now)
+                return True
+        return False
+
+    def _shed_enough(self, now: float) -> None:
+        while self._held > self.limits.receiving_bytes and self._shed(now):
+            pass
 
     def _shed(self, now: float) -> bool:
-        """Cut the request on its way that holds most bytes, of the source whose requests do."""
-        able = [source for source in self._sources.values() if source.received]
-        largest = max(able, key=lambda source: (not source.known, source.received))
-        visit = max(largest.spared(), key=lambda one: one.received, default=None)
-        if visit is None or not visit.received:
-            return False
-        self._cut(visit, now)
-        return True
+        """Cut what holds most bytes, of a source that does."""
+        for sources in (*self._heavy.highest(), self._known()):
+            for source in sources:
+                visit = max(source.spared(), key=lambda one: one.held, default=None)
+                if visit is not None and visit.held:
+                    self._cut(visit, now)
+                    return True
+        return False
+
+    def _known(self) -> list[Source]:
+        """The peers that proved who they are: the last to give anything up."""
+        return [self._sources[None]] if None in self._sources else []
+
+    def _rank(self, source: Source) -> None:
+        """The source has more or fewer connections or bytes than before."""
+        if not source.known:
+            self._crowded.put(source, len(source))
+            self._heavy.put(source, source.held.bit_length())
 
     def _cut(self, visit: Visit, now: float) -> None:
         self.depart(visit, now)
@@ -304,11 +340,12 @@ class Admission:
         visit.phase, visit.since = phase, since
         visit.source.phases[phase][visit] = None
 
-    def _drop_bytes(self, visit: Visit) -> None:
-        """The request is whole, or gone: its bytes are no longer on their way."""
-        visit.source.received -= visit.received
-        self._received -= visit.received
-        visit.received = 0
+    def _hold(self, visit: Visit, size: int) -> None:
+        """The connection holds ``size`` bytes more."""
+        visit.held += size
+        visit.source.held += size
+        self._held += size
+        self._rank(visit.source)
 
     def _source(self, key: str | None) -> Source:
         return self._sources.setdefault(key, Source(known=key is None))

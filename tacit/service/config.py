@@ -50,7 +50,7 @@ class Limits(Frozen):
     * ``connections``: at most, and never more than half of the descriptors of the process.
     * ``requests``: answered at one time; ``share``: a source alone has at most one of so many parts of them, and one of
       ``share_in_company`` while others are connected.
-    * ``receiving_bytes``: of requests on their way. Not below the largest body.
+    * ``receiving_bytes``: of requests on their way and of answers that wait. Not below the largest body.
     * ``head_seconds``, ``grace_seconds``, ``least_rate`` (bytes a second), ``idle_seconds``, ``wait_seconds``:
       deadlines.
     * ``front_proxies``: addresses of proxies that pass connections on, each with a PROXY line (version 1) that names

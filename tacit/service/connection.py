@@ -98,8 +98,8 @@ class Connection(web.RequestHandler):
         super().data_received(data)
         if self._request_count > before and self._messages:
             self._body = self._messages[-1][1]
-        if self._request_count - self._answered > 1:
-            self.close()  # nobody has several requests answered in one turn: RFC 9112, section 9.3.2
+        if self._upgraded or self._request_count - self._answered > 1:
+            self.close()  # nobody has several requests answered in one turn: RFC 9112, sections 7.8 and 9.3.2
 
     def _is_whole(self) -> bool:
         """Whether a whole request is there that was not answered."""

@@ -57,11 +57,17 @@ def _base64_of(length: int | None) -> Any:
     return AfterValidator(check)
 
 
-Hash = Annotated[str, _base64_of(32)]
+def _described(pattern: str) -> Any:
+    """What a JSON Schema says of the text; ``_base64_of`` checks it."""
+    return Field(json_schema_extra={"contentEncoding": "base64url", "pattern": pattern})
+
+
+_OF_32 = _described("^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")
+Hash = Annotated[str, _base64_of(32), _OF_32]
 """base64url of 32 bytes."""
-Key32 = Annotated[str, _base64_of(32)]
+Key32 = Annotated[str, _base64_of(32), _OF_32]
 """base64url of a raw 32-byte key."""
-Blob = Annotated[str, _base64_of(None)]
+Blob = Annotated[str, _base64_of(None), _described("^[A-Za-z0-9_-]{2,}$")]
 """base64url of at least one byte."""
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
@@ -233,7 +239,7 @@ def _decoded(data: bytes) -> SignedLeaf:
     """The leaf in ``data``: a pure function of bytes that every reader of a log asks for again at each fetch."""
     content = parse_canonical(data, "leaf")
     _check_known(content.get("type"), content.get("version"))
-    envelope = validated(_Envelope, content, "leaf")
+    envelope = validated(Envelope, content, "leaf")
     return SignedLeaf(
         LeafType(envelope.type),
         envelope.body,
@@ -250,7 +256,9 @@ def _check_known(leaf_type: object, version: object) -> None:
         raise UnknownLeafError(f"leaf: type {leaf_type[:32]!r}, version {version} is not known")
 
 
-class _Envelope(Body):
+class Envelope(Body):
+    """An entry as JSON. The signature is Ed25519 over ``"tacit leaf v1" NUL type NUL JCS(body)``."""
+
     type: Literal["recipe", "series", "opt-in", "issuer-directory", "ohttp-config", "void", "census-share"]
     version: Annotated[int, Field(ge=1, le=1)]
     body: dict[str, Any]

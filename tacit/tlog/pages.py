@@ -65,23 +65,29 @@ class Head:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(_HeadBody, _parsed(data, "head"), "head")
+        wire = validated(HeadBody, _parsed(data, "head"), "head")
         return cls(_note(wire.checkpoint), tuple(unb64url(digest) for digest in wire.pages))
 
 
-class _HeadBody(Body):
+class HeadBody(Body):
+    """A head as JSON: the note's text, and the digests of the pages."""
+
     checkpoint: Annotated[str, Field(max_length=MAX_NOTE_SIZE)]
     pages: Annotated[list[Hash], Field(max_length=MAX_PAGES)]
 
 
-class _EntryBody(Body):
+class EntryBody(Body):
+    """An entry as JSON: its number in the log, its bytes, and its audit path from the leaf upwards."""
+
     index: Count
     leaf: Blob
     inclusion: Annotated[list[Hash], Field(max_length=MAX_PROOF)]
 
 
-class _PageBody(Body):
-    entries: Annotated[list[_EntryBody], Field(min_length=1)]
+class PageBody(Body):
+    """A page as JSON."""
+
+    entries: Annotated[list[EntryBody], Field(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +106,15 @@ class KeySets:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(_KeySetsBody, _parsed(data, "key sets"), "key sets")
+        wire = validated(KeySetsBody, _parsed(data, "key sets"), "key sets")
         return cls(_note(wire.checkpoint), tuple(map(_entry, wire.entries)))
 
 
-class _KeySetsBody(Body):
+class KeySetsBody(Body):
+    """Key sets as JSON."""
+
     checkpoint: Annotated[str, Field(max_length=MAX_NOTE_SIZE)]
-    entries: list[_EntryBody]
+    entries: list[EntryBody]
 
 
 def _note(text: str) -> bytes:
@@ -116,7 +124,7 @@ def _note(text: str) -> bytes:
         raise DecodeError("checkpoint is not Unicode text") from error
 
 
-def _entry(wire: _EntryBody) -> BundleEntry:
+def _entry(wire: EntryBody) -> BundleEntry:
     return BundleEntry(wire.index, unb64url(wire.leaf), tuple(unb64url(item) for item in wire.inclusion))
 
 
@@ -145,7 +153,7 @@ def _page(entries: Sequence[bytes]) -> bytes:
 
 def decode_page(data: bytes) -> list[BundleEntry]:
     """The entries of a page. Raises DecodeError."""
-    wire = validated(_PageBody, _parsed(data, "page"), "page")
+    wire = validated(PageBody, _parsed(data, "page"), "page")
     return list(map(_entry, wire.entries))
 
 
@@ -208,7 +216,7 @@ class Hashes:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(_HashesBody, _parsed(data, "hashes"), "hashes")
+        wire = validated(HashesBody, _parsed(data, "hashes"), "hashes")
         leaves = unb64url(wire.leaves)
         if len(leaves) % HASH_SIZE or len(leaves) > 2 * BLOCK * HASH_SIZE:
             raise DecodeError("hashes: not at most two blocks of hashes")
@@ -236,7 +244,10 @@ class Hashes:
         return tuple(prove_consistency(read, known, self.size))
 
 
-class _HashesBody(Body):
+class HashesBody(Body):
+    """Hashes as JSON: the leaf hashes from ``start`` on, one after another, and further nodes, each level, index and
+    hash."""
+
     size: Count
     start: Count
     leaves: Annotated[str, Field(max_length=2 * BLOCK * _HASH_TEXT)]

@@ -30,6 +30,7 @@ def tacit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     done = tacit("demo", "--devices", str(DEVICES), "--json", cwd=tmp_path_factory.mktemp("demo"))
     assert done.returncode == 0, done.stderr
+    assert '"level"' not in done.stderr, "no service has anything to complain of"
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

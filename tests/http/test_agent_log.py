@@ -303,3 +303,21 @@ async def test_a_published_key_that_nobody_can_use_changes_nothing(world: World)
     await world.clock.advance(120)
     await agent.step()
     assert await trouble(store) == ""
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_directory_once_seen_is_not_replaced_by_one_that_is_shown_later(world: World, restarted: bool) -> None:
+    """As with key sets: each answer by itself gives nothing away."""
+    agent, store = await world.device()
+    await agent.step()
+    planned = await store.prefetches()
+    assert planned
+    world.log.hidden.add(0)
+    await world.clock.advance(120)
+    world.log.add(KIT.directory_leaf(slots=2))
+    agent = world.agent(store) if restarted else agent
+    with pytest.raises(Refusal, match="log-second-leaf"):
+        await agent.sync()
+    world.log.leaves.pop()
+    with pytest.raises(Refusal, match="log-second-leaf"):
+        await world.agent(store).sync()

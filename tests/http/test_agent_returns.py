@@ -15,7 +15,7 @@ from tacit.errors import Refusal
 from tacit.ports import TransportError
 from tacit.service.app import DRIVERS
 from tacit.testing.bundles import paged, signed_bundle
-from tacit.testing.recipes import EPOCH, KEY_PERIOD, URLS
+from tacit.testing.recipes import EPOCH, KEY_PERIOD, KEY_ROTATION, NOW, URLS
 from tacit.tlog.client import LogState
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
@@ -186,6 +186,15 @@ async def test_a_second_root_that_the_relay_shows_ends_trust_for_good_too(world:
         await world.agent(store).sync()
 
 
+async def test_a_relay_that_has_no_key_sets_yet_fills_nobodys_log(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(3):
+        answer = await world.inner.request("GET", KEY_SETS)
+        assert (answer.status, "retry-after" in answer.headers) == (503, True)
+    assert '"level": "error"' not in capsys.readouterr().err
+
+
 async def test_a_relay_serves_only_what_the_gateway_signed_and_the_log_proved(world: World) -> None:
     assert (await world.inner.request("GET", KEY_SETS)).status == 503
     foreign = {**KIT.ohttp_leaf(KEY_PERIOD).body, "gateway": "other.example"}
@@ -226,6 +235,28 @@ async def test_a_relay_that_is_shown_a_second_set_keeps_the_first_also_after_a_r
     world.log.leaves.pop()
     assert await world.relay_reads_the_log() == 0
     assert (await world.inner.request("GET", KEY_SETS)).status == 503, "it trusts that log no more"
+
+
+async def test_a_relay_forgets_no_set_of_this_period_however_many_others_it_is_shown(world: World) -> None:
+    """A log and its gateway could else have it show a second set to those who come later."""
+    world.publish_keys()
+    await world.relay_reads_the_log()
+    world.log.hidden.add(len(world.log.leaves) - 1)
+    for first in range(2, 42, 8):
+        others = [KIT.ohttp_leaf(KEY_PERIOD + ahead) for ahead in range(first, first + 8)]
+        others += [_of_another_length(KEY_ROTATION + extra) for extra in range(first, first + 8)]
+        world.log.add(*others)
+        await world.relay_reads_the_log()
+        world.log.hidden.update(range(len(world.log.leaves) - len(others), len(world.log.leaves)))
+    world.log.add(KIT.ohttp_leaf())
+    assert await world.relay_reads_the_log() == 0
+    health = (await world.inner.request("GET", f"{URLS['relay']}/healthz")).body
+    assert b"two leaves for one key-set" in health
+
+
+def _of_another_length(rotation: int) -> SignedLeaf:
+    body = {**KIT.ohttp_leaf().body, "rotation_seconds": rotation, "period": NOW // rotation}
+    return sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", KIT.keys["gateway"])
 
 
 async def test_a_relay_that_is_shown_a_second_root_trusts_that_log_no_more_also_after_a_restart(world: World) -> None:

@@ -80,4 +80,5 @@ async def test_a_recipe_that_is_met_late_costs_nothing_and_leaves_the_token(worl
     await agent.step()
     entry = await only(store)
     assert (entry.state, entry.charged_epsilon) == (State.INELIGIBLE, "")
+    assert entry.detail.startswith("met, or its token fetched, after the first 25% of its interval (900 seconds)")
     assert next(row for row in await store.prefetches() if row.slot == SLOT).usable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -45,13 +46,14 @@ class Gateway:
         self.open = asyncio.Event()
         self.open.set()
         self.asked: asyncio.Queue[bytes] = asyncio.Queue()
+        self.sealed = b"sealed"
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
         self.asked.put_nowait(body)
         await self.open.wait()
-        return HttpResponse(200, {"content-type": OHTTP_RES}, b"sealed")
+        return HttpResponse(200, {"content-type": OHTTP_RES}, self.sealed)
 
 
 @asynccontextmanager
@@ -240,6 +242,37 @@ async def test_several_requests_in_one_piece_are_one_and_the_end_of_their_connec
         assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
         assert relay.gateway.asked.qsize() == 1
         assert (len(relay.admission), relay.admission.turns) == (0, 0)
+
+
+async def test_what_follows_an_upgrade_that_nobody_takes_up_is_not_answered_beside_the_turns(tmp_path: Path) -> None:
+    upgrade = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    async with listening(tmp_path, requests=1) as relay:
+        relay.gateway.open.clear()
+        for _ in range(5):
+            reader, _ = await relay.connect(upgrade + head("/", OHTTP_REQ, 4) + b"abcd")
+            assert await status_of(reader) == 200
+        await asyncio.sleep(0.05)
+        assert relay.gateway.asked.qsize() <= 1
+        assert relay.gateway.asked.qsize() <= relay.admission.turns
+
+
+async def test_who_does_not_read_its_answer_holds_no_turn(tmp_path: Path) -> None:
+    async with listening(tmp_path, requests=2, receiving_bytes=1 << 20) as relay:
+        relay.gateway.sealed = bytes(262_144)
+        for _ in range(2):
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, (relay.host, relay.port))
+            _, writer = await asyncio.open_connection(sock=sock, limit=16)
+            relay.writers.append(writer)
+            writer.write(head("/", OHTTP_REQ, 4) + b"abcd")
+            await asyncio.wait_for(relay.gateway.asked.get(), PATIENCE)
+        await asyncio.sleep(0.1)
+        reader, _ = await relay.connect(head("/", OHTTP_REQ, 6) + b"honest")
+        assert await asyncio.wait_for(relay.gateway.asked.get(), 2.0) == b"honest"
+        assert await status_of(reader) == 200
 
 
 async def test_a_front_proxy_names_the_client_and_nobody_else_can(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy, WitnessLimit
 from tacit.service.app import DRIVERS, Deps
 from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import EPOCH, NOW
+from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION, NOW
 from tacit.tlog.checkpoint import NoteSignature
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.witness_world import KIT, LOG_URL, LyingLog, Stage, hostile_leaves
@@ -197,7 +197,53 @@ async def test_a_log_that_changes_its_past_is_found_and_the_proof_kept(world: Wo
     assert (state.size, state.root) == (3, log.tree.root())
     assert state.evidence == (b"" if size < 3 else fork.note())
     await world.serve(log)
-    assert (await world.look()).findings == []
+    again = [one.kind for one in (await world.look()).findings]
+    assert again == ([] if size < 3 else ["log-split-view"]), "a proof is not forgotten when the log is whole again"
+
+
+@pytest.mark.parametrize("more", [0, 2])
+async def test_a_second_history_is_seen_by_a_monitor_that_follows_even_if_it_is_shown_once(
+    world: World, more: int
+) -> None:
+    log, watch = await world.show(*START), world.watch()
+    assert (await watch.look(no_bar)).findings == []
+    fork = log.fork(1, b"{}", b"[]", *(b"1", b"2")[:more])
+    await world.serve(fork)
+    assert [one.kind for one in (await watch.look(no_bar)).findings] == ["log-split-view"]
+    assert MonitorState.decode((world.folder / "monitor.json").read_bytes()).evidence == fork.note()
+    await world.serve(log)
+    note = log.note()
+    log.tree = LyingLog([START[0], b"another", START[2]]).tree
+    log.note = lambda *_: note  # type: ignore[method-assign]
+    assert [one.kind for one in (await watch.look(no_bar)).findings] == ["log-inclusion"]
+    assert MonitorState.decode((world.folder / "monitor.json").read_bytes()).evidence == fork.note()
+
+
+async def test_keys_of_later_periods_do_not_hide_that_those_of_this_one_are_missing(world: World) -> None:
+    await world.show(*START, KIT.directory_leaf(EPOCH + 999), KIT.ohttp_leaf(KEY_PERIOD + 99))
+    assert await world.found() == []
+    await world.clock.advance(2 * max(KEY_ROTATION, EPOCH_SECONDS))
+    said = " | ".join(one.what for one in (await world.look()).findings)
+    assert f"issuer.example: no directory since that of epoch {EPOCH}" in said
+    assert f"gateway.example: no key set since that of period {KEY_PERIOD}" in said
+
+
+async def test_a_list_of_results_that_cannot_be_read_hides_no_other_finding(world: World) -> None:
+    log = await world.show(*START, b"{}")
+    for status, kinds in ((500, {"results", "leaf-malformed"}), (404, {"leaf-malformed"})):
+        log.results_status = status
+        assert {kind for kind, _ in await world.found()} == kinds
+
+
+async def test_an_issuer_that_joins_a_log_is_not_late(world: World) -> None:
+    log = await world.show(START[1])
+    assert await world.found() == []
+    log.add(KIT.directory_leaf(EPOCH), KIT.directory_leaf(EPOCH + 1))
+    assert await world.found() == []
+    await world.clock.advance(EPOCH_SECONDS)
+    assert [kind for kind, _ in await world.found() if kind == "late"] == []
+    log.add(KIT.directory_leaf(EPOCH + 2))
+    assert ("late", 3) in await world.found()
 
 
 async def test_entries_that_do_not_lead_to_the_signed_root_are_found(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from tacit.errors import Refusal
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
+from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
+from tacit.testing.recipes import NOW
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.client import LogView
 from tacit.tlog.cosignature import Quorum
@@ -187,3 +190,28 @@ async def test_witnesses_refuse_a_log_whose_server_admitted_a_second_leaf(world:
         answer = await world.ask(log.request(1), name)
         assert json.loads(answer.body)["type"].endswith("log-twice")
     assert await service.newest() == 1
+
+
+@pytest.mark.parametrize("off", [-90_000, 90_000])
+async def test_a_witness_that_lies_about_the_time_does_not_stop_readers(world: World, off: int) -> None:
+    """Two of three suffice; while the third is away readers keep the tree that two honest witnesses have cosigned."""
+    world.keys["third"] = await world.start("third")
+    await world.start_log("three")
+    await world.publish(KIT.directory_leaf())
+    await world.settle()
+    view = world.view()
+    await world.read(view)
+    await world.network.unmount(url_of("third"))
+    liar = world.apps["second"][WITNESS]
+    liar._deps = replace(liar._deps, clock=SimClock(NOW + off))
+    await world.publish(KIT.recipe_leaf(KIT.recipe()))
+    for _ in range(2):
+        await world.settle()
+        await world.read(view)
+        assert view.state.size == 1
+        await world.clock.advance(2)
+    assert "witness second.example/w: its clock is off" in await world.trouble()
+    await world.start("third")
+    await world.clock.advance(60)
+    await world.settle()
+    assert (await world.read(view)).recipes

@@ -59,6 +59,7 @@ class LyingLog:
         self.tree = MemoryTree()
         self.lines: tuple[NoteSignature, ...] = ()
         self.released: list[str] = []
+        self.results_status = 200
         self.add(*entries)
 
     def add(self, *entries: bytes | SignedLeaf) -> None:
@@ -88,6 +89,8 @@ class LyingLog:
         return web.Response(body=Note(note.text, (*note.signatures, *self.lines)).encode())
 
     async def _results(self, _request: web.Request) -> web.Response:
+        if self.results_status != 200:
+            return web.Response(status=self.results_status)
         listed = [{"published_at": NOW, "result": {"recipe_hash": text}} for text in self.released]
         return web.json_response({"results": listed})
 

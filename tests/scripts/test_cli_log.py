@@ -129,6 +129,9 @@ def test_a_log_is_read_from_elsewhere_and_from_a_copy(stack: Path, tmp_path: Pat
     ("words", "said"),
     [
         (["verify", "--key", "x"], "--key goes with"),
+        (["verify", "--server", "http://127.0.0.1:1", "--key", "KEY"], "log at http://127.0.0.1:1 cannot be read"),
+        (["verify", "--ca", "x"], "--ca goes with"),
+        (["verify", "--server", "https://127.0.0.1:1", "--key", "KEY", "--ca", "nowhere"], "nowhere"),
         (["verify", "--server", "http://127.0.0.1:1"], "the log's --key"),
         (["monitor", "--from", ".", "--key", "KEY"], "--keep says where"),
         (["verify", "--from", ".", "--key", "nothing"], "--key:"),

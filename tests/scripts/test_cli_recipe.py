@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -86,10 +87,18 @@ def write(path: Path, recipe: Recipe, **changes: Any) -> str:
     return str(path)
 
 
+def early_in_an_epoch() -> None:
+    """A recipe for the next epoch is then known to devices long before the first quarter of its interval is over."""
+    left = -SystemClock().now() % EPOCH_SECONDS
+    if left < EPOCH_SECONDS / 2:
+        time.sleep(left)
+
+
 def test_a_question_goes_from_the_command_line_to_a_result(
     stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(tmp_path / "visits.json")
+    early_in_an_epoch()
     flags = ["--name", "visits", "--metric", "mdvis", "--buckets", "0,1,2", "--rate", "1", "--min-batch-size", "2"]
     assert stack("recipe", "new", *flags, "--population", "3", "--out", file, "--json") == 0
     written = document(capsys)

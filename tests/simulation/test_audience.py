@@ -45,6 +45,8 @@ LAX: dict[str, Any] = {
     "attributes": ATTRIBUTES,
     "min_audience": 6,
     "max_epsilon_aggregator": "9",
+    "max_epsilon_aggregator_with_relay": "9",
+    "max_epsilon_half_batch_with_relay": "9",
     "max_epsilon_half_batch": "9",
     "allow_unbounded_local": True,
 }

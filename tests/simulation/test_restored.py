@@ -16,6 +16,7 @@ from tacit.aggregator.log_follower import FOLLOWER
 from tacit.errors import RolledBack, UsageError
 from tacit.recipe.model import Recipe
 from tacit.service.app import HEALTH_PATH
+from tacit.task import CLOCK_LEEWAY
 from tests.simulation.conftest import NewSimulation
 
 BEGIN = EPOCH * EPOCH_SECONDS + INTERVAL_START
@@ -85,6 +86,22 @@ async def test_an_accepted_backup_closes_every_task_whose_window_had_begun_and_s
         later = simulation.recipe(name="later", token=simulation.slot(0, EPOCH + 1), start=BEGIN + EPOCH_SECONDS)
         await simulation.publish(later)
         assert simulation.party(name, later).task.recipe_hash == later.hash
+
+
+@ROLES
+@pytest.mark.parametrize(("before", "state"), [(CLOCK_LEEWAY - 10, "ended"), (CLOCK_LEEWAY + 10, "active")])
+async def test_an_accepted_backup_closes_a_task_whose_first_reports_may_have_come_from_clocks_ahead_of_ours(
+    new_simulation: NewSimulation, name: str, before: float, state: str
+) -> None:
+    simulation = new_simulation()
+    async with simulation.running():
+        recipe = simulation.recipe()
+        await simulation.publish(recipe)
+        simulation.clock.jump(BEGIN - before - simulation.clock.now())
+        await simulation.stop(name)
+        await simulation.start(name, Recovery.ACCEPT)
+        await simulation.step(name)
+        assert states(simulation, name)[recipe.hash][0] == state
 
 
 @ROLES

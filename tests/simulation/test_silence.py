@@ -19,7 +19,7 @@ from infra.status import stack_status
 from infra.testing.simulation import AGENTS, DEVICE_ADDRESS, Simulation
 from infra.testing.wire import Crossing
 from tacit import media_types
-from tacit.errors import Refusal
+from tacit.errors import Refusal, UsageError
 from tacit.messages import Role
 from tacit.recipe.model import Recipe
 from tacit.service.log import set_log_level
@@ -149,7 +149,7 @@ async def pages(simulation: Simulation, recipe: Recipe) -> list[bytes]:
         for path in (f"/v1/tasks/{task}/status", "/v1/recipes", "/v1/issuance", "/v1/collections"):
             try:
                 found.append(repr(await simulation.operator(name, "GET", path)).encode())
-            except (Refusal, ValueError):
+            except (Refusal, UsageError, ValueError):
                 continue
     found.append(repr((await stack_status(simulation.layout, simulation.network)).document()).encode())
     return found

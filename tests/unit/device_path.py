@@ -195,7 +195,7 @@ class Path:
         holder = SimpleNamespace(**options, timing=Timing())
         deps = Deps(self.clock, entropy, None)  # type: ignore[arg-type]
         parts: Any = (holder, KIT.policy, deps, MemoryAgentStore(), CallableSource(read), Wallet())
-        made = await Decider(*parts).decision(self.log, self.log.recipes[0], [])
+        (made,) = await Decider(*parts).decisions(self.log, self.log.recipes[:1], [])
         assert isinstance(made, Decision), "a decision is made now, whatever the datum is"
         entry = made.entry
         measurement = self._made[0] if self._made else SILENCE

@@ -238,10 +238,32 @@ async def test_a_certificate_counts_only_for_the_host_or_address_that_it_names(
                 url = ready.url.replace("127.0.0.1", host) + "/healthz"
                 async with transport(tls=ClientTls(old.certificate)) as http:
                     try:
-                        found = (await http.request("GET", url)).status
-                    except TransportError:
-                        found = 0
-                assert found == (200 if host in good else 0)
+                        found = str((await http.request("GET", url)).status)
+                    except TransportError as error:
+                        found = str(error)
+                assert found == ("200" if host in good else "GET failed: its certificate is for another host")
+
+
+@TRANSPORTS
+async def test_what_is_wrong_with_a_server_is_said_in_words(
+    server: Place, client: Place, old: Authority, new: Authority, transport: Make
+) -> None:
+    """Each of these is what somebody meets who has forgotten a setting."""
+    certificate, key = old.issue("expired", lifetime=-60)
+    app = make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport()))
+    async with (
+        serving(server) as url,
+        started(app, Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as expired,
+        started(make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport())), Listen()) as plain,
+    ):
+        for where, ca, why in (
+            (url, new.certificate, "its certificate is not trusted"),
+            (expired.url, old.certificate, "its certificate is not trusted .certificate has expired"),
+            (plain.url.replace("http:", "https:"), old.certificate, "it does not speak TLS"),
+        ):
+            async with transport(tls=ClientTls(ca)) as http:
+                with pytest.raises(TransportError, match=f"GET failed: {why}"):
+                    await http.request("GET", f"{where}/healthz")
 
 
 @TRANSPORTS

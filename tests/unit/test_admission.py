@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tacit.service.admission import Admission, Phase, Visit, source_of
+from tacit.service.admission import LOOKS, Admission, Phase, Source, Visit, source_of
 from tacit.service.config import Limits
 
 ATTACKER, HONEST = "198.51.100.1", "203.0.113.9"
@@ -271,3 +272,39 @@ def test_an_idle_connection_ends_and_nothing_of_its_address_is_left() -> None:
 )
 def test_a_source_is_an_address_or_the_64_of_an_ipv6_address(address: str, source: str) -> None:
     assert source_of(address) == source
+
+
+def test_an_answer_that_waits_for_its_reader_holds_bytes_and_no_turn() -> None:
+    listener = Listener(connections=100, requests=2, receiving_bytes=1 << 16)
+    slow, honest = [listener.connect(ATTACKER) for _ in range(2)], listener.connect(HONEST)
+    assert listener.send(slow[0][1])
+    assert listener.send(honest[1])
+    for _, visit in (slow[0], honest):
+        listener.admission.stalled(visit, 1 << 15, listener.now)
+    assert listener.admission.turns == 0
+    assert listener.send(slow[1][1])
+    listener.admission.stalled(slow[1][1], 1 << 14, listener.now)
+    assert ([client.told for client, _ in slow], honest[0].told) == ([["cut"], []], []), "the source that holds most"
+    listener.admission.flows(honest[1])
+    listener.answer(honest[1])
+    assert listener.send(honest[1])
+    listener.pass_time(60)
+    assert slow[1][0].told == ["cut"]
+
+
+def test_whom_to_let_go_is_found_without_a_look_at_every_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    spared = Source.spared
+
+    def counted(source: Source) -> Iterator[Visit]:
+        nonlocal looks
+        looks += 1
+        return spared(source)
+
+    monkeypatch.setattr(Source, "spared", counted)
+    listener = Listener(connections=1000, requests=4, share_in_company=4, receiving_bytes=1 << 20)
+    for number in range(3000):
+        _, visit = listener.connect(f"10.{number >> 8}.{number & 255}.1")
+        listener.send(visit, size=2000, whole=number < 4)
+    assert 500 < len(listener.admission) <= 1000
+    assert looks <= 3000 * 2 * (LOOKS + 4)

@@ -113,6 +113,25 @@ async def test_an_upload_that_hangs_does_not_delay_what_the_attester_sees() -> N
     await task
 
 
+async def test_a_data_source_that_hangs_delays_nothing_that_leaves_the_device() -> None:
+    """It hangs where decisions are made; the log is asked, tokens are, and reports are sent as ever."""
+    clock = SimClock()
+    usual, slow = Recorded(clock), Recorded(clock)
+    slow.hanging = True
+    for agent in (usual, slow):
+        agent.due |= {"poll": 10.0, "send_due": 5.0}
+    made = [await start(agent, clock, 60.0) for agent in (usual, slow)]
+    await clock.advance(70)
+    for part in ("poll", "prefetch"):
+        assert slow.calls[part] == usual.calls[part] >= 8
+    assert slow.calls["consider"] == 1
+    assert slow.calls["send_due"] >= 1
+    slow.hang.set()
+    for task, stop in made:
+        stop.set()
+        await task
+
+
 async def test_a_broken_store_ends_the_run_with_its_error() -> None:
     clock = SimClock()
     agent = Recorded(clock)

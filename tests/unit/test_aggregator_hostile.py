@@ -6,15 +6,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from services.leader.store import LeaderStore
-from tacit.aggregator.store import TaskState
+from tacit.adapters.watermark import CLOSED
+from tacit.aggregator.schema import MARKS
+from tacit.aggregator.store import TaskRow, TaskState
+from tacit.codec import b64url
 from tacit.errors import CryptoError
 from tacit.recipe.policy import AccountLimit
+from tacit.testing.recipes import NOW, changed
+from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.hostile import odd_leaves, recipe_leaves
 from tests.http.collector_stage import KIT as COLLECTORS_KIT
 from tests.http.collector_stage import Stage, publish_recipe, write_secrets
-from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, pins_of
+from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, pins_of, serve
 
 GOOD = KIT.recipe(name="a-good-question", slot=2)
 ACCOUNT = AccountLimit(epsilon="100", delta="0.0001", window_seconds=86_400)
@@ -90,3 +96,37 @@ async def test_a_collector_collects_the_good_recipe_of_a_hostile_log(tmp_path: P
     await stage.driver("Recipes").step()
     assert (await stage.ask())["state"] == "requested"
     await stage.inner.close()
+
+
+async def test_what_somebody_else_signs_in_our_name_is_no_sign_that_our_database_is_old(store: LeaderStore) -> None:
+    recipe = KIT.recipe()
+    log = await serve(store, recipe)
+    subject = Subject(store, log)
+    subject.clock.jump(recipe.interval.start + 60 - NOW)
+    false_key = KIT.keys["analyst"]
+    false = changed(KIT.recipe(name="false", slot=2), "parties.leader.signing_key", b64url(false_key.public))
+    log.add(KIT.recipe_leaf(false))
+    about = {"recipe_hash": false.hash_text, "task_id": b64url(bytes(32)), "role": "leader"}
+    opt_in = {**about, "seed_id": "x", "verify_key_confirmation": b64url(bytes(32))}
+    log.add(sign_leaf(LeafType.OPT_IN, opt_in, "leader.example", false_key))
+    log.add(sign_leaf(LeafType.VOID, about, "leader.example", false_key))
+    await subject.follower.step()
+    async with store.read() as tx:
+        assert not await tx.in_doubt()
+
+
+async def test_a_task_of_an_older_version_whose_recipe_cannot_be_read_stops_no_other(
+    store: LeaderStore,
+) -> None:
+    async with store.transaction() as tx:
+        for state in (TaskState.OPTED_IN, TaskState.ACTIVE):
+            await tx.put_task(TaskRow(bytes([len(state)]) * 32, state, b"{}", task_id=bytes([len(state)]) * 32))
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(GOOD))
+    subject = Subject(store, log)
+    await subject.follower.step()
+    assert (await subject.row(GOOD)).state is TaskState.OPTED_IN
+    async with store.transaction() as tx:
+        await tx.connection.execute(insert(MARKS).values(shard=CLOSED, number=NOW))
+    await subject.follower.load()
+    async with store.read() as tx:
+        assert [row.state for row in await tx.tasks() if row.recipe == b"{}"] == [TaskState.ENDED] * 2

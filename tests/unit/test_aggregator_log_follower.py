@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -309,6 +310,28 @@ async def test_whoever_decided_before_a_task_ended_opens_it_no_more(
     assert late.parties.active() == []
     async with store.read() as tx:
         assert not (await tx.connection.exec_driver_sql("select * from releases")).all()
+
+
+async def test_whoever_decided_on_what_another_process_has_changed_meanwhile_looks_again(
+    store: LeaderStore, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
+    late, other = Subject(store, log), Subject(store, log)
+    find, loop = late.follower._reviewed_rows, asyncio.get_running_loop()
+
+    def slowly(live: LiveLog, rows: Mapping[bytes, TaskRow], closed: int) -> list[TaskRow]:
+        monkeypatch.setattr(late.follower, "_reviewed_rows", find)
+        asyncio.run_coroutine_threadsafe(other.follower.step(), loop).result()
+        for role in ("leader", "helper"):
+            log.add(KIT.opt_in_leaf(recipe, role))
+        asyncio.run_coroutine_threadsafe(other.follower.step(), loop).result()
+        return find(live, rows, closed)
+
+    monkeypatch.setattr(late.follower, "_reviewed_rows", slowly)
+    await late.follower.step()
+    assert (await late.row(recipe)).state is TaskState.ACTIVE
+    await late.follower.step()
+    assert len(late.parties.active()) == len(other.parties.active()) == 1
 
 
 async def live_of(subject: Subject) -> LiveLog:

@@ -97,4 +97,5 @@ def test_the_wheel_holds_our_packages_and_nothing_else(packages: list[str], tmp_
     in_tree = {str(file.relative_to(ROOT)) for name in packages for file in (ROOT / name).rglob("*.py")}
     assert in_tree <= set(names)
     assert "tacit/py.typed" in names
+    assert {f"tacit/schemas/{file.name}" for file in (ROOT / "docs" / "schemas").iterdir()} <= set(names)
     assert not any("/tests/" in name or name.endswith((".pyc", ".sqlite3")) for name in names)

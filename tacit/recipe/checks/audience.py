@@ -15,7 +15,7 @@ from tacit.recipe.policy import Policy
 
 
 def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The audience comes from the allow list."""
+    """``audience.population`` is one of the policy's ``populations``."""
     population = recipe.audience.population
     if population in policy.populations:
         return None
@@ -23,7 +23,8 @@ def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def attributes_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Criteria, and what a census asks for, come from the allow list of attributes and their values."""
+    """Criteria, and what a census asks for, come from the policy's ``attributes`` and the values that it lists for
+    each."""
     for name, values in _named(recipe):
         allowed = policy.attributes.get(name)
         if allowed is None:
@@ -43,14 +44,16 @@ def _named(recipe: Recipe) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def rate_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """With criteria, q stays away from 1: the size of the batch then says next to nothing about one device."""
+    """With criteria q is at most the policy's ``max_targeted_rate``: the size of the batch then says next to nothing
+    about one device."""
     if not recipe.criteria or recipe.rate <= Decimal(policy.max_targeted_rate):
         return None
     return f"q = {recipe.sampling.rate} of a recipe with criteria is over the cap of {policy.max_targeted_rate}"
 
 
 def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """A census asks everybody and has one batch, whose two shares the log then holds."""
+    """A census asks everybody (no criteria), closes at ``interval_end``, so that it has one batch, and has neither
+    importance sampling nor dummies."""
     if not recipe.is_census:
         return None
     if recipe.criteria:
@@ -63,7 +66,9 @@ def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def floor_attested(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The newest census that the log held before the recipe attests enough devices for its criteria."""
+    """Where there are criteria, the newest census that the log held before the recipe, and that ended less than
+    ``census_max_age_seconds`` ago, attests at least the policy's ``min_audience`` devices for them, and no fewer than
+    the recipe's dummies count on."""
     if not recipe.criteria:
         return None
     found = _attested(recipe, policy, context, policy.min_audience)

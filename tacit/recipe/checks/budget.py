@@ -17,7 +17,7 @@ WITH_RELAY = "claims (b), an aggregator with the relay"
 
 
 def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The account is one of the policy's, where the policy lists any."""
+    """``privacy.account`` is one of the policy's ``accounts``, where it lists any."""
     name = recipe.privacy.account
     if policy.accounts is None or name in policy.accounts:
         return None

@@ -46,14 +46,14 @@ MODE_OF_CLOSE = {"interval_end": "time_interval", "at_B": "leader_selected"}
 
 
 def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Only what this implementation can run."""
+    """``model`` is ``secure-aggregation``, the only one that this implementation can run."""
     if recipe.model == SUPPORTED_MODEL:
         return None
     return f"model {recipe.model} is not supported; {SUPPORTED_MODEL} is"
 
 
 def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's allow list."""
+    """``randomizer.name`` is one of the policy's ``randomizers``."""
     name = recipe.randomizer.name
     if name in policy.randomizers:
         return None
@@ -61,7 +61,9 @@ def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The randomizer exists and can be made."""
+    """The randomizer exists and can be made: ``max_weight`` with rappor alone; ``scale``, ``flips``, ``maximum`` and,
+    where there is any, ``aggregator_noise`` with flips alone; ``epsilon0``, from 10^-6 to 40, with every one but
+    flips."""
     spec = recipe.randomizer
     if (spec.max_weight is not None) != (spec.name == "rappor"):
         largest = f"; from 1 to {spec.categories} passes" if spec.name == "rappor" else "; leave it out"
@@ -84,7 +86,7 @@ def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> s
 
 
 def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """At most every second answer is beyond the bound of its weight, and therefore not sent."""
+    """At most every second answer is beyond the bound of its weight (rappor), and therefore not sent."""
     spec = recipe.randomizer
     try:
         chance = randomizer_of(recipe).reject_probability
@@ -103,7 +105,10 @@ def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | 
 
 
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The VDAF proves exactly the outputs of the randomizer (P18)."""
+    """The VDAF proves exactly the outputs of the randomizer (P18): krr has Prio3Histogram, rappor Prio3MultihotCountVec
+    with its ``max_weight``, rr Prio3Count, flips Prio3Sum for a count, sum or mean and else Prio3SumVec, with
+    ``max_measurement`` = scale * maximum + flips. ``vdaf.length`` is 1 for Prio3Count and Prio3Sum, else
+    ``randomizer.categories``."""
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
     shares = randomizer.name == Flips.NAME
     wanted = VDAF_OF_SHARES[recipe.question.statistic] if shares else VDAF_OF_RANDOMIZER.get(randomizer.name)
@@ -122,7 +127,10 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The encoder's categories are the randomizer's, and the statistic is the one that they give."""
+    """The encoder is one of the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean:
+    number; vector-sum: vector), the randomizer too (histogram: krr, rappor, flips; count: rr, flips; others: flips),
+    and ``randomizer.categories`` is the number of the encoder's labels (rr: 2), ``randomizer.maximum`` the largest
+    encoded value."""
     question, randomizer = recipe.question, recipe.randomizer
     encoders = ENCODERS_OF_STATISTIC[question.statistic]
     if question.encoder.kind not in encoders:
@@ -146,7 +154,9 @@ def _width(recipe: Recipe) -> int:
 
 
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The VDAF can be made, is not longer than the policy allows, and its reports fit into what a device can send."""
+    """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the
+    elements that are checked (1 for Prio3Count and Prio3Sum), and the leader's input share has at most 258,048 bytes:
+    it fits into what a device can send."""
     spec = recipe.vdaf
     if spec.length > policy.max_length:
         return f"length {spec.length} is over the limit of {policy.max_length}"
@@ -165,7 +175,7 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 
 def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's floor of B."""
+    """B, ``batch.min_batch_size``, is at least the policy's ``min_batch_size``."""
     size = recipe.batch.min_batch_size
     if size >= policy.min_batch_size:
         return None
@@ -173,7 +183,7 @@ def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's ceiling of B."""
+    """B is at most the policy's ``max_batch_size``."""
     size = recipe.batch.min_batch_size
     if size <= policy.max_batch_size:
         return None
@@ -181,7 +191,8 @@ def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 
 def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Closing at the interval's end needs time_interval, closing at B leader_selected (P13)."""
+    """Closing at ``interval_end`` goes with the mode ``time_interval``, closing ``at_B`` with ``leader_selected``
+    (P13)."""
     wanted = MODE_OF_CLOSE[recipe.batch.close]
     if recipe.batch.mode == wanted:
         return None
@@ -189,7 +200,7 @@ def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """A batch that is not expected to fill is not asked for (P15)."""
+    """``expected_contributions`` is at least B: a batch that is not expected to fill is not asked for (P15)."""
     batch = recipe.batch
     if batch.expected_contributions >= batch.min_batch_size:
         return None
@@ -198,7 +209,7 @@ def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str
 
 
 def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Start and duration are multiples of the time precision."""
+    """Start and duration of ``interval`` are multiples of ``batch.time_precision``."""
     precision = recipe.batch.time_precision
     if recipe.interval.start % precision == 0 and recipe.interval.duration % precision == 0:
         return None
@@ -219,14 +230,15 @@ def interval_over(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 
 def interval_long(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's longest interval."""
+    """``interval.duration`` is at most the policy's ``max_duration``."""
     if recipe.interval.duration <= policy.max_duration:
         return None
     return f"{recipe.interval.duration} seconds are over the limit of {policy.max_duration}"
 
 
 def interval_epoch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Reports are made inside the spend window of the token's epoch (P9)."""
+    """``interval`` lies inside the spend window of the token's epoch, [epoch * epoch_seconds, (epoch + 1) *
+    epoch_seconds) by the issuer's directory (P9)."""
     directory = context.directory
     if directory is None or directory.start <= recipe.interval.start <= recipe.interval.end <= directory.end:
         return None

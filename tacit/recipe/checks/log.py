@@ -12,7 +12,8 @@ from tacit.tlog.leaves import LeafType
 
 
 def recipe_signature(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The leaf holds this recipe, signed by its analyst."""
+    """The leaf holds this recipe, its signer is the analyst's operator, and the signature verifies with the analyst's
+    key."""
     leaf, analyst = context.leaf, recipe.parties.analyst
     if leaf is None:
         return f"the recipe is not signed; its analyst {analyst.operator} must sign it"
@@ -40,7 +41,8 @@ def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | No
 
 
 def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The opt-ins speak of this recipe's task and of one and the same verify key."""
+    """Both opt-ins name this recipe's hash, its task id as this party derives it, and their own role, and agree in
+    ``seed_id`` and ``verify_key_confirmation``."""
     leader, helper = context.leader_opt_in, context.helper_opt_in
     try:
         task = b64url(task_id(recipe))

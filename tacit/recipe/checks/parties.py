@@ -34,7 +34,8 @@ _PASSING_URL = "https://host[:port][/path]"
 
 
 def operators_equal(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Parties whose separation the privacy rests on have different operators."""
+    """Parties whose separation the privacy rests on have different operators: relay and gateway; leader and helper;
+    attester and issuer; and neither attester nor issuer is leader, helper or analyst (P1)."""
     for first, second in DIFFERENT_OPERATORS:
         operator = getattr(recipe.parties, first).operator
         if operator == getattr(recipe.parties, second).operator:
@@ -43,7 +44,7 @@ def operators_equal(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 
 def analyst_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The analyst, with this key, is one that the policy trusts."""
+    """``parties.analyst``, operator and key, is one of the policy's ``analysts``, where it lists any."""
     if policy.analysts is None:
         return None
     analyst = recipe.parties.analyst
@@ -53,7 +54,7 @@ def analyst_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 
 def issuer_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The issuer, with this key, is one that the policy trusts."""
+    """``parties.issuer``, name and key, is one of the policy's ``issuers``, where it lists any."""
     if policy.issuers is None:
         return None
     issuer = recipe.parties.issuer
@@ -63,7 +64,7 @@ def issuer_known(recipe: Recipe, policy: Policy, context: Context) -> str | None
 
 
 def gateway_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The gateway, with this key, is one that the policy trusts."""
+    """``parties.gateway``, operator and key, is one of the policy's ``gateways``, where it lists any."""
     if policy.gateways is None:
         return None
     gateway = recipe.parties.gateway
@@ -85,7 +86,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Leader and helper, at these addresses and with these keys, are ones that the policy trusts."""
+    """Leader and helper, operator, URL and key, are ones of the policy's ``aggregators``, where it lists any."""
     if policy.aggregators is None:
         return None
     for role, party in (("leader", recipe.parties.leader), ("helper", recipe.parties.helper)):
@@ -99,15 +100,15 @@ def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str |
 
 
 def issuer_matches(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The token's issuer is the one among the parties."""
+    """``token.issuer`` is ``parties.issuer.name``."""
     if recipe.token.issuer == recipe.parties.issuer.name:
         return None
     return f"the token is of {recipe.token.issuer}, the issuer is {recipe.parties.issuer.name}"
 
 
 def urls(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Addresses are https (http on loopback), absolute, without slash at the end, and the aggregators'
-    differ."""
+    """The URLs of leader, helper and relay are https (http on loopback, or with the policy's ``insecure_http``),
+    absolute, without user, query, fragment or a slash at the end, and the aggregators' differ."""
     parties = recipe.parties
     for party, url in (
         ("leader", parties.leader.url),
@@ -150,7 +151,8 @@ def is_loopback(host: str) -> bool:
 
 
 def hpke_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The embedded HPKE configurations can be sealed to, and are three different keys (P2)."""
+    """The HPKE configurations of leader, helper and collector can be sealed to (X25519, HKDF-SHA256, AES-128-GCM), and
+    are three different keys (P2)."""
     seen: dict[bytes, str] = {}
     parties = recipe.parties
     for party, text in (

@@ -24,7 +24,8 @@ def _computed(recipe: Recipe, policy: Policy, n: int | None = None) -> Claim:
 
 
 def claim_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The claim speaks of this recipe: n is B and epsilon0 is the randomizer's (P17)."""
+    """The claim speaks of this recipe: ``privacy.n`` is B and ``privacy.epsilon0`` the randomizer's, or ``unbounded``
+    (P17)."""
     privacy = recipe.privacy
     if privacy.n != recipe.batch.min_batch_size:
         return f"the claim is at n = {privacy.n}; it must be at B = {recipe.batch.min_batch_size}"
@@ -35,14 +36,14 @@ def claim_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | 
 
 
 def delta_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Delta is above zero and at most the policy's."""
+    """``privacy.delta`` is above 0 and at most the policy's ``max_delta``."""
     if 0 < recipe.delta <= Decimal(policy.max_delta):
         return None
     return f"delta {recipe.privacy.delta} must be above 0 and at most {policy.max_delta}"
 
 
 def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The named mechanism is the one that gives the claim."""
+    """The named mechanism is the one that gives the claim (docs/privacy.md)."""
     try:
         wanted = _computed(recipe, policy).mechanism
     except Refusal as refusal:
@@ -53,7 +54,7 @@ def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 
 def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """No claimed epsilon is below the recomputed one."""
+    """No claimed epsilon is below the one recomputed from the parameters (docs/privacy.md)."""
     try:
         computed = _computed(recipe, policy)
     except Refusal as refusal:
@@ -67,7 +68,9 @@ def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str |
 
 
 def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's caps of (a), (b) where set, and (d); no local guarantee only where the policy says so."""
+    """Claims (a), (b) and (d) are at most the policy's ``max_epsilon_aggregator``,
+    ``max_epsilon_aggregator_with_relay`` where set, and ``max_epsilon_local``; ``unbounded`` only where the policy has
+    ``allow_unbounded_local``."""
     epsilon = recipe.privacy.epsilon
     if (
         UNBOUNDED in (epsilon.both_aggregators, epsilon.both_aggregators_with_relay)
@@ -90,7 +93,8 @@ def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Half of a batch may be bad devices: claim (a), and (b) where the policy caps it, at B/2 too (P17)."""
+    """Half of a batch may be bad devices: claim (a) recomputed at B/2 is at most the policy's
+    ``max_epsilon_half_batch``, claim (b) at most ``max_epsilon_half_batch_with_relay`` where set (P17)."""
     half = recipe.batch.min_batch_size // 2
     try:
         claim = _computed(recipe, policy, half)

@@ -35,21 +35,22 @@ _CLAIMED = ("sampling", "importance", "dummies")
 
 
 def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """A probability above zero."""
+    """``sampling.rate``, q, is above 0 and at most 1."""
     if 0 < recipe.rate <= 1:
         return None
     return f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
 
 
 def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's cap of q."""
+    """q is at most the policy's ``max_sampling_rate``."""
     if recipe.rate <= Decimal(policy.max_sampling_rate):
         return None
     return f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
 
 
 def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """q = 1 only where no amplification by sampling is claimed (P19)."""
+    """q = 1 only where no amplification by sampling is claimed (P19): the mechanism names none, and claim (a) is not
+    below claim (b)."""
     claimed = recipe.privacy.epsilon
     amplified = Decimal(claimed.aggregator) < Decimal(claimed.aggregator_with_relay)
     named = any(word in recipe.privacy.mechanism for word in _CLAIMED)
@@ -219,7 +220,7 @@ def _dummies_worth(recipe: Recipe, sample: Sample) -> str | None:
 
 
 def population_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The policy's cap of the devices that the claim of importance sampling counts on, whatever a census says."""
+    """``importance.devices`` is at most the policy's ``max_population``, whatever a census says."""
     importance = recipe.sampling.importance
     if importance is None or importance.devices is None or importance.devices <= policy.max_population:
         return None

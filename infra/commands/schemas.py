@@ -1,0 +1,58 @@
+"""``tacit schemas`` and ``tacit vectors``: what a foreign implementation is written from, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.places import AsJson
+from infra.terminal import answers, plain_table, print_json
+
+Out = Annotated[Path, typer.Option("--out", help="Folder to write to; it is made if need be.")]
+
+
+def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
+    """Write the JSON Schemas of every document, and the rules and members as tables.
+
+    Files of the same names are replaced, others are left alone.
+
+    Example: tacit schemas --out docs/schemas
+    """
+    from infra.documents.schemas import SCHEMAS
+    from infra.documents.writing import schema_files
+
+    about = {f"{name}.json": entry.about for name, entry in SCHEMAS.items()}
+    pages = {"README.md": "the list of schemas", "members.md": "members as tables", "rules.md": "rules as a table"}
+    _write(out, schema_files(), about | pages, as_json=as_json)
+
+
+def vectors(out: Out = Path("vectors"), as_json: AsJson = False) -> None:
+    """Write test vectors for other implementations: from a recipe to a report and to a result, byte by byte.
+
+    They are the same wherever and whenever they are made; their keys are public.
+
+    Example: tacit vectors --out docs/vectors
+    """
+    from infra.documents.vectors import DOCUMENTS
+    from infra.documents.writing import vector_files
+
+    about = {name: what for name, (_, what) in DOCUMENTS.items()}
+    _write(out, vector_files(), about | {"README.md": "how to read them"}, as_json=as_json)
+
+
+def _write(out: Path, files: Mapping[str, bytes], about: Mapping[str, str], *, as_json: bool) -> None:
+    from infra.documents.writing import write_files
+
+    changed = {path.name for path in write_files(out, files)}
+    if as_json:
+        print_json({"folder": str(out), "files": sorted(files), "changed": sorted(changed)})
+        return
+    table = plain_table("file", "what", "bytes", "")
+    for name, content in files.items():
+        table.add_row(name, about[name].replace("`", ""), f"{len(content):,}", "" if name in changed else "as it was")
+    answers(100).print(table)
+    kept = len(files) - len(changed)
+    print(f"wrote {len(changed)} files to {out}" + (f"; {kept} were there as they are" if kept else ""))

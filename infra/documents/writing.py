@@ -1,0 +1,42 @@
+"""Files made from the code, by name, and how they are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.documents.schemas import SCHEMAS, encoded, schema_of
+from infra.documents.tables import members_page, readme, rules_page
+from infra.documents.vectors import DOCUMENTS, vectors_readme
+from tacit.errors import UsageError
+
+
+def schema_files() -> dict[str, bytes]:
+    """The schemas and the pages beside them."""
+    files = {f"{name}.json": encoded(schema_of(name)) for name in SCHEMAS}
+    pages = {"README.md": readme(), "members.md": members_page(), "rules.md": rules_page()}
+    return files | {name: text.encode() for name, text in pages.items()}
+
+
+def vector_files() -> dict[str, bytes]:
+    """The test vectors and the page beside them."""
+    files = {name: make() for name, (make, _) in DOCUMENTS.items()}
+    texts = {name: json.dumps(found, indent=1, ensure_ascii=False) + "\n" for name, found in files.items()}
+    return {name: text.encode() for name, text in {**texts, "README.md": vectors_readme()}.items()}
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write the files into ``folder``, which is made if need be; returns those whose content changed. Raises
+    ``UsageError``."""
+    changed = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            path = folder / name
+            if not path.is_file() or path.read_bytes() != content:
+                path.write_bytes(content)
+                changed.append(path)
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror or 'cannot be written'}") from error
+    return changed

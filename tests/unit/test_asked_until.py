@@ -1,0 +1,48 @@
+"""Who publishes too late, or starts agents too late, is told that nobody will answer, and what to do."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, cast
+
+from rich.console import Console
+
+from infra.commands.results import FEWER_HINT
+from infra.commands.status import details
+from infra.recipe_outlook import asked_words
+from infra.recipe_view import show_recipe
+from infra.status import TaskStatus
+from tacit.recipe.model import Interval
+from tacit.testing.recipes import RecipeKit
+
+INTERVAL = Interval(start=1_728_000_000, duration=3_600)
+UNTIL = "2024-10-04 00:15:00 UTC"
+PAGE: dict[str, Any] = {"uploaded": 0, "jobs": {}, "rejected": 0}
+
+
+def test_before_the_end_of_the_first_quarter_a_person_is_told_by_when_agents_must_run() -> None:
+    for now in (INTERVAL.start - 86_400, INTERVAL.start + 900):
+        assert asked_words(INTERVAL, now).startswith(f"asks devices that have read it and hold a token by {UNTIL}")
+
+
+def test_after_it_a_person_is_told_that_nobody_is_asked_and_what_to_do() -> None:
+    words = asked_words(INTERVAL, INTERVAL.start + 901)
+    assert words.startswith(f"nobody is asked any more since {UNTIL}")
+    assert words.endswith("ask again with a later --start")
+
+
+def test_a_recipe_and_a_task_without_reports_show_until_when_devices_decide() -> None:
+    console = Console(file=io.StringIO(), width=120, highlight=False)
+    recipe = RecipeKit().recipe(start=INTERVAL.start, duration=INTERVAL.duration)
+    show_recipe(recipe, {"state": "active"}, console)
+    assert f"{UNTIL}; who meets it later takes no part" in cast("io.StringIO", console.file).getvalue()
+    until = INTERVAL.start + 900.0
+    waiting = TaskStatus("visits", "hash", "active", "", leader=PAGE, asked_until=until)
+    assert [line.plain for line in details(waiting)] == [
+        f"devices decide until {UNTIL}, then send; later ones take no part"
+    ]
+    assert details(TaskStatus("visits", "hash", "active", "", leader={**PAGE, "uploaded": 3}, asked_until=until)) == []
+
+
+def test_a_batch_that_did_not_fill_is_explained_by_late_devices_too() -> None:
+    assert "after the first quarter of its interval took no part (tacit agent journal tells)" in FEWER_HINT

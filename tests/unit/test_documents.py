@@ -1,0 +1,221 @@
+"""What foreign implementations are written from says what the code does: schemas, rule table, problem table."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import best_match
+
+from infra.agents import provision_agents
+from infra.deployables import witness_name
+from infra.documents.schemas import SCHEMAS, member_notes, schema_of
+from infra.documents.writing import schema_files
+from infra.layout import Layout, StackOptions, create_layout
+from services.collector.release import release_document
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.codec import b64url
+from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError
+from tacit.messages import Interval
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy, parse_policy
+from tacit.recipe.rules import RULES
+from tacit.roles.collector import AggregateResult
+from tacit.service.app import Deps, own_fault
+from tacit.service.problems import problem_response
+from tacit.testing.bundles import paged, signed_bundle
+from tacit.testing.clock import SimClock
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.network import InProcessTransport
+from tacit.testing.recipes import NOW, RecipeKit, bad_recipes
+from tacit.tlog.log import MemoryTree
+from tacit.tlog.pages import Head
+from tacit.tokens.attestation import Evidence, token_request_body
+from tacit.tokens.structures import TokenRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent")
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+KIT = RecipeKit()
+DEPS = Deps(SimClock(NOW), SeededEntropy(), InProcessTransport())
+RAISED_NOWHERE = {"urn:tacit:refusal:"}
+"""Prefixes, to which a rule's name is added."""
+
+
+def sources() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(schema_of(name))
+
+
+def problem_table() -> list[list[str]]:
+    part = PROTOCOL[PROTOCOL.index("## Problem documents") : PROTOCOL.index("## States")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| `")]
+
+
+def test_the_schemas_and_their_pages_are_those_of_the_models() -> None:
+    kept = {path.name: path.read_bytes() for path in (ROOT / "docs" / "schemas").iterdir()}
+    made = schema_files()
+    assert sorted(kept) == sorted(made)
+    assert [name for name in made if made[name] != kept[name]] == [], "run: tacit schemas --out docs/schemas"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_one_and_says_what_its_document_is(name: str) -> None:
+    schema = schema_of(name)
+    Draft202012Validator.check_schema(schema)
+    assert schema["description"] or schema["$defs"]
+
+
+def test_every_rule_is_in_the_table_with_what_it_asks() -> None:
+    page = (ROOT / "docs" / "schemas" / "rules.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| [a-z -]+ \| (.+) \|$", page, flags=re.MULTILINE))
+    assert {rule.name for rule in RULES} <= set(rows)
+    assert all(len(text) > 20 for text in rows.values())
+
+
+def test_the_problem_table_holds_the_types_that_the_code_can_answer_with_and_no_others() -> None:
+    found = set()
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= set(re.findall(r"^(?:urn:tacit:\S+|https://iana\.org/\S+)$", node.value))
+    listed = {row[0].strip("`") for row in problem_table()}
+    assert found - RAISED_NOWHERE == listed - {"urn:tacit:refusal:<rule>"}
+
+
+def test_every_problem_that_a_device_can_meet_is_named_with_its_status() -> None:
+    statuses = {row[0].strip("`"): row[1] for row in problem_table()}
+    assert all(re.fullmatch(r"[45]\d\d(, [45]\d\d)*", status) for status in statuses.values())
+
+
+def test_every_well_formed_recipe_fits_the_schema_whatever_the_rules_say_of_it() -> None:
+    check = validator("recipe")
+    for rule, recipe in [("", KIT.recipe()), ("", KIT.census()), *bad_recipes(KIT)]:
+        error = best_match(check.iter_errors(recipe.body()))
+        assert error is None, (rule, error)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("version", 2),
+        ("name", "Doctor visits"),
+        ("batch.min_batch_size", 0),
+        ("batch.min_batch_size", "200"),
+        ("batch.time_precision", 60.5),
+        ("sampling.rate", "0.50000000000000000000"),
+        ("sampling.rate", "05"),
+        ("parties.leader.signing_key", "AAAA"),
+        ("parties.leader.url", "http://leader example"),
+        ("question.encoder", {"kind": "buckets", "edges": [1]}),
+        ("question.encoder", {"kind": "guess"}),
+        ("question.round_input", None),
+        ("series", None),
+        ("surprise", 1),
+    ],
+)
+def test_what_the_schema_refuses_the_reader_refuses_too(path: str, value: Any) -> None:
+    body = KIT.recipe().body()
+    *parents, last = path.split(".")
+    at = body
+    for parent in parents:
+        at = at[parent]
+    at[last] = value
+    with pytest.raises(ValidationError):
+        validator("recipe").validate(body)
+    with pytest.raises(DecodeError):
+        Recipe.from_body(body)
+
+
+def test_leaves_heads_pages_and_hashes_of_a_log_fit_their_schemas() -> None:
+    recipe, series = KIT.recipe(), KIT.series()
+    leaves = {
+        "series": KIT.series_leaf(series),
+        "leaf-issuer-directory": KIT.directory_leaf(),
+        "leaf-ohttp-config": KIT.ohttp_leaf(),
+        "recipe": KIT.recipe_leaf(recipe),
+        "leaf-opt-in": KIT.opt_in_leaf(recipe, "leader"),
+        "leaf-void": KIT.void_leaf(recipe, "helper"),
+        "leaf-census-share": KIT.census_share_leaf(KIT.census(), "leader", 300, [9]),
+    }
+    for name, leaf in leaves.items():
+        document = json.loads(leaf.encode())
+        validator("leaf").validate(document)
+        validator(name).validate(document["body"])
+    tree = MemoryTree(leaf.encode() for leaf in leaves.values())
+    bundle = signed_bundle(tree, 0, KIT.keys["log"])
+    head = paged(tree, bundle, "/v1/bundle") or b""
+    page = json.loads(head)["pages"][0]
+    for name, path in (
+        ("bundle-head", "/v1/bundle"),
+        ("bundle-page", f"/v1/bundle/{page}"),
+        ("hashes", f"/v1/hashes/{tree.size}/0"),
+        ("key-sets", "/v1/key-sets"),
+    ):
+        validator(name).validate(json.loads(paged(tree, bundle, path) or b""))
+    assert Head.decode(head).pages
+
+
+def test_the_schema_of_a_policy_takes_what_the_reader_takes() -> None:
+    check = validator("policy")
+    check.validate(KIT.policy.model_dump(mode="json"))
+    check.validate({"max_epsilon_aggregator_with_relay": None})
+    for wrong in ({"min_batch_size": 0}, {"colour": 1}, {"witnesses": {"keys": [], "k": 1}}):
+        with pytest.raises(ValidationError):
+            check.validate(wrong)
+        with pytest.raises(UsageError):
+            parse_policy(json.dumps(wrong).encode(), "policy.json")
+
+
+def test_a_member_is_described_by_the_words_below_it() -> None:
+    assert member_notes(Policy)["min_batch_size"] == "Floor of B."
+    assert schema_of("policy")["properties"]["min_batch_size"]["description"] == "Floor of B."
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    folder = tmp_path_factory.mktemp("documents") / "stack"
+    return create_layout(folder, StackOptions(witnesses=1), OsEntropy(), SystemClock().now())
+
+
+def test_every_configuration_and_secret_of_a_stack_fits_its_schema(layout: Layout) -> None:
+    (agent,) = provision_agents(layout, 1, OsEntropy(), SystemClock().now())
+    files = {f"config-{name.replace('_', '-')}": path for name, path in layout.configs.items() if name[-1].isalpha()}
+    files |= {
+        "config-witness": layout.configs[witness_name(1)],
+        "config-agent": agent,
+        "policy": layout.policy_path,
+        "peer-file": layout.state_dir / "leader" / "peer.json",
+        "hpke-key-file": layout.state_dir / "helper" / "hpke.key",
+    }
+    assert {name for name in SCHEMAS if name.startswith("config-")} <= set(files)
+    for name, path in files.items():
+        error = best_match(validator(name).iter_errors(json.loads(path.read_bytes())))
+        assert error is None, (name, error)
+
+
+def test_what_the_attester_is_asked_and_answers_fits_its_schemas() -> None:
+    request = TokenRequest(7, bytes(256))
+    validator("attester-request").validate(json.loads(token_request_body(Evidence("x", b"y"), bytes(32), request)))
+    validator("attester-challenge").validate({"challenge": b64url(bytes(32))})
+    with pytest.raises(ValidationError):
+        validator("attester-challenge").validate({"challenge": b64url(bytes(31))})
+
+
+def test_a_problem_document_and_a_result_fit_their_schemas() -> None:
+    abort = DapAbort(DapProblem.BATCH_INVALID, "why", task_id=b64url(bytes(32)))
+    for problem in (abort, own_fault("test", DEPS, ValueError())):
+        body = problem_response(problem).body
+        assert isinstance(body, bytes)
+        validator("problem").validate(json.loads(body))
+    counts = tuple([30] * 10 + [0] * 6)
+    result = release_document(KIT.recipe(), "", 0, AggregateResult(300, Interval(28_800_060, 60), counts), NOW)
+    validator("result").validate(json.loads(json.dumps(result)))
