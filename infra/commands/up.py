@@ -23,6 +23,7 @@ from infra.companions import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess, running, watch
+from infra.readiness_watch import watch_readiness
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
@@ -256,7 +257,14 @@ async def _run(
             print(json.dumps(describe(layout, services)), flush=True)
         else:
             show(layout, services, agents, Console(highlight=False))
-        await watch(services, lambda service, status: _report(notes, service, status))
+        looking = asyncio.ensure_future(
+            watch_readiness(layout, services, SystemClock(), lambda line: notes.print(escape(line)))
+        )
+        try:
+            await watch(services, lambda service, status: _report(notes, service, status))
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
         notes.print("no service is left; Ctrl-C ends this command")
         await stopping.wait()
 
