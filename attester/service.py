@@ -27,6 +27,7 @@ from tacit.service.app import Deps
 from tacit.service.config import read_secret
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.log import get_logger
+from tacit.service.readiness import Durable
 from tacit.tokens.attestation import Evidence, attestation_binding
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
@@ -72,6 +73,11 @@ class Attester:
         self._challenges = Challenges(secret, config.challenge_seconds)
         self._floor = 0
         self._opened: AttesterStore | None = None
+
+    @property
+    def durable(self) -> Durable | None:
+        """The database, once it is open."""
+        return None if self._opened is None else self._opened.durable
 
     @property
     def _store(self) -> AttesterStore:

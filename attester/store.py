@@ -94,6 +94,11 @@ class AttesterStore:
         """See ``Database.closed_until``."""
         return self._database.closed_until
 
+    @property
+    def durable(self) -> Database:
+        """The database."""
+        return self._database
+
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()
