@@ -21,7 +21,7 @@ from attester.verification import AttestationVerifier
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import Deps, add_driver, make_app, refuse_expect
+from tacit.service.app import Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret, write_secret
 
@@ -47,7 +47,8 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
-    add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds)
+    add_store(app, lambda: attester.durable)
+    add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds, "forgetting and reading revocations")
     return app
 
 

@@ -23,7 +23,9 @@ CHALLENGE_FLOOR = Table(
     Column("only", Integer, primary_key=True, autoincrement=False),
     Column("expires", BigInteger, nullable=False),
 )
-"""One row: no challenge that ends by then is taken any more, whatever the clock says. It only grows."""
+"""What was forgotten for good, whatever the clock says. ``only`` 0 (``OF_CHALLENGES``): no challenge that ends by then
+is taken any more; 1 (``OF_QUOTAS``): nobody gets a token of a slot whose quotas end by then. Each only grows."""
+OF_CHALLENGES, OF_QUOTAS = 0, 1
 ISSUANCE = Table(
     "issuance",
     METADATA,

@@ -27,6 +27,7 @@ from tacit.service.app import Deps
 from tacit.service.config import read_secret
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.log import get_logger
+from tacit.service.readiness import Durable
 from tacit.tokens.attestation import Evidence, attestation_binding
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
@@ -45,6 +46,10 @@ def _not_attested() -> Abort:
 def unsignable(detail: str) -> Abort:
     """What a request gets that no issuer would sign."""
     return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
+
+
+def _closed() -> Abort:
+    return unsignable("the slot is closed: who has had a token of it is not known any more")
 
 
 class Attester:
@@ -68,6 +73,11 @@ class Attester:
         self._challenges = Challenges(secret, config.challenge_seconds)
         self._floor = 0
         self._opened: AttesterStore | None = None
+
+    @property
+    def durable(self) -> Durable | None:
+        """The database, once it is open."""
+        return None if self._opened is None else self._opened.durable
 
     @property
     def _store(self) -> AttesterStore:
@@ -141,7 +151,7 @@ class Attester:
         if window is None:
             raise unsignable("no key of this id is open for issuance")
         if window.not_before < self._store.closed_until:
-            raise unsignable("the slot is closed: who has had a token of it is not known any more")
+            raise _closed()
         try:
             window.token_key.number_of(request.blinded_msg)
         except DecodeError as error:
@@ -172,6 +182,8 @@ class Attester:
     def _settle(self, outcome: Outcome) -> None:
         if outcome is Outcome.CHALLENGE_USED:
             raise self._refuse("challenge")
+        if outcome is Outcome.FORGOTTEN:
+            raise _closed()
         if outcome is Outcome.EXHAUSTED:
             self._refusals["quota"] += 1
             raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")

@@ -14,7 +14,16 @@ from dataclasses import asdict, dataclass, field
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from attester.schema import CHALLENGE_FLOOR, ISSUANCE, METADATA, MIGRATIONS, QUOTAS, USED_CHALLENGES
+from attester.schema import (
+    CHALLENGE_FLOOR,
+    ISSUANCE,
+    METADATA,
+    MIGRATIONS,
+    OF_CHALLENGES,
+    OF_QUOTAS,
+    QUOTAS,
+    USED_CHALLENGES,
+)
 from tacit.adapters.sql import Database
 from tacit.adapters.upsert import upsert
 from tacit.adapters.watermark import Watermark
@@ -52,6 +61,7 @@ class Outcome(enum.Enum):
 
     GRANTED = "granted"  # this request, now or before: forward it
     EXHAUSTED = "exhausted"  # the device had another request for this slot
+    FORGOTTEN = "forgotten"  # who has had a token of this slot is not known any more
     CHALLENGE_USED = (
         "challenge-used"  # the challenge was used before, or ended so long ago that this is not known any more
     )
@@ -84,6 +94,11 @@ class AttesterStore:
         """See ``Database.closed_until``."""
         return self._database.closed_until
 
+    @property
+    def durable(self) -> Database:
+        """The database."""
+        return self._database
+
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()
@@ -92,13 +107,15 @@ class AttesterStore:
         """Burn each challenge, take each quota and count what is granted, all in one transaction."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
+            floor = await _floor(connection, OF_QUOTAS)
             outcomes: list[Outcome] = []
             paying: list[Debit] = []
             for one in debits:
                 if one.challenge in burnt:
                     burnt.remove(one.challenge)
-                    paying.append(one)
-                    outcomes.append(Outcome.GRANTED)
+                    if one.expires > floor:
+                        paying.append(one)
+                    outcomes.append(Outcome.GRANTED if one.expires > floor else Outcome.FORGOTTEN)
                 else:
                     outcomes.append(Outcome.CHALLENGE_USED)
             fresh, holders = await self._take(connection, paying)
@@ -119,7 +136,7 @@ class AttesterStore:
         insert = upsert(connection, USED_CHALLENGES).values(list(rows.values())).on_conflict_do_nothing()
         added = await connection.execute(insert.returning(USED_CHALLENGES.c.challenge, USED_CHALLENGES.c.expires))
         fresh = {row.challenge: int(row.expires) for row in added}
-        floor = await connection.scalar(sa.select(CHALLENGE_FLOOR.c.expires)) or 0
+        floor = await _floor(connection, OF_CHALLENGES)
         return {challenge for challenge, expires in fresh.items() if expires > floor}
 
     @staticmethod
@@ -166,20 +183,10 @@ class AttesterStore:
     async def forget(self, now: float) -> int:
         """Delete what ended by ``now``; returns the floor below which no challenge counts any more (POSIX seconds):
         the latest end of any that was ever deleted, kept with the deletion."""
-        ended = USED_CHALLENGES.c.expires <= now
         async with self._database.transaction() as connection:
-            latest = await connection.scalar(sa.select(sa.func.max(USED_CHALLENGES.c.expires)).where(ended))
-            floor = await connection.scalar(sa.select(CHALLENGE_FLOOR.c.expires)) or 0
-            if latest is not None:
-                floor = max(floor, int(latest))
-                raised = upsert(connection, CHALLENGE_FLOOR).values(only=0, expires=floor)
-                keys = [CHALLENGE_FLOOR.c.only]
-                await connection.execute(
-                    raised.on_conflict_do_update(index_elements=keys, set_={"expires": raised.excluded.expires})
-                )
-                await connection.execute(sa.delete(USED_CHALLENGES).where(USED_CHALLENGES.c.expires <= floor))
-            await connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.expires <= now))
-        return int(floor)
+            floor = await _forget(connection, USED_CHALLENGES, OF_CHALLENGES, now)
+            await _forget(connection, QUOTAS, OF_QUOTAS, now)
+        return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
         """What every slot came to so far, by (epoch, slot)."""
@@ -188,3 +195,24 @@ class AttesterStore:
         async with self._database.read() as connection:
             rows = await connection.execute(statement.order_by(columns.epoch, columns.slot))
             return {(epoch, slot): Issued(*counts) for epoch, slot, *counts in rows}
+
+
+async def _floor(connection: AsyncConnection, of: int) -> int:
+    return int(await connection.scalar(sa.select(CHALLENGE_FLOOR.c.expires).where(CHALLENGE_FLOOR.c.only == of)) or 0)
+
+
+async def _forget(connection: AsyncConnection, table: sa.Table, of: int, now: float) -> int:
+    """Delete the rows of ``table`` that ended by ``now``; the latest end of any that was ever deleted."""
+    ended = table.c.expires <= now
+    latest = await connection.scalar(sa.select(sa.func.max(table.c.expires)).where(ended))
+    floor = await _floor(connection, of)
+    if latest is None:
+        return floor
+    floor = max(floor, int(latest))
+    raised = upsert(connection, CHALLENGE_FLOOR).values(only=of, expires=floor)
+    keys = [CHALLENGE_FLOOR.c.only]
+    await connection.execute(
+        raised.on_conflict_do_update(index_elements=keys, set_={"expires": raised.excluded.expires})
+    )
+    await connection.execute(sa.delete(table).where(table.c.expires <= floor))
+    return floor

@@ -27,6 +27,7 @@ from tacit import ohttp
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ports import TransportError
+from tacit.problem import party_of
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
@@ -256,7 +257,8 @@ class Agent:
         if response.status == 404:
             return None
         if response.status != 200:
-            raise TransportError(f"the recipe server answered {response.status}")
+            party = party_of(response.content, "the recipe server")
+            raise TransportError(f"{party} answered {response.status}")
         return response.content
 
     async def _follow(self, live: LiveLog) -> None:

@@ -17,11 +17,12 @@ from client_agent.journal import AgentStore, Entry, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.pace import backoff, uniform
 from client_agent.supervision import words_of
+from tacit import bhttp
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, Refusal, ReportError
 from tacit.media_types import dap
 from tacit.messages import UploadErrors
 from tacit.ports import Clock, Entropy, TransportError
-from tacit.problem import problem_type
+from tacit.problem import party_of, problem_type
 
 RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
 """Clocks that differ; every other verdict on a report is final, ``OUTDATED_CONFIG`` too (P11)."""
@@ -59,7 +60,7 @@ async def offer(client: ObliviousClient, url: str, report: bytes) -> Answer:
     except Exception as error:  # of this report or of a key: the same bytes again later, and the others go on
         return Answer(State.SCHEDULED, words_of(error))
     if not 200 <= response.status < 300:
-        return _refused(response.status, problem_type(response.content))
+        return _refused(response)
     try:
         statuses = UploadErrors.decode(response.content).status
     except DecodeError:
@@ -112,8 +113,10 @@ class Uploader:
         return after
 
 
-def _refused(status: int, problem: str) -> Answer:
+def _refused(response: bhttp.Response) -> Answer:
     """What a problem document means. Its words are not kept, only which of the known types it is."""
+    problem = problem_type(response.content)
     known = next((one for one in DapProblem if problem == DAP_ERROR_PREFIX + one), None)
     state = State.FAILED if known in TERMINAL else State.SCHEDULED
-    return Answer(state, f"the leader answered {status}" + (f", {known}" if known else ""))
+    party = party_of(response.content, "the leader")
+    return Answer(state, f"{party} answered {response.status}" + (f", {known}" if known else ""))

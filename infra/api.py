@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from infra.layout import Layout
@@ -34,6 +35,15 @@ async def call(transport: Transport, method: str, url: str, *, body: bytes = b""
     if answer.status >= 400:
         raise problem_of(answer)
     return _json(answer, url)
+
+
+async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any]]:
+    """Whether the service at ``url`` is ready, and its page. Raises as ``call`` does."""
+    answer = await _answer(transport, "GET", f"{url}/readyz")
+    page = _json(answer, url) if answer.headers.get("content-type", "").startswith(JSON) else None
+    if answer.status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE) or not isinstance(page, dict):
+        raise problem_of(answer)
+    return answer.status == HTTPStatus.OK, page
 
 
 async def get_bytes(transport: Transport, url: str) -> bytes:

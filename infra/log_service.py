@@ -82,5 +82,5 @@ def create_app(monitor: Monitor, deps: Deps, seconds: float) -> web.Application:
         return web.Response(body=monitor.metrics().encode(), headers={"Content-Type": METRICS})
 
     app.router.add_get("/metrics", metrics)
-    add_driver(app, monitor, seconds)
+    add_driver(app, monitor, seconds, "watching the log")
     return app

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from client_agent.deciding import asked_until
-from infra.api import call, recipes_of
+from infra.api import call, readiness, recipes_of
 from infra.issuance import Accepted, SlotIssuance, compare, read_counts, warn
 from infra.layout import Layout
 from infra.processes import read_pids
@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """One process. ``pid`` is that of ``tacit up``'s child where it still runs."""
+    """One process. ``up``: it answers; ``ready``: it can do its work, or else ``detail`` says why not. ``pid`` is that
+    of ``tacit up``'s child where it still runs."""
 
     name: str
     url: str
@@ -37,6 +38,7 @@ class ProcessStatus:
     version: str = ""
     pid: int | None = None
     detail: str = ""
+    ready: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,22 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class StackStatus:
-    """Everything. ``problems`` is empty where all is well."""
+    """Everything. ``problems`` is empty where all is well. ``tasks_known``: the leader and the log said which there
+    are."""
 
     processes: list[ProcessStatus]
     servers: list[ServerStatus]
     tasks: list[TaskStatus]
     troubles: list[str] = field(default_factory=list)
     issuance: list[SlotIssuance] = field(default_factory=list)
+    tasks_known: bool = True
 
     @property
     def problems(self) -> list[str]:
         """One line per thing that a person should look at."""
         lines = [f"{one.name} is down: {one.detail}" for one in self.processes if not one.up]
-        lines += [f"{one.name}: {one.detail}" for one in self.processes if one.up and one.detail]
+        lines += [f"{one.name} is not ready: {one.detail}" for one in self.processes if one.up and not one.ready]
+        lines += [f"{one.name}: {one.detail}" for one in self.processes if one.ready and one.detail]
         lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
         for task in self.tasks:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
@@ -102,7 +107,7 @@ async def stack_status(layout: Layout, transport: Transport) -> StackStatus:
     """Ask everybody. What does not answer is part of the answer; a mismatch of issuance counts is logged too."""
     parts = [service_part(layout, name) for name in layout.services] + known_parts(layout)
     pids = read_pids(layout.state_dir)
-    asked = [_process(transport, part.label, part.url, pids.get(part.label)) for part in parts]
+    asked = [process_status(transport, part.label, part.url, pids.get(part.label)) for part in parts]
     processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(layout))
     up = {one.name for one in processes if one.up}
     troubles: list[str] = []
@@ -118,7 +123,7 @@ async def stack_status(layout: Layout, transport: Transport) -> StackStatus:
     accepted = [task.accepted for task in tasks or [] if task.accepted is not None]
     issuance = [] if None in (before, issued, after) else compare(before or {}, accepted, issued or {}, after or {})
     warn(issuance)
-    return StackStatus(processes, servers, tasks or [], troubles, issuance)
+    return StackStatus(processes, servers, tasks or [], troubles, issuance, tasks_known=tasks is not None)
 
 
 async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None:
@@ -130,16 +135,19 @@ async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None
         return None
 
 
-async def _process(transport: Transport, label: str, url: str, pid: int | None) -> ProcessStatus:
+async def process_status(transport: Transport, label: str, url: str, pid: int | None = None) -> ProcessStatus:
+    """How the process at ``url`` is, by its own word."""
     alive = pid if pid is not None and _lives(pid) else None
     try:
-        found = await call(transport, "GET", f"{url}/healthz")
+        ready, found = await readiness(transport, url)
     except (TransportError, Abort, DecodeError) as error:
         return ProcessStatus(label, url, up=False, pid=alive, detail=_short(error))
     words = [str(found["trouble"])] if found.get("trouble") else []
     for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
         words.append(f"{_count(int(count), 'call')} as {role} with a certificate of another name refused")
-    return ProcessStatus(label, url, up=True, version=str(found.get("version", "")), pid=alive, detail="; ".join(words))
+    return ProcessStatus(
+        label, url, up=True, version=str(found.get("version", "")), pid=alive, detail="; ".join(words), ready=ready
+    )
 
 
 async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:

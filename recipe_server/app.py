@@ -15,7 +15,7 @@ from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.ports import Announcer
-from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, make_app, refuse_expect
+from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.backends import make_announcer
 from tacit.service.callers import Callers, read_digest
 
@@ -47,6 +47,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     router.add_get("/v1/results", handlers.get_results)
     router.add_get("/v1/results/{hash}", handlers.get_recipe_results)
     app.cleanup_ctx.append(_running)
+    add_store(app, lambda: app[RECIPES].durable)
     _have_cosigned(app, config)
     return app
 
@@ -59,7 +60,7 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     quorum = config.witness_quorum or len(config.witnesses) // 2 + 1
     wakes = []
     for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
-        wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS))
+        wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS, f"asking witness {driver.name}"))
         app[TROUBLES].append(driver.trouble)
 
     def grown() -> None:

@@ -26,6 +26,7 @@ from tacit.recipe.derive import task_id
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
+from tacit.service.readiness import Durable
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
@@ -81,6 +82,11 @@ class RecipeService:
     def note_key(self) -> NoteKey:
         """The key that readers of this log pin."""
         return NoteKey(self._config.log_name, self._key.public)
+
+    @property
+    def durable(self) -> Durable | None:
+        """The database, once it is open."""
+        return None if self._opened is None else self._opened.durable
 
     @property
     def _store(self) -> RecipeStore:

@@ -376,6 +376,11 @@ class RecipeStore:
         """Open and migrate. Raises what ``Database.open`` raises."""
         return cls(await Database.open(url, METADATA, MIGRATIONS))
 
+    @property
+    def durable(self) -> Database:
+        """The database."""
+        return self._database
+
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()

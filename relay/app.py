@@ -28,11 +28,11 @@ def create_app(config: RelayConfig, deps: Deps) -> web.Application:
     if config.log is not None:
         folder = None if config.storage == "memory" else config.state_dir
         key_sets = LoggedKeySets(config.log, deps, folder, insecure_http=config.insecure_http)
-        add_driver(app, key_sets, config.log.poll_seconds)
+        add_driver(app, key_sets, config.log.poll_seconds, "reading key sets")
         app[TROUBLES].append(key_sets.trouble)
     add_routes(app, relay, key_sets)
     app.cleanup_ctx.append(_close_relay)
-    add_driver(app, relay.counters, config.bucket_seconds / 4)
+    add_driver(app, relay.counters, config.bucket_seconds / 4, "logging counts")
     return app
 
 

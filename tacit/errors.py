@@ -29,6 +29,10 @@ class Unavailable(Fatal):
     """A store does not answer or has no room for now; whoever asked may ask for the same again later."""
 
 
+class NoRoom(Unavailable):
+    """A store's disk is full."""
+
+
 class RolledBack(Unavailable):
     """The store's database was replaced by an older one; nothing may be spent in it until an operator has decided."""
 

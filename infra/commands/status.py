@@ -59,6 +59,8 @@ def show(found: StackStatus, console: Console) -> None:
                 console.print(Text(f"\n{task.recipe}", style="bold", overflow="ellipsis", no_wrap=True))
             for line in lines:
                 console.print(Padding(line, (0, 0, 0, 2)))
+    elif not found.tasks_known:
+        console.print("which tasks there are is not known: the leader and the recipe server have to say it")
     else:
         console.print("no task yet; publish a recipe with: tacit recipe publish")
     shown = [slot for slot in found.issuance if slot.recipe or slot.mismatches]
@@ -76,7 +78,7 @@ def _processes(processes: list[ProcessStatus]) -> Table:
     table = plain_table("service", "state", "version", "pid", "url")
     for one in processes:
         pid = "" if one.pid is None else str(one.pid)
-        table.add_row(one.name, _state(up=one.up), one.version, pid, Text(one.url, overflow="fold"))
+        table.add_row(one.name, _readiness(one), one.version, pid, Text(one.url, overflow="fold"))
     return table
 
 
@@ -145,6 +147,12 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < MANY_SECONDS else f"{seconds / 60:.0f} min"
+
+
+def _readiness(one: ProcessStatus) -> Text:
+    if not one.up:
+        return _state(up=False)
+    return Text("ready", style="green") if one.ready else Text("not ready", style="bold red")
 
 
 def _state(*, up: bool) -> Text:

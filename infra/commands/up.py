@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import shlex
 import signal
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,11 +25,15 @@ from infra.companions import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess, running, watch
+from infra.readiness_watch import watch_readiness
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.policy import AccountLimit
 from tacit.tlog.canonical import validated
+
+BATCH_SHARE = Decimal("0.4")
+"""Of the devices that a recipe asks, B by default: 0.8 of those that take part, at a rate of 0.5."""
 
 DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_AGENTS = 60
@@ -256,7 +262,14 @@ async def _run(
             print(json.dumps(describe(layout, services)), flush=True)
         else:
             show(layout, services, agents, Console(highlight=False))
-        await watch(services, lambda service, status: _report(notes, service, status))
+        looking = asyncio.ensure_future(
+            watch_readiness(layout, services, SystemClock(), lambda line: notes.print(escape(line)))
+        )
+        try:
+            await watch(services, lambda service, status: _report(notes, service, status))
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
         notes.print("no service is left; Ctrl-C ends this command")
         await stopping.wait()
 
@@ -294,7 +307,7 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     """Commands that go on from here, ready to be pasted."""
     elsewhere = layout.state_dir != DEFAULT_STATE_DIR.absolute()
     where = f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""
-    population = max(len(agents), 2 * layout.options.batch_floor)
+    population = max(len(agents), math.ceil(layout.options.batch_floor / BATCH_SHARE))
     question = (
         f"--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --population {population}"
     )

@@ -18,7 +18,7 @@ from tacit.adapters.origins import require_secure_url
 from tacit.aggregator.keys import read_hpke_keys
 from tacit.errors import UsageError
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.app import Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret
 
@@ -49,14 +49,15 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         await store.close()
 
     app.cleanup_ctx.append(storage)
+    add_store(app, lambda: store.durable)
     handlers = Handlers(collector, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
-    look = add_driver(app, recipes, config.log.poll_seconds)
+    look = add_driver(app, recipes, config.log.poll_seconds, "following the log")
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
-    collector.wake = handlers.wake = add_driver(app, collector, config.idle_seconds)
+    collector.wake = handlers.wake = add_driver(app, collector, config.idle_seconds, "collecting")
     if config.publish is not None:
         publish = PublishDriver(store, config.publish, _token(config.publish.token), deps)
-        add_driver(app, publish, config.idle_seconds)
+        add_driver(app, publish, config.idle_seconds, "publishing results")
     return app
 
 

@@ -168,6 +168,11 @@ class CollectorStore:
         if database is not None:
             await database.close()
 
+    @property
+    def durable(self) -> Database | None:
+        """The database while it is open."""
+        return self._database
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[CollectorTx]:
         """Commit everything in the block, or nothing."""

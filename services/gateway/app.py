@@ -17,7 +17,7 @@ from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.errors import UsageError
-from tacit.service.app import Deps, add_driver, make_app
+from tacit.service.app import Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, read_digest
 from tacit.service.keys import open_signing_key
 
@@ -43,13 +43,14 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     app[STORE] = store
     Handlers(gateway).add_routes(app)
     app.cleanup_ctx.append(_open_store)
-    add_driver(app, KeyRotation(gateway), _KEEP_SECONDS)
-    add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS)
-    add_driver(app, gateway.counters, config.bucket_seconds / 4)
+    add_store(app, lambda: store.durable)
+    add_driver(app, KeyRotation(gateway), _KEEP_SECONDS, "making keys")
+    add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS, "forgetting requests")
+    add_driver(app, gateway.counters, config.bucket_seconds / 4, "logging counts")
     if config.recipe_server_url is not None:
         require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
         publishing = Publishing(gateway, signing_key, deps, config.recipe_server_url)
-        add_driver(app, publishing, _PUBLISH_SECONDS)
+        add_driver(app, publishing, _PUBLISH_SECONDS, "publishing key sets")
     return app
 
 

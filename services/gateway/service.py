@@ -20,7 +20,7 @@ from services.gateway.opening import OpenAll, Opening
 from services.gateway.store import ReplayWindow, SeenRequest
 from services.gateway.targets import DATE_STEP, AllowList, Target, request_date
 from tacit import bhttp, ohttp
-from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.frames import Answer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.multibuffer.ohttp import decapsulate_all
@@ -34,6 +34,7 @@ from tacit.service.problems import problem_response
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"
 TARGET_UNREACHABLE = "urn:tacit:problem:target-unreachable"
+WINDOW_AWAY = "urn:tacit:problem:replay-window-away"
 WINDOW_RESTORED = "urn:tacit:problem:replay-window-restored"
 REQUEST_FIELDS = ("content-type", "accept")
 RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
@@ -181,8 +182,14 @@ class Gateway:
     async def _are_new(self, requests: Sequence[SeenRequest]) -> Sequence[bool]:
         try:
             return await self._window.submit_all(requests)
-        except TransportError as error:
-            raise Unavailable("the replay window does not answer") from error
+        except Exception as error:
+            fault = self._internal(error)
+            if fault.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                raise fault from error
+            title = "The gateway's replay window takes nothing for now."
+            raise Abort(
+                WINDOW_AWAY, status=503, title=title, headers=fault.headers, extensions=fault.extensions
+            ) from error
 
     async def _fetch_all(self, passing: Sequence[_Passing]) -> list[bhttp.Response]:
         """What the targets answer; each request goes alone, unless the transport likes to have it with others."""

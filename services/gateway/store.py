@@ -18,15 +18,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.gateway.file_window import FileWriter
 from tacit.adapters.bulk import insert_new, is_postgres
 from tacit.adapters.redis_replay import RedisSeen
-from tacit.adapters.sql import Database
+from tacit.adapters.sql import Database, typed
 from tacit.adapters.upsert import Int64, upsert
 from tacit.adapters.watermark import Watermark
-from tacit.errors import Abort, Fatal
-from tacit.ports import Clock, TransportError
+from tacit.errors import Fatal
+from tacit.ports import Clock
+from tacit.service.readiness import Durable
 
 METADATA = sa.MetaData()
 MIGRATIONS = "services.gateway.migrations"
-WINDOW_AWAY = "urn:tacit:problem:replay-window-away"
 MARGIN = 120
 """Seconds by which the clocks of a gateway and of Redis may run apart."""
 
@@ -51,6 +51,11 @@ class ReplayWindow(Protocol):
     """Remembers requests. ``open`` before use, ``close`` after."""
 
     @property
+    def durable(self) -> Durable | None:
+        """Where it keeps them, while it is open."""
+        ...
+
+    @property
     def closed_until(self) -> int:
         """The POSIX second before which requests may have passed that are not remembered; 0 where there is none."""
         ...
@@ -64,7 +69,7 @@ class ReplayWindow(Protocol):
         ...
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """Store ``requests``; per request whether it is new. Raises rather than guess."""
+        """Store ``requests``; per request whether it is new. Raises ``Unavailable`` rather than guess."""
         ...
 
     async def forget(self, before: int) -> int:
@@ -82,6 +87,11 @@ class RedisReplayWindow:
         self._date_window = date_window
         self._clock = clock
 
+    @property
+    def durable(self) -> Durable:
+        """See ``ReplayWindow``."""
+        return self._seen
+
     async def open(self) -> None:
         """See ``ReplayWindow``."""
         await self._seen.open()
@@ -91,12 +101,9 @@ class RedisReplayWindow:
         await self._seen.close()
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """See ``ReplayWindow``. Raises ``Abort`` (503) where Redis does not answer."""
+        """See ``ReplayWindow``."""
         until = self._date_window + MARGIN - int(self._clock.now())
-        try:
-            return await self._seen.add([(request.enc, request.date + until) for request in requests])
-        except TransportError as error:
-            raise Abort(WINDOW_AWAY, status=503, title="The replay window does not answer.") from error
+        return await self._seen.add([(request.enc, request.date + until) for request in requests])
 
     async def forget(self, before: int) -> int:
         """Redis forgets by itself."""
@@ -132,7 +139,8 @@ class ReplayStore:
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Store ``requests`` in one transaction; per request whether it is new. Durable when it returns."""
         if self._writer is not None:
-            fresh = await self._writer.insert([(request.enc, request.date) for request in requests])
+            with self._database.durability.noting(), typed():
+                fresh = await self._writer.insert([(request.enc, request.date) for request in requests])
         else:
             dates = {request.enc: request.date for request in requests}
             async with self._database.transaction() as connection:
@@ -143,6 +151,11 @@ class ReplayStore:
             answers.append(request.enc in fresh)
             fresh.discard(request.enc)
         return answers
+
+    @property
+    def durable(self) -> Durable | None:
+        """See ``ReplayWindow``."""
+        return self._opened
 
     @property
     def closed_until(self) -> int:

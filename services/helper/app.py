@@ -17,7 +17,7 @@ from tacit.aggregator.log_follower import FOLLOWER, LogFollower
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import TROUBLES, Deps, add_driver, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.auth import token_digest
 from tacit.service.callers import Callers
 from tacit.service.limits import ByteBudget
@@ -61,10 +61,11 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
         budget=budget,
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    look = add_driver(app, follower, config.log.poll_seconds)
+    look = add_driver(app, follower, config.log.poll_seconds, "following the log")
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
-    app[TROUBLES].append(lambda: store.doubtful or store.trouble)
+    app[TROUBLES].append(lambda: store.doubtful)
+    add_store(app, lambda: store.durable)
     return app
 
 

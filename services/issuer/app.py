@@ -19,7 +19,7 @@ from services.issuer.service import Issuer
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import DEPS, Deps, add_driver, make_app, refuse_expect
+from tacit.service.app import DEPS, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, read_digest
 from tacit.tokens.directory import WELL_KNOWN_PATH
 
@@ -34,8 +34,10 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
-    for driver in (KeyDriver(issuer), DirectoryDriver(issuer), CountDriver(issuer)):
-        add_driver(app, driver, config.idle_seconds)
+    add_store(app, lambda: issuer.durable)
+    add_driver(app, KeyDriver(issuer), config.idle_seconds, "making keys")
+    add_driver(app, DirectoryDriver(issuer), config.idle_seconds, "publishing directories of keys")
+    add_driver(app, CountDriver(issuer), config.idle_seconds, "logging counts")
     return app
 
 

@@ -31,6 +31,7 @@ from tacit.service.app import REFUSAL_PREFIX, Deps
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
+from tacit.service.readiness import Durable
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
 from tacit.tokens.blind_rsa import IssuerKey
@@ -84,6 +85,11 @@ class Issuer:
         self._issued = GroupCommitter[SlotId, None](self._count, COUNTED_TOGETHER, 0.0, deps.clock)
         self._opened: IssuerStore | None = None
         self._threads = ThreadPoolExecutor(config.sign_threads, "issuer", initializer=_release_lock)
+
+    @property
+    def durable(self) -> Durable | None:
+        """The database, once it is open."""
+        return None if self._opened is None else self._opened.durable
 
     @property
     def _store(self) -> IssuerStore:

@@ -38,6 +38,11 @@ class IssuerStore:
         """See ``Database.closed_until``."""
         return self._database.closed_until
 
+    @property
+    def durable(self) -> Database:
+        """The database."""
+        return self._database
+
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()

@@ -27,7 +27,7 @@ from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.ports import JobQueue
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import TROUBLES, Deps, add_driver, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.backends import make_queue
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.limits import ByteBudget
@@ -67,11 +67,12 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     )
     _add_storage(app, store, follower, leader)
     app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
-    app[TROUBLES].append(lambda: store.doubtful or store.trouble)
+    app[TROUBLES].append(lambda: store.doubtful)
+    add_store(app, lambda: store.durable)
     collections = Collections(store, parties, deps, config.limits, credentials.peer.token)
     handlers = _handlers(config, deps, credentials, leader, collections, app)
     app.router.add_routes(handlers.routes(config.prefix))
-    look = add_driver(app, follower, config.log.poll_seconds)
+    look = add_driver(app, follower, config.log.poll_seconds, "following the log")
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     if works:
         work = JobWork(store, deps, config.limits, credentials.peer.token, config.job_crypto())
@@ -80,9 +81,9 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
         workers = Workers(store, parties, deps, config.limits, queue, work)
         _add_workers(app, workers, queue)
         idle = config.limits.idle_seconds
-        leader.wake = handlers.wake_aggregation = add_driver(app, coordinator, idle)
-        workers.wake = add_driver(app, workers, idle)
-        work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle)
+        leader.wake = handlers.wake_aggregation = add_driver(app, coordinator, idle, "forming jobs")
+        workers.wake = add_driver(app, workers, idle, "sending jobs")
+        work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle, "collecting")
         app[COORDINATOR], app[WORKERS], app[COLLECTIONS] = coordinator, workers, collections
     return app
 

@@ -36,7 +36,8 @@ class LeaderLimits(Frozen):
     """Seconds that an upload waits for company before it is committed; 32 are company enough."""
     idle_seconds: float = Field(default=0.5, gt=0)
     pending_floor: int = Field(default=4096, ge=1)
-    """Reports of one task that may wait for a job, or twice its recipe's expected contributions where that is more."""
+    """Reports of one task that may wait for a job, or twice its recipe's expected contributions where that is more;
+    half of them from requests with more than one."""
 
 
 class OpenUploads(Frozen):

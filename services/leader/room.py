@@ -2,6 +2,9 @@
 
 The size of each is bounded by the task's VDAF (``tacit.roles.leader.check_upload``), so the bytes are bounded too. A
 report that finds no room is not stored: its sender is told to come back, and what was acknowledged before stays.
+
+Requests with several reports may fill half of it. A device sends one report at a time (P12), so that whoever wants to
+keep devices out has to send as many requests as they do, and not a thousandth.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class Room:
             return True
         since, count = self._counts.get(task_id, (float("-inf"), 0))
         most = self.most(party.task)
+        if len(group) > 1:
+            most //= 2
         if now - since >= LOOK_SECONDS or (count + len(group) > most and task_id not in seen):
             since, count = now, await self._waiting(task_id)
             seen.add(task_id)

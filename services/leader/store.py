@@ -138,12 +138,8 @@ class LeaderStore(SqlStore[LeaderTx]):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
         task_ids, *others = (list(column) for column in columns)
-        with self._noting_trouble():
-            found = await self._opened().at_once(_STORE_NEW, WRITE_LOCK, now, sorted(closable), task_ids, *others)
-        stored = found is not None and bool(found[0][0])
-        if stored:
-            self.trouble = ""
-        return stored
+        found = await self._opened().at_once(_STORE_NEW, WRITE_LOCK, now, sorted(closable), task_ids, *others)
+        return found is not None and bool(found[0][0])
 
     async def open(self) -> None:
         """As ``SqlStore.open``; there is room for uploads then."""

@@ -12,7 +12,7 @@ from services.witness.service import Witness
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.tiles import MAX_BUNDLE
-from tacit.service.app import TROUBLES, Deps, make_app, refuse_expect
+from tacit.service.app import TROUBLES, Deps, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
 
@@ -30,6 +30,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     app.router.add_get("/key", get_key)
     app.router.add_get("/metrics", get_metrics)
     app.cleanup_ctx.append(_running)
+    add_store(app, lambda: witness.durable)
     return app
 
 

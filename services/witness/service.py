@@ -18,6 +18,7 @@ from tacit.errors import Abort, CryptoError, DecodeError, Fatal, Refusal, UsageE
 from tacit.service.app import Deps
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
+from tacit.service.readiness import Durable
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, LogPolicy, Note, NoteKey
 from tacit.tlog.cosignature import cosign, newest_cosignature
 from tacit.tlog.merkle import verify_consistency
@@ -62,6 +63,11 @@ class Witness:
     def key(self) -> NoteKey:
         """The key that readers' policies name."""
         return NoteKey(self._config.name, self._key.public, COSIGNATURE)
+
+    @property
+    def durable(self) -> Durable | None:
+        """The database, once it is open."""
+        return None if self._opened is None else self._opened.durable
 
     @property
     def _store(self) -> WitnessStore:

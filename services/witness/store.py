@@ -57,6 +57,11 @@ class WitnessStore:
         """Open and migrate. Raises what ``Database.open`` raises."""
         return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
 
+    @property
+    def durable(self) -> Database:
+        """The database."""
+        return self._database
+
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()

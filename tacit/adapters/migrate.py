@@ -29,6 +29,9 @@ from tacit.errors import Fatal
 MARKER_TABLE = "tacit_database"
 """The table by which ``tacit.adapters.postgres`` knows whose a database is; no migration makes it."""
 
+PROBE_TABLE = "tacit_probe"
+"""The table by which a process finds that it can write, a row for each; no migration makes it."""
+
 SLICE_NAME = re.compile(r"[a-z_]+_slice_[0-9]+")
 """What a partition of a declared table is called; partitions come and go without migrations."""
 
@@ -97,7 +100,7 @@ def differences(connection: Connection, metadata: sa.MetaData) -> list[Any]:
 
 
 def _is_compared(name: str | None, kind: str, _parents: object) -> bool:
-    own = {MARKER_TABLE, MARKS_TABLE}
+    own = {MARKER_TABLE, MARKS_TABLE, PROBE_TABLE}
     return not (kind == "table" and name is not None and (name in own or SLICE_NAME.fullmatch(name)))
 
 

@@ -36,7 +36,7 @@ from tacit.adapters.postgres_tls import protection_of, speaks_no_tls
 from tacit.adapters.sql import Database
 from tacit.adapters.tls import tls_reason
 from tacit.adapters.watermark import Watermark
-from tacit.errors import Fatal, TacitError, Unavailable, UsageError
+from tacit.errors import Fatal, NoRoom, TacitError, Unavailable, UsageError
 
 CONNECTIONS = 5
 CONNECT_SECONDS = 10
@@ -56,6 +56,7 @@ SERVER_SETTINGS = {
     "tcp_keepalives_count": "3",
 }
 
+_DISK_FULL = "53100"
 _REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
 """Classes of SQLSTATE that are about the server or its disk, our right to be there or other writers, not about a
 statement."""
@@ -122,15 +123,16 @@ class PostgresDatabase(PostgresReader):
 
         Raises ``Fatal`` when the database does not answer, or was taken by another process.
         """
-        async with self._alone():
-            with typed():
-                await self._own()
-                async with self._engine.connect() as connection:
-                    await connection.execution_options(isolation_level="READ COMMITTED")
-                    async with connection.begin():
-                        holder = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
-                        self._check(holder == self._holder_id)
-                        yield connection
+        with self.durability.noting():
+            async with self._alone():
+                with typed():
+                    await self._own()
+                    async with self._engine.connect() as connection:
+                        await connection.execution_options(isolation_level="READ COMMITTED")
+                        async with connection.begin():
+                            holder = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
+                            self._check(holder == self._holder_id)
+                            yield connection
 
     async def checkpoint(self) -> None:
         """Nothing: see above."""
@@ -156,7 +158,8 @@ class PostgresDatabase(PostgresReader):
         """What this process holds in memory follows from the database only while nobody else writes there."""
         if not alone:
             self._lost = True
-            raise Fatal("another process has had the database meanwhile; start this one again")
+            self.durability.ended("another process has had the database meanwhile; start this one again")
+            raise Fatal(self.durability.trouble)
 
     async def _acquire(self) -> None:
         """Take the advisory lock, waiting a little for a process that just died, and write down that it is ours."""
@@ -216,6 +219,8 @@ def typed() -> Iterator[None]:
     except TacitError:
         raise
     except sa.exc.DBAPIError as error:
+        if _sqlstate(error.orig) == _DISK_FULL:
+            raise NoRoom("there is no room for the database") from error
         if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
             raise Unavailable(f"the database does not answer: {reason(error.orig)}") from error
         if _sqlstate(error.orig)[:2] in _REFUSALS:
@@ -231,7 +236,8 @@ def typed() -> Iterator[None]:
         if not type(error).__module__.startswith("asyncpg"):
             raise
         passing = _sqlstate(error)[:2] in {"", *_REFUSALS}
-        raise (Unavailable if passing else Fatal)(f"the database refuses: {reason(error)}") from error
+        kind = NoRoom if _sqlstate(error) == _DISK_FULL else Unavailable
+        raise (kind if passing else Fatal)(f"the database refuses: {reason(error)}") from error
 
 
 @contextmanager

@@ -99,16 +99,17 @@ class SharedPostgresDatabase(PostgresReader):
 
         Raises ``Fatal`` when the database does not answer, or ends the transaction in favour of another.
         """
-        async with self._alone():
-            with typed():
-                async with self._engine.connect() as connection, connection.begin():
-                    await connection.execute(_SHARED if shared else _ALONE)
-                    yield connection
+        with self.durability.noting():
+            async with self._alone():
+                with typed():
+                    async with self._engine.connect() as connection, connection.begin():
+                        await connection.execute(_SHARED if shared else _ALONE)
+                        yield connection
 
     async def at_once(self, statement: str, *values: Any) -> list[Any]:
         """The rows of one statement, on a connection kept for such: one round trip, beside this process's other
         transactions. The statement itself takes ``WRITE_LOCK`` shared. Raises ``IntegrityError`` and ``Fatal``."""
-        with typed():
+        with self.durability.noting(), typed():
             async with self._direct_lock:
                 try:
                     return await fetch_alone(await self._direct_driver(), statement, *values)

@@ -6,16 +6,18 @@ second may forget about one second of it in a crash; one that evicts for want of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from redis.exceptions import RedisError
 
+from tacit.adapters.durability import Durability
 from tacit.adapters.redis_streams import connect
 from tacit.adapters.tls import tls_reason
-from tacit.errors import UsageError
-from tacit.ports import TransportError
+from tacit.errors import Unavailable, UsageError
 
 _SAFE_POLICY = "noeviction"
+_PROBE = b"probe"
 
 
 class RedisSeen:
@@ -24,6 +26,7 @@ class RedisSeen:
     def __init__(self, url: str, name: str, prefix: str = "tacit") -> None:
         self._redis = connect(url)
         self._prefix = f"{prefix}:{name}:seen:".encode()
+        self._durability = Durability()
 
     async def open(self) -> None:
         """Raises ``UsageError`` where the server does not answer or may evict what it should remember."""
@@ -43,12 +46,28 @@ class RedisSeen:
     async def add(self, entries: Sequence[tuple[bytes, int]]) -> list[bool]:
         """Remember each key for its number of seconds (at least one); per entry whether it is new.
 
-        Raises ``TransportError`` where the server does not take them all; those that it took stay taken.
+        Raises ``Unavailable`` where the server does not take them all; those that it took stay taken.
         """
         pipeline = self._redis.pipeline(transaction=False)
         for key, seconds in entries:
             pipeline.set(self._prefix + key, b"", nx=True, ex=max(1, seconds))
-        try:
+        with self._durability.noting(), _typed():
             return [answer is not None for answer in await pipeline.execute()]
-        except (RedisError, OSError) as error:
-            raise TransportError(f"Redis did not take it: {type(error).__name__}") from error
+
+    @property
+    def trouble(self) -> str:
+        """What the last write met with, where the server was away or full."""
+        return self._durability.trouble
+
+    async def probe(self) -> None:
+        """Write one key that expires at once. Raises ``Unavailable``."""
+        with self._durability.noting(), _typed():
+            await self._redis.set(self._prefix + _PROBE, b"", ex=1)
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise Unavailable(f"Redis did not take it: {type(error).__name__}") from error

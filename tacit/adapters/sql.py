@@ -29,13 +29,17 @@ from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, StaticPool
 
-from tacit.adapters.migrate import upgrade_async
+from tacit.adapters.durability import Durability
+from tacit.adapters.migrate import PROBE_TABLE, upgrade_async
 from tacit.adapters.watermark import CREATE, Watermark
-from tacit.errors import Fatal, Unavailable, UsageError
+from tacit.errors import Fatal, NoRoom, Unavailable, UsageError
 
 PAGE_SIZE = 8192
 BUSY_TIMEOUT_MS = 10_000
 READERS = 4
+ROOM_BYTES = 1 << 18
+"""What a store that was full must take before it counts as having room."""
+_PROBE_BYTES = 8
 _WRITE = "tacit_write"
 _PASSING = {
     sqlite3.SQLITE_BUSY: "the database is busy",
@@ -47,6 +51,12 @@ _PASSING = {
     sqlite3.SQLITE_CANTOPEN: "the database cannot be opened",
 }
 """Primary result codes of SQLite that are about its surroundings, not about a statement or the file's content."""
+
+_CREATE_PROBE = f"CREATE TABLE IF NOT EXISTS {PROBE_TABLE} (place INTEGER PRIMARY KEY, bytes {{bytes}} NOT NULL)"
+_PROBE = sa.text(
+    f"INSERT INTO {PROBE_TABLE} (place, bytes) VALUES (:place, :bytes) "  # noqa: S608 - a name of ours
+    "ON CONFLICT (place) DO UPDATE SET bytes = excluded.bytes"
+)
 
 
 class Database:
@@ -64,6 +74,7 @@ class Database:
         self._mark = mark
         self._advanced: tuple[int, int] | None = None
         self._in_memory = in_memory
+        self.durability = Durability()
         self._lock = asyncio.Lock()
         self._holder: asyncio.Task[Any] | None = None
 
@@ -113,6 +124,8 @@ class Database:
         async with self.transaction() as connection:
             await upgrade_async(connection, migrations, metadata)
             await connection.exec_driver_sql(CREATE)
+            kind = "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
+            await connection.exec_driver_sql(_CREATE_PROBE.format(bytes=kind))
             if self._mark is not None:
                 await self._mark.check(connection)
         if self._mark is not None:
@@ -139,17 +152,35 @@ class Database:
         ``BUSY_TIMEOUT_MS``. ``shared`` allows a database to run it beside other shared ones; a file cannot. Raises
         ``Unavailable`` where there is no room, or another process does not let go of the file.
         """
-        async with self._alone():
-            with _typed():
-                async with self._engine.connect() as connection:
-                    await connection.execution_options(**{_WRITE: True})
-                    async with connection.begin():
-                        yield connection
+        with self.durability.noting():
+            async with self._alone():
+                with typed():
+                    async with self._engine.connect() as connection:
+                        await connection.execution_options(**{_WRITE: True})
+                        async with connection.begin():
+                            yield connection
+
+    @property
+    def trouble(self) -> str:
+        """What the last writes met with, where the database was away, full or from the past."""
+        return self.durability.trouble
+
+    async def probe(self) -> None:
+        """Write a few bytes durably, in one row of this process; ``ROOM_BYTES`` where the last write found no room.
+        Raises as ``transaction`` does."""
+        if self._in_memory:
+            return
+        full = self.durability.lacks_room
+        row = {"place": self.shard, "bytes": os.urandom(ROOM_BYTES if full else _PROBE_BYTES)}  # never what was there
+        async with self.transaction(shared=True) as connection:
+            await connection.execute(_PROBE, row)
+        if full:
+            self.durability.has_room()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A read transaction: one consistent snapshot, beside any writer (in memory: after it)."""
-        with _typed():
+        with typed():
             if self._in_memory:
                 async with self._alone(), self._engine.connect() as connection:
                     yield connection
@@ -205,7 +236,7 @@ class Database:
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
+def typed() -> Iterator[None]:
     """Errors of the file's surroundings become ``Unavailable``; all others stay what they are."""
     try:
         yield
@@ -213,9 +244,18 @@ def _typed() -> Iterator[None]:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         if code not in _PASSING:
             raise
-        raise Unavailable(_PASSING[code]) from error
+        raise _unavailable(code) from error
+    except sqlite3.Error as error:  # of a connection that is used directly
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code not in _PASSING:
+            raise
+        raise _unavailable(code) from error
     except sa.exc.TimeoutError as error:
         raise Unavailable("every connection to the database is busy") from error
+
+
+def _unavailable(code: int) -> Unavailable:
+    return (NoRoom if code == sqlite3.SQLITE_FULL else Unavailable)(_PASSING[code])
 
 
 def engine_of(url: str) -> AsyncEngine:

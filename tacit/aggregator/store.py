@@ -7,8 +7,8 @@ first and writing then cannot race, unless it was opened as *shared*: then only 
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -19,7 +19,7 @@ from tacit.adapters.sql import Database
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import OutcomesTx
 from tacit.aggregator.schema import MARKS
-from tacit.errors import DapAbort, DapProblem, Fatal, Unavailable
+from tacit.errors import DapAbort, DapProblem, Fatal
 from tacit.messages import BatchMode
 from tacit.roles.aggregator import Party
 from tacit.task import CLOCK_LEEWAY, Task
@@ -251,8 +251,6 @@ class SqlStore(Generic[Tx]):
         self._migrations = migrations
         self._make_tx = make_tx
         self._database: Database | None = None
-        self.trouble = ""
-        """What the last write met with, where the database was away or full."""
         self.doubtful = ""
         """What shows that the database is from the past."""
 
@@ -284,21 +282,11 @@ class SqlStore(Generic[Tx]):
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx]:
         """Commit everything in the block, or nothing; alone, or beside other processes' shared transactions."""
         database = self._opened()
-        with self._noting_trouble():
-            async with database.transaction(shared=shared) as connection:
-                tx = self._bound(connection, database)
-                yield tx
-                if tx.spends:
-                    await database.spend(connection)
-        self.trouble = ""
-
-    @contextmanager
-    def _noting_trouble(self) -> Iterator[None]:
-        try:
-            yield
-        except Unavailable as error:
-            self.trouble = str(error)
-            raise
+        async with database.transaction(shared=shared) as connection:
+            tx = self._bound(connection, database)
+            yield tx
+            if tx.spends:
+                await database.spend(connection)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
@@ -306,6 +294,11 @@ class SqlStore(Generic[Tx]):
         database = self._opened()
         async with database.read() as connection:
             yield self._bound(connection, database)
+
+    @property
+    def durable(self) -> Database | None:
+        """The database while it is open."""
+        return self._database
 
     def _bound(self, connection: AsyncConnection, database: Database) -> Tx:
         tx = self._make_tx(connection)

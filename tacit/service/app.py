@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__, media_types
+from tacit.adapters.durability import DISK_ERRORS
 from tacit.adapters.tls import troubles
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
@@ -28,13 +29,14 @@ from tacit.service.driver import Driver, run_driver
 from tacit.service.limits import busy, come_back
 from tacit.service.log import get_logger, hear_tls
 from tacit.service.problems import phrase_of, problem_response
+from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
 
 DRIVER_STOP_SECONDS = 20.0
 REFUSAL_PREFIX = "urn:tacit:refusal:"
 HEALTH_PATH = "/healthz"
+READY_PATH = "/readyz"
 INTERNAL = "urn:tacit:problem:internal"
 UNAVAILABLE = "urn:tacit:problem:unavailable"
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -61,7 +63,9 @@ SERVICE_NAME = web.AppKey("service_name", str)
 DEPS = web.AppKey("deps", Deps)
 DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
 TROUBLES: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
-"""Each says in a few public words what keeps the service from its work, or nothing; the health check tells."""
+"""Each says in a few public words what keeps the service from its work, or nothing; the health checks tell."""
+PROBES: web.AppKey[list[Probing]] = web.AppKey("probes", list)
+STEPS = web.AppKey("steps", Steps)
 
 
 def make_app(
@@ -84,21 +88,40 @@ def make_app(
     app[DEPS] = deps
     app[DRIVERS] = []
     app[TROUBLES] = [lambda: "; ".join(troubles())]
+    app[PROBES] = []
+    app[STEPS] = Steps()
     if callers is not None:
         app[CALLERS] = callers
     app.on_response_prepare.append(_response_headers)
     app.router.add_get(HEALTH_PATH, _healthz)
+    app.router.add_get(READY_PATH, _readyz)
     return app
 
 
-def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asyncio.Event:
-    """Run ``driver`` while the app runs; returns the event that wakes it early.
+def add_driver(app: web.Application, driver: Driver, idle_seconds: float, doing: str = "") -> asyncio.Event:
+    """Run ``driver`` while the app runs; returns the event that wakes it early. ``doing``: its work, for a person who
+    reads that it fails.
 
     Register it after what it uses (``cleanup_ctx`` closes in reverse order). With ``Deps.background`` false
     it is only listed in ``app[DRIVERS]``.
     """
     app[DRIVERS].append(driver)
+    return _run_beside(app, driver, idle_seconds, doing or type(driver).__name__)
+
+
+def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None:
+    """Have the health checks tell what keeps ``store`` (None while it is not open) from keeping anything, and probe it
+    while the app runs. Register it after what opens it. With ``Deps.background`` false it is only listed in
+    ``app[PROBES]``."""
+    probing = Probing(store, app[DEPS].clock)
+    app[PROBES].append(probing)
+    app[TROUBLES].append(probing.trouble)
+    _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
+
+
+def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:
     wake = asyncio.Event()
+    told = functools.partial(app[STEPS].told, doing)
     deps = app[DEPS]
 
     async def running(_app: web.Application) -> AsyncIterator[None]:
@@ -106,7 +129,7 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float) -> asy
             yield
             return
         stop = asyncio.Event()
-        task = asyncio.create_task(run_driver(driver, deps.clock, idle_seconds, wake, stop))
+        task = asyncio.create_task(run_driver(driver, deps.clock, idle_seconds, wake, stop, told))
         yield
         stop.set()
         _, pending = await asyncio.wait([task], timeout=DRIVER_STOP_SECONDS)
@@ -184,7 +207,7 @@ def _problems(answered: Callable[[int], None] | None) -> Middleware:
             response = problem_response(_status_abort(error.status, "", _kept_headers(error)))
         except Exception as error:  # the one place where an error becomes an answer
             response = problem_response(_abort_of(request, error))
-        if answered is not None and request.path != HEALTH_PATH:
+        if answered is not None and request.path not in {HEALTH_PATH, READY_PATH}:
             answered(response.status)
         return response
 
@@ -221,7 +244,7 @@ def own_fault(service: str, deps: Deps, error: Exception) -> Abort:
     is away or a disk is full, otherwise that there is an internal error (500)."""
     error_id = deps.entropy(8).hex()
     log = get_logger(service)
-    if isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno in _DISK_ERRORS):
+    if isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno in DISK_ERRORS):
         log.error("store_unavailable", error=error, error_id=error_id)
         detail = "it may not have been stored; send the same again later"
         headers = {"Retry-After": come_back(deps.entropy)}
@@ -263,9 +286,33 @@ async def _response_headers(_request: web.Request, response: web.StreamResponse)
 
 
 async def _healthz(request: web.Request) -> web.Response:
+    """Liveness: the process answers, whatever else is wrong."""
+    page, found = _page(request.app), _troubles(request.app)
+    return web.json_response({**page, "status": "trouble", "trouble": "; ".join(found)} if found else page)
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    """Readiness: 503 with a page that names what is wrong, while the last thing that had to be done was not."""
     app = request.app
+    page, found = _page(app), _troubles(app)
+    if failing := app[STEPS].trouble():
+        found.append(failing)
+    if not found:
+        return web.json_response(page)
+    headers = {"Retry-After": come_back(app[DEPS].entropy)}
+    return web.json_response(
+        {**page, "status": "not ready", "trouble": "; ".join(found)},
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        headers=headers,
+    )
+
+
+def _page(app: web.Application) -> dict[str, object]:
     page: dict[str, object] = {"status": "ok", "service": app[SERVICE_NAME], "version": __version__}
     if CALLERS in app and app[CALLERS].refused:
         page["refused_certificates"] = dict(app[CALLERS].refused)
-    found = [words for trouble in app[TROUBLES] if (words := trouble())]
-    return web.json_response({**page, "status": "trouble", "trouble": "; ".join(found)} if found else page)
+    return page
+
+
+def _troubles(app: web.Application) -> list[str]:
+    return [words for trouble in app[TROUBLES] if (words := trouble())]

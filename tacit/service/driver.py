@@ -7,6 +7,7 @@ the simulation call ``step()`` themselves, so nothing happens behind their back.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from tacit.adapters.waiting import first_of
@@ -24,18 +25,24 @@ class Driver(Protocol):
         ...
 
 
+def _untold(_error: Exception | None, _failures: int) -> None:
+    """For a driver whose owner does not want to know."""
+
+
 async def run_driver(
     driver: Driver,
     clock: Clock,
     idle_seconds: float,
     wake: asyncio.Event,
     stop: asyncio.Event | None = None,
+    told: Callable[[Exception | None, int], None] = _untold,
 ) -> None:
     """Run ``driver`` until ``stop`` is set (between two steps) or the task is cancelled.
 
     After a step that moved something the next follows at once; after an idle one the loop waits for ``wake``
     or ``idle_seconds``. A step that raises is logged by the name of its error and retried after
-    ``idle_seconds`` doubled per failure in a row, at most ``MAX_BACKOFF_SECONDS``.
+    ``idle_seconds`` doubled per failure in a row, at most ``MAX_BACKOFF_SECONDS``. ``told`` hears of every step: its
+    error, or none, and how many failed in a row.
     """
     stop = stop or asyncio.Event()
     logger = get_logger("driver")
@@ -48,9 +55,11 @@ async def run_driver(
             failures += 1
             delay = min(idle_seconds * 2.0 ** min(failures, 16), MAX_BACKOFF_SECONDS)
             logger.warning("driver_step_failed", driver=type(driver).__name__, error=error, failures=failures)
+            told(error, failures)
             await first_of(clock.sleep(delay), stop.wait())
             continue
         failures = 0
+        told(None, failures)
         if moved:
             await asyncio.sleep(0)
         else:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from infra.redis import RedisServer
-from services.gateway.store import MARGIN, WINDOW_AWAY, RedisReplayWindow, ReplayStore, ReplayWindow, SeenRequest
+from services.gateway.store import MARGIN, RedisReplayWindow, ReplayStore, ReplayWindow, SeenRequest
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.redis_streams import connect
 from tacit.adapters.system import SystemClock
-from tacit.errors import Abort, UsageError
+from tacit.errors import Abort, Unavailable, UsageError
 from tests.conftest import REDIS_USER
 
 DATE_WINDOW = 600
@@ -100,11 +100,12 @@ async def test_nothing_passes_while_redis_is_away_and_what_passed_before_never_a
     assert await window.remember([request(b"a")]) == [True]
     server.stop()
     for _ in range(2):
-        with pytest.raises(Abort) as refused:
+        with pytest.raises(Unavailable):
             await window.remember([request(b"b")])
-        assert (refused.value.status, refused.value.type) == (503, WINDOW_AWAY)
+        assert "Redis did not take it" in window.durable.trouble
     server.start()
     assert await _once_it_answers(window, [request(b"a"), request(b"b")]) == [False, True]
+    assert window.durable.trouble == ""
     await window.close()
 
 
@@ -124,7 +125,7 @@ async def test_redis_without_room_refuses_rather_than_forgets(make_redis: Callab
     server.start()
     window = on_redis(server, "gateway")
     await window.open()
-    with pytest.raises(Abort, match="does not answer"):
+    with pytest.raises(Unavailable, match="OutOfMemoryError"):
         await window.remember([request(b"a")])
     await window.close()
     server.stop()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig, Timing
@@ -26,12 +27,13 @@ from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import open_source
 from infra.agents import provision_agents
 from infra.commands.up import SERVICE_NAMES
+from infra.documents.schemas import SCHEMAS, schema_of
 from infra.layout import Layout, signing_key_of
 from infra.processes import PIDS
 from tacit import __version__, media_types
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.codec import b64url
+from tacit.codec import b64url, unb64url
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
@@ -312,6 +314,7 @@ async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
     await devices
     states = [entry.state for _, store in agents for entry in await store.entries()]
     assert states == [State.SENT] * DEVICES
+    await what_is_served_fits_the_schemas(stack, http)
 
     await asyncio.sleep(max(0.0, recipe.interval.end - time.time()))
     result = await collected(operator, recipe)
@@ -319,6 +322,33 @@ async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
     assert sum(bucket["count"] for bucket in result["buckets"]) == DEVICES
     for service in ("leader", "helper"):
         assert (await operator.document(service, status))["distinct_nullifiers"] == DEVICES
+    Draft202012Validator(schema_of("result")).validate(result)
+
+
+async def what_is_served_fits_the_schemas(stack: Stack, http: AiohttpTransport) -> None:
+    """Every document that a foreign device or analyst reads of this stack."""
+
+    async def served(name: str, service: str, path: str) -> Any:
+        answer = await http.request("GET", stack.url(service) + path)
+        found = json.loads(answer.body)
+        Draft202012Validator(schema_of(name)).validate(found)
+        return found
+
+    head = await served("bundle-head", "recipe_server", "/v1/bundle")
+    size = int(head["checkpoint"].splitlines()[1])
+    await served("hashes", "recipe_server", f"/v1/hashes/{size}/0")
+    await served("key-sets", "recipe_server", "/v1/key-sets")
+    await served("key-sets", "relay", "/key-sets")
+    await served("problem", "recipe_server", "/v1/nothing")
+    kinds = set()
+    for digest in head["pages"]:
+        for entry in (await served("bundle-page", "recipe_server", f"/v1/bundle/{digest}"))["entries"]:
+            leaf = json.loads(unb64url(entry["leaf"]))
+            Draft202012Validator(schema_of("leaf")).validate(leaf)
+            name = leaf["type"] if leaf["type"] in SCHEMAS else f"leaf-{leaf['type']}"
+            Draft202012Validator(schema_of(name)).validate(leaf["body"])
+            kinds.add(leaf["type"])
+    assert kinds == {"recipe", "opt-in", "issuer-directory", "ohttp-config"}
 
 
 async def collected(operator: Operator, recipe: Recipe) -> dict[str, Any]:

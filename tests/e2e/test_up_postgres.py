@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import os
 import shutil
 import signal
 import socket
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +25,9 @@ from infra import postgres as server_module
 from infra.cli import run
 from infra.databases import URL_FILE, databases
 from infra.deployables import SERVICES
-from infra.layout import Layout, StackOptions, create_layout
+from infra.layout import Layout, StackOptions, create_layout, load_layout
 from infra.postgres import PostgresServer
+from infra.status import stack_status
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.adapters.http import AiohttpTransport
@@ -34,6 +37,7 @@ from tacit.service.config import ServiceConfig, load_config, read_secret, write_
 from tacit.testing.processes import ReadyProcess
 
 WITH_DATABASE = [name for name in SERVICES if name != "relay"]
+WITNESSES = ("witness_1", "witness_2")
 
 
 @pytest.fixture
@@ -171,11 +175,26 @@ async def test_every_service_of_the_stack_runs_on_its_own_database(folder: Path)
         config = Path(document["leader"]["config"])
         port = make_url(read_secret(config.parent / URL_FILE).decode()).port or 0
         assert accepts(port)
+        (postmaster,) = (folder / "stack").rglob("postmaster.pid")
+        os.kill(int(postmaster.read_text().split()[0]), signal.SIGINT)
+        for name in WITH_DATABASE:
+            await announced(process, f"{name} is not ready: the database")
+        async with load_layout(folder / "stack").transport(timeout=10.0) as transport:
+            found = await stack_status(load_layout(folder / "stack"), transport)
+        assert {one.name for one in found.processes if one.up and not one.ready} == {*WITH_DATABASE, *WITNESSES}
         process.signal(signal.SIGTERM)
         assert process.wait() == 0
     assert not accepts(port)
     assert list((folder / "stack").rglob("*.sqlite3")) == []
     assert load_config(config, ServiceConfigOnly).database_file == config.parent / URL_FILE
+
+
+async def announced(process: ReadyProcess, words: str) -> None:
+    """``tacit up`` says it, in the end."""
+    deadline = time.monotonic() + 120
+    while words not in process.stderr:
+        assert time.monotonic() < deadline, process.stderr
+        await asyncio.sleep(0.2)
 
 
 class ServiceConfigOnly(ServiceConfig, extra="ignore"):

@@ -419,6 +419,24 @@ async def test_a_clock_that_is_set_back_revives_no_used_challenge(stage: Stage, 
         await stage.restart()
 
 
+async def test_a_clock_that_was_ahead_for_a_while_gives_nobody_a_second_token(stage: Stage) -> None:
+    app = await stage.restart()
+    device, had = stage.device(), stage.pending().request
+    assert (await stage.ask(device, had)).status == 200
+    stage.clock.jump(300 * EPOCH)
+    await app[DRIVERS][0].step()
+    stage.clock.set_back(300 * EPOCH)
+    for _ in range(2):
+        sent = stage.forwarded()
+        for request in (had, stage.pending().request, stage.pending(1).request):
+            assert (await stage.ask(device, request)).status == 422
+        assert stage.forwarded() == sent
+        assert _rows(stage)["quotas"] == 0
+        await stage.restart()
+    stage.clock.jump(EPOCH)
+    assert (await stage.ask(device, stage.pending(0, 20_001).request)).status == 200
+
+
 async def test_a_challenge_of_a_clock_that_was_ahead_ends_with_the_correction(stage: Stage) -> None:
     device, request = stage.device(), stage.pending().request
     stage.clock.jump(3000)

@@ -20,7 +20,8 @@ from services.gateway.app import create_app
 from services.gateway.config import GatewayConfig
 from services.gateway.drivers import Forgetting, Publishing
 from services.gateway.handlers import GATEWAY
-from services.gateway.store import METADATA, MIGRATIONS, WINDOW_AWAY
+from services.gateway.service import WINDOW_AWAY
+from services.gateway.store import METADATA, MIGRATIONS
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
 from tacit.adapters.migrate import assert_migrations_match
@@ -668,7 +669,9 @@ async def test_gateway_on_redis_lets_nothing_pass_while_redis_is_away(
     assert opened(context, await gateway.post(message)).status == 201
     assert opened(context, await gateway.post(message)).status == 409
     server.stop()
-    assert problem(await gateway.ask()) == (503, WINDOW_AWAY)
+    away = await gateway.ask()
+    assert problem(away) == (503, WINDOW_AWAY)
+    assert bhttp.field_value(away.fields, "retry-after") is not None
     assert len(gateway.targets.sent) == 1
     server.start()
     assert opened(context, await gateway.post(message)).status == 409

@@ -161,8 +161,22 @@ async def test_junk_that_waits_is_bounded_and_what_was_acknowledged_is_counted(t
         assert (found["aggregated"], found["rejected"]) == (2, 9)
 
 
-async def test_a_request_that_finds_no_room_costs_no_other_in_its_transaction_anything(tmp_path: Path) -> None:
+async def test_junk_that_comes_many_reports_to_a_request_leaves_room_for_single_ones(tmp_path: Path) -> None:
     kit = make_task_kit(min_batch_size=2, expected_contributions=2)
+    forged, honest = kit.reports(11), kit.reports(12)
+    async with pair_of(tmp_path, kit, pending_floor=40) as pair:
+        for size in (20, 10, 5, 2, 2, 2):
+            junk = UploadRequest(tuple(forged.without_token(1) for _ in range(size))).encode()
+            for _ in range(3):
+                assert (await pair.post_reports(junk)).status in {200, 503}
+        for _ in range(20):
+            assert (await pair.post_reports(UploadRequest((honest.valid(1),)).encode())).status == 200
+        await pair.work()
+        assert (await pair.status(Role.LEADER))["aggregated"] == 20
+
+
+async def test_a_request_that_finds_no_room_costs_no_other_in_its_transaction_anything(tmp_path: Path) -> None:
+    kit = make_task_kit(min_batch_size=2, expected_contributions=4)
     reports = kit.reports(10)
     big, small = (UploadRequest(tuple(reports.valid(1) for _ in range(count))).encode() for count in (5, 4))
     async with pair_of(tmp_path, kit, pending_floor=1) as pair:

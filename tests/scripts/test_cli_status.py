@@ -143,7 +143,7 @@ LEADER = {
 HELPER = {"aggregated": 1_231_000, "rejected": 2, "rejected_by_cause": {"vdaf-verify": 2}}
 FULL = StackStatus(
     [
-        ProcessStatus("leader worker-1", "http://127.0.0.1:54321", up=True, version="0.1.0", pid=12345),
+        ProcessStatus("leader worker-1", "http://127.0.0.1:54321", up=True, version="0.1.0", pid=12345, ready=True),
         ProcessStatus("leader", "http://127.0.0.1:54320", up=True, detail="there is no room for the database"),
         ProcessStatus("recipe_server", "http://127.0.0.1:54322", up=False, detail="connection refused"),
     ],
@@ -180,7 +180,7 @@ def test_screen_holds_everything_within_its_width(width: int) -> None:
         "job abcdefgh of 1000 reports, sent, 7 attempts: answer 503",
         "2 attempts: its worker ended",
         "refused by rule budget-exceeded",
-        "! leader: there is no room for the database",
+        "! leader is not ready: there is no room for the database",
         "! recipe_server is down: connection refused",
         "! mosquitto: no announcement of the log can be heard",
         "! doctor-visits: 1 job failed for good",

@@ -17,6 +17,7 @@ import pytest
 
 from client_agent.deciding import first_start, last_start
 from client_agent.journal import State
+from tacit.dp.claim import compute_claim
 from tacit.testing.recipes import NOW
 from tests.unit.device_path import SILENCE, Law, Path, Sent, convolved, divergence
 from tests.unit.test_participation import given_value, recipe_of
@@ -71,6 +72,45 @@ def test_a_device_that_sent_at_once_when_it_was_late_was_told_by_its_time() -> N
     told = {counts: chance for counts, chance in seen.items() if counts[TAIL]}
     assert told
     assert set(told.values()) == {Fraction(1)}
+
+
+def shown_by_a_late_report(epsilon0: float, n: int, rate: float, delta: float) -> float:
+    """A lower bound on epsilon against one aggregator, had a device that decided late sent at once, in batches of ``n``
+    answers by randomised response: with probability ``rate`` there is a report behind the last start, which is then
+    its own for sure, and the sum of the batch, in which all others hold a 0, is compared for both answers."""
+    flip = 1 / (math.exp(epsilon0) + 1)
+    others = [math.comb(n - 1, k) * flip**k * (1 - flip) ** (n - 1 - k) for k in range(n)]
+    no, yes = (
+        [(1 - p) * stays + p * comes for stays, comes in zip([*others, 0.0], [0.0, *others], strict=True)]
+        for p in (flip, 1 - flip)
+    )
+
+    def told(epsilon: float) -> float:
+        one, other = (
+            math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in zip(first, second, strict=True))
+            for first, second in ((no, yes), (yes, no))
+        )
+        return rate * max(one, other)
+
+    low, high = 0.0, epsilon0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if told(middle) > delta else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize(
+    ("epsilon0", "n", "rate", "stated", "shown"),
+    [(1.0, 400, 0.25, 0.08, 0.19), (3.0, 1_000, 0.05, 0.06, 0.54)],
+)
+def test_sending_at_once_when_late_told_several_times_what_the_claim_states(
+    epsilon0: float, n: int, rate: float, stated: float, shown: float
+) -> None:
+    claim = compute_claim(randomizer="rr", epsilon0=epsilon0, n=n, sampling_rate=rate, delta=1e-6)
+    late = shown_by_a_late_report(epsilon0, n, rate, 1e-6)
+    assert claim.aggregator < stated
+    assert late > shown
+    assert late <= claim.aggregator_with_relay, "claim (b), which counts on no sample, held all the same"
 
 
 def test_leaving_out_what_is_past_hides_late_devices_and_tells_early_ones() -> None:

@@ -1,0 +1,66 @@
+"""Watching whether the services of a stack are ready, and saying when that changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from infra.layout import Layout
+from infra.processes import ServiceProcess
+from infra.status import ProcessStatus, process_status
+from tacit.ports import Clock
+
+LOOK_SECONDS = 3.0
+ANSWER_SECONDS = 10.0
+LOOKS = 2
+"""In a row before a service counts as not ready: one that starts again meanwhile is no news."""
+START_SECONDS = 60.0
+"""In which a service that was never ready may still be waiting for the others."""
+
+
+@dataclass
+class _Known:
+    """Of one service: how many looks in a row found it not ready, whether that was said, whether it was ever ready."""
+
+    failed: int = 0
+    said: str = ""
+    was_ready: bool = False
+
+
+class Changes:
+    """Which of the things that were found are news."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._known: dict[str, _Known] = {}
+
+    def news(self, found: ProcessStatus, now: float, *, ended: bool = False) -> str:
+        """One line, or nothing. ``ended``: the process is known to have ended, which somebody else says."""
+        known = self._known.setdefault(found.name, _Known())
+        if found.ready:
+            line = f"{found.name} is ready again" if known.said else ""
+            self._known[found.name] = _Known(was_ready=True)
+            return line
+        known.failed += 1
+        starting = not known.was_ready and now - self._began < START_SECONDS
+        if starting or known.failed < LOOKS or known.said:
+            return ""
+        known.said = "it has ended" if ended else found.detail
+        how = "is not ready" if found.up else "does not answer"
+        return "" if ended else f"{found.name} {how}: {found.detail}"
+
+
+async def watch_readiness(
+    layout: Layout, services: Sequence[ServiceProcess], clock: Clock, say: Callable[[str], None]
+) -> None:
+    """Look every ``LOOK_SECONDS`` until cancelled; ``say`` gets each change."""
+    changes = Changes(clock.now())
+    parts = [(service, part) for service in services for part in service.part.services]
+    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
+        while True:
+            looks = [process_status(transport, part.label, part.url) for _, part in parts]
+            for (service, _), found in zip(parts, await asyncio.gather(*looks), strict=True):
+                if line := changes.news(found, clock.now(), ended=service.process.returncode is not None):
+                    say(line)
+            await clock.sleep(LOOK_SECONDS)
