@@ -31,6 +31,16 @@ def _suited(public: bytes) -> str:
 CONFIGS = (_suited(LOW_ORDER), _suited(bytes(32)), _suited(b"\xff" * 32), _suited(b"x"), b64url(b"\0" * 9))
 
 
+_ODD_TEXTS = (
+    (b"", b"\\ud800"),
+    (b'"\\ud800":1', b"x"),
+    (b'"a":1e999', b"x"),
+    (b'"a":1,"a":1', b"x"),
+    (b"", b"\\u0000"),
+)
+"""What JSON allows and no canonical leaf holds: members of a body, and a signer."""
+
+
 def _members(body: dict[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, value in body.items():
         yield (*at, name), value
@@ -86,9 +96,13 @@ def odd_leaves(kit: RecipeKit) -> list[bytes]:
     signed += [*_hostile_series(kit, series), *_hostile_directories(kit), *_hostile_keys(kit)]
     signed += _leaves_about(kit, changed(good, "parties.leader.hpke_config", CONFIGS[0]))
     signed += _leaves_about(kit, changed(good, "vdaf.length", 1 << 20))
+    signed += _leaves_about(
+        kit, changed(good, "parties.leader.signing_key", b64url(kit.keys["analyst"].public)), "analyst"
+    )
     forged = SignedLeaf(LeafType.RECIPE, good.body(), "analyst.example", bytes(64))
     nested = canonical_bytes({"type": "recipe", "version": 1, "body": _deep(300), "signer": "x", "signature": "AA"})
     raw = [b"{}", b"[" * 20_000, b'{"a":' * 900 + b"1" + b"}" * 900, b"\xff\xfe", b"1" * 5_000, nested]
+    raw += [b'{"body":{%s},"signature":"AA","signer":"%s","type":"void","version":1}' % odd for odd in _ODD_TEXTS]
     return [leaf.encode() for leaf in (*signed, forged)] + raw
 
 
@@ -159,8 +173,8 @@ def _hostile_keys(kit: RecipeKit) -> Iterator[SignedLeaf]:
         yield sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", kit.keys["gateway"])
 
 
-def _leaves_about(kit: RecipeKit, recipe: Recipe) -> Iterator[SignedLeaf]:
-    """What the aggregators of a hostile recipe may say about it."""
+def _leaves_about(kit: RecipeKit, recipe: Recipe, signer: str = "") -> Iterator[SignedLeaf]:
+    """What the aggregators of a hostile recipe may say about it, or the key of ``signer`` in their names."""
     yield kit.recipe_leaf(recipe)
     for role in ("leader", "helper"):
         about = {"recipe_hash": recipe.hash_text, "task_id": b64url(bytes(32)), "role": role}
@@ -169,4 +183,4 @@ def _leaves_about(kit: RecipeKit, recipe: Recipe) -> Iterator[SignedLeaf]:
             (LeafType.OPT_IN, {"seed_id": "x", "verify_key_confirmation": b64url(bytes(32))}),
             (LeafType.CENSUS_SHARE, {"report_count": MAX_INTEGER, "aggregate_share": "AAAA"}),
         ):
-            yield sign_leaf(kind, {**about, **more}, f"{role}.example", kit.keys[role])
+            yield sign_leaf(kind, {**about, **more}, f"{role}.example", kit.keys[signer or role])

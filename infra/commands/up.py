@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import shlex
 import signal
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +31,9 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.policy import AccountLimit
 from tacit.tlog.canonical import validated
+
+BATCH_SHARE = Decimal("0.4")
+"""Of the devices that a recipe asks, B by default: 0.8 of those that take part, at a rate of 0.5."""
 
 DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_AGENTS = 60
@@ -302,7 +307,7 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     """Commands that go on from here, ready to be pasted."""
     elsewhere = layout.state_dir != DEFAULT_STATE_DIR.absolute()
     where = f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""
-    population = max(len(agents), 2 * layout.options.batch_floor)
+    population = max(len(agents), math.ceil(layout.options.batch_floor / BATCH_SHARE))
     question = (
         f"--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --population {population}"
     )

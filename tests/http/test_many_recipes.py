@@ -71,13 +71,13 @@ async def test_a_device_reads_every_live_recipe_and_decides_about_each(
     assert len(agent.live.recipes) == count
     pages = len(Head.decode(await service.head()).pages)
     assert pages <= MAX_PAGES
-    assert len(world.relayed()) == 1 + pages
+    assert len(world.relayed()) == 2 + pages
     decided = Counter(entry.state for entry in await store.entries())
     assert decided[State.NOT_SAMPLED] >= 1
     assert set(world.relayed()) == {SIZE_CLASSES[0]}
     await world.clock.advance(120)
     await agent.step()
-    assert len(world.relayed()) == 2 + pages, "what did not change is not fetched again"
+    assert len(world.relayed()) == 3 + pages, "what did not change is not fetched again"
 
 
 async def test_rounds_with_the_longest_inputs_reach_every_device(world: World, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from infra.issuance import read_counts
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
+from infra.recipe_form import Form
 from infra.stack import LocalStack
 from infra.stack_tls import party_name
 from infra.workers import service_part
@@ -36,6 +38,7 @@ from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
 from tacit.recipe.policy import parse_policy
+from tacit.recipe.turnout import FILL
 from tacit.service.config import load_config, read_secret
 from tacit.testing.clock import SimClock
 from tacit.testing.entropy import SeededEntropy
@@ -163,6 +166,9 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
         assert service.part.url in text
         assert str(service.pid) in text
         assert OPERATORS[service.name] in text
+    asked = re.search(r"--population (\d+)", text)
+    assert asked is not None
+    assert FILL * Decimal(Form().rate) * int(asked[1]) >= layout.options.batch_floor
     everybody = f"'{agent.parent.parent}'/*/agent.json"
     assert f"tacit agent run $(printf -- '--config %s ' {everybody})" in text
     assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text

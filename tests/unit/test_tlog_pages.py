@@ -128,7 +128,7 @@ async def test_a_reader_fetches_pages_once_and_again_only_when_they_change() -> 
     log.publish(0, 300)
     reader = PagedReader(log.get)
     assert len(await reader.read(view, SIGNERS) or ()) == 300
-    assert len(log.asked) == 3
+    assert len(log.asked) == 4
     log.asked.clear()
     assert await reader.read(view, SIGNERS) is None
     assert log.asked == ["/v1/bundle"]
@@ -148,6 +148,21 @@ async def test_readers_who_last_saw_different_trees_ask_for_the_same_things() ->
     log.publish(log.tree.size, 9)
     asked = []
     for view in views:
+        log.asked.clear()
+        await PagedReader(log.get).read(view, SIGNERS)
+        asked.append(tuple(log.asked))
+    assert len(set(asked)) == 1
+
+
+async def test_a_new_reader_and_one_that_knows_the_tree_ask_for_what_everybody_asks_for() -> None:
+    """Else a log would see who is here for the first time, and whose last tree it was that it shows again."""
+    log = Log()
+    log.publish(0, 2 * BLOCK + 20)
+    known = new_view()
+    await PagedReader(log.get).read(known, SIGNERS)
+    older = LogState(2 * BLOCK + 3, log.tree.root(2 * BLOCK + 3))
+    asked = []
+    for view in (new_view(), known, new_view(older)):
         log.asked.clear()
         await PagedReader(log.get).read(view, SIGNERS)
         asked.append(tuple(log.asked))
