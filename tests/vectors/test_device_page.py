@@ -239,7 +239,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         f"retry_limit_seconds) ({timing.retry_seconds:g} and {timing.retry_limit_seconds:g})",
         f"by more than {upload.MISSED_SECONDS:g} seconds",
         f"not there within {READ_SECONDS:g} seconds",
-        f"not read the log for {({2: 'two'})[READ_WITHIN / 86_400]} days",
+        f"not read the log for {({2: 'two'})[int(READ_WITHIN // 86_400)]} days",
         f"a date within {GatewayConfig.model_fields['date_window'].default} seconds",
         f"not more than {MAX_SKEW_SECONDS} s ahead",
         f"begin again at 1, {({4: 'four'})[ATTEMPTS]} times at most",
