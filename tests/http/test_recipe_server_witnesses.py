@@ -18,6 +18,7 @@ from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.recipe.policy import WitnessLimit
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
 from tacit.testing.clock import SimClock
@@ -215,3 +216,19 @@ async def test_a_witness_that_lies_about_the_time_does_not_stop_readers(world: W
     await world.clock.advance(60)
     await world.settle()
     assert (await world.read(view)).recipes
+
+
+async def test_readers_are_shown_nothing_that_the_logs_own_policy_refuses(world: World) -> None:
+    """A policy that demands all three, while one of them is away: the last tree that all have cosigned stays."""
+    world.keys["third"] = await world.start("third")
+    limit = WitnessLimit(keys=tuple(key.encode() for key in world.keys.values()), k=3)
+    await world.start_log("three", policy=KIT.policy.model_copy(update={"witnesses": limit}))
+    await world.publish(KIT.directory_leaf())
+    await world.settle()
+    view = world.view(k=3)
+    await world.read(view)
+    await world.network.unmount(url_of("third"))
+    await world.publish(KIT.recipe_leaf(KIT.recipe()))
+    await world.settle()
+    await world.read(view)
+    assert view.state.size == 1
