@@ -3,6 +3,7 @@
 # make check     formatter, linter, types, import rules
 # make test      the tests, without the long ones; make test-all runs those too
 # make fmt       format the code
+# make documents docs/schemas and docs/vectors anew, after a change of a model, a rule or a message
 # make lock      choose dependency versions anew (needs uv)
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.tacit-installed
 
-.PHONY: install demo check check-format check-lint check-types check-imports test test-all fmt lock
+.PHONY: install demo check check-format check-lint check-types check-imports test test-all fmt documents lock
 
 install: $(STAMP)
 	@echo "Tacit is installed in ./$(VENV); next: make demo"
@@ -57,6 +58,10 @@ test-all: $(STAMP)
 fmt: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+documents: $(STAMP)
+	$(BIN)/tacit schemas --out docs/schemas
+	$(BIN)/tacit vectors --out docs/vectors
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation.
 lock:

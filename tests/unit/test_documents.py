@@ -43,8 +43,8 @@ PACKAGES = ("tacit", "services", "relay", "attester", "recipe_server", "client_a
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
 KIT = RecipeKit()
 DEPS = Deps(SimClock(NOW), SeededEntropy(), InProcessTransport())
-RAISED_NOWHERE = {"urn:tacit:refusal:"}
-"""Prefixes, to which a rule's name is added."""
+PREFIXES = {"urn:tacit:refusal:", "urn:tacit:problem:"}
+"""To which a rule's name is added, or by which ours are told from others."""
 
 
 def sources() -> list[Path]:
@@ -64,7 +64,7 @@ def test_the_schemas_and_their_pages_are_those_of_the_models() -> None:
     kept = {path.name: path.read_bytes() for path in (ROOT / "docs" / "schemas").iterdir()}
     made = schema_files()
     assert sorted(kept) == sorted(made)
-    assert [name for name in made if made[name] != kept[name]] == [], "run: tacit schemas --out docs/schemas"
+    assert [name for name in made if made[name] != kept[name]] == [], "run: make documents"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -88,7 +88,7 @@ def test_the_problem_table_holds_the_types_that_the_code_can_answer_with_and_no_
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found |= set(re.findall(r"^(?:urn:tacit:\S+|https://iana\.org/\S+)$", node.value))
     listed = {row[0].strip("`") for row in problem_table()}
-    assert found - RAISED_NOWHERE == listed - {"urn:tacit:refusal:<rule>"}
+    assert found - PREFIXES == listed - {"urn:tacit:refusal:<rule>"}
 
 
 def test_every_problem_that_a_device_can_meet_is_named_with_its_status() -> None:

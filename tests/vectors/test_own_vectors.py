@@ -64,7 +64,7 @@ def test_the_vectors_are_what_the_code_makes_byte_by_byte() -> None:
     made = vector_files()
     assert sorted(path.name for path in FOLDER.iterdir()) == sorted(made)
     differing = [name for name, content in made.items() if (FOLDER / name).read_bytes() != content]
-    assert differing == [], "run: tacit vectors --out docs/vectors"
+    assert differing == [], "run: make documents"
     assert set(ANSWERS) == set(ASKED) == set(BY_NAME)
 
 
@@ -361,6 +361,8 @@ def test_aggregate_shares_add_up_to_the_counts_from_which_the_estimate_follows()
 
 def test_the_reference_implementation_of_the_vdaf_draft_makes_the_same_shares() -> None:
     prio3 = pytest.importorskip("vdaf_poc.vdaf_prio3", reason="the CFRG's reference implementation is not installed")
+    if prio3.Prio3Count.ID != 1:
+        pytest.skip("the reference implementation is that of an earlier draft, whose algorithm ids begin at 0")
     for found in REPORTS["reports"]:
         spec = BY_NAME[found["recipe"]]["recipe"]["vdaf"]
         length, chunk, most = spec["length"], spec["chunk_length"], spec.get("max_measurement")

@@ -1,0 +1,115 @@
+// From a datum to a randomised answer: encoders, k-ary randomised response, the coin. docs/device.md, section 7.
+import { randomBytes } from 'node:crypto';
+import { toInt, uniformBelow } from './bytes.mjs';
+
+const ONE = 1n << 128n;
+const SCALE = 10n ** 18n;
+
+/** A decimal text of at most 18 places as a whole number of 10^-18. */
+export function decimal(words) {
+  const [whole, places = ''] = words.split('.');
+  return BigInt(whole) * SCALE + BigInt(places.padEnd(18, '0'));
+}
+
+const PRECISION = 320n; // bits behind the point: more than 60 decimal digits also beside exp(40)
+
+function exponential(e) {
+  const x = (e << PRECISION) / SCALE;
+  let sum = 0n;
+  for (let term = 1n << PRECISION, k = 1n; term > 0n; k++) {
+    sum += term;
+    term = ((term * x) >> PRECISION) / k;
+  }
+  return sum;
+}
+
+/** T(e, o) = floor(2^128 exp(e) / (exp(e) + o)) - 1, for e as a decimal text. */
+export function keepThreshold(epsilon, others) {
+  const power = exponential(decimal(epsilon));
+  return (ONE * power) / (power + (BigInt(others) << PRECISION)) - 1n;
+}
+
+const NUMBER = /^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
+
+/** Text as a fraction `[numerator, denominator]` of whole numbers; null for what is no number. */
+function exact(words) {
+  const match = NUMBER.exec(words.trim());
+  if (!match) return null;
+  const [, sign, whole, places = '', power = '0'] = match;
+  const digits = BigInt(whole + places) * (sign === '-' ? -1n : 1n);
+  const ten = Number(power) - places.length;
+  const bounded = BigInt(Math.max(-5000, Math.min(5000, ten))); // beyond any edge, or nearer to zero than any
+  return bounded >= 0n ? [digits * 10n ** bounded, 1n] : [digits, 10n ** -bounded];
+}
+
+/** Whether the datum is at least `edge`; null for what is no number. */
+function comparison(value) {
+  if (typeof value === 'number' && !Number.isNaN(value)) return (edge) => value >= edge;
+  const fraction = typeof value === 'string' ? exact(value) : null;
+  return fraction && ((edge) => fraction[0] >= BigInt(edge) * fraction[1]);
+}
+
+function bucket(encoder, value) {
+  const atLeast = comparison(value);
+  if (!atLeast) return null;
+  const count = encoder.edges.filter(atLeast).length;
+  if (count > 0) return count - 1;
+  return encoder.other === undefined ? 0 : encoder.edges.length;
+}
+
+function category(encoder, value) {
+  if (typeof value !== 'string') return null;
+  const position = encoder.categories.indexOf(value);
+  if (position >= 0) return position;
+  return encoder.other === undefined ? null : encoder.categories.length;
+}
+
+function truth(value) {
+  const words = String(value ?? '').trim().toLowerCase();
+  if (['1', 'true', 'yes'].includes(words)) return 1;
+  return ['0', 'false', 'no'].includes(words) ? 0 : null;
+}
+
+function conjunction(encoder, own) {
+  let position = 0;
+  for (const name of Object.keys(encoder.attributes).sort()) {
+    const at = encoder.attributes[name].indexOf(own[name]);
+    if (at < 0) return null;
+    position = position * encoder.attributes[name].length + at;
+  }
+  return position;
+}
+
+/** How many answers there are, the one for devices without a value among them; null for encoders that are not ours. */
+export function labels(encoder) {
+  const extra = (encoder.other === undefined ? 0 : 1) + (encoder.missing === undefined ? 0 : 1);
+  if (encoder.kind === 'buckets') return encoder.edges.length + extra;
+  if (encoder.kind === 'categories') return encoder.categories.length + extra;
+  if (encoder.kind === 'boolean') return 2;
+  if (encoder.kind === 'attributes') return Object.values(encoder.attributes).reduce((n, each) => n * each.length, extra);
+  return null;
+}
+
+/** The position of the answer, null where there is none and the encoder names no category for that. */
+export function encode(encoder, value, attributes) {
+  const kinds = { buckets: bucket, categories: category, boolean: (_, each) => truth(each) };
+  const found = encoder.kind === 'attributes' ? conjunction(encoder, attributes) : kinds[encoder.kind](encoder, value);
+  if (found !== null || encoder.missing === undefined) return found;
+  return labels(encoder) - 1; // `missing` is the last of the positions
+}
+
+/** The measurement of an encoded answer; a missing one is a draw that depends on nothing. `draw(n)` gives n random bytes. */
+export function randomise(randomizer, encoded, draw = randomBytes) {
+  const { name, categories: k, epsilon0 } = randomizer;
+  if (name === 'rr') {
+    if (encoded === null) return draw(1)[0] & 1;
+    return toInt(draw(16)) < keepThreshold(epsilon0, 1) ? encoded : 1 - encoded;
+  }
+  if (encoded === null) return Number(uniformBelow(k, draw));
+  const keep = toInt(draw(16)) < keepThreshold(epsilon0, k - 1);
+  const other = Number(uniformBelow(k - 1, draw)); // drawn always: time tells nothing
+  return keep ? encoded : other + (other >= encoded ? 1 : 0);
+}
+
+/** The coin of taking part: 128 bits below floor(rate 2^128). */
+export const takesPart = (rate, draw = randomBytes) => toInt(draw(16)) < (decimal(rate) * ONE) / SCALE;

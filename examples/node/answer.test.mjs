@@ -1,0 +1,87 @@
+// Recipes, answers and reports against docs/vectors.
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { readFileSync } from 'node:fs';
+import { encode, keepThreshold, labels, randomise, takesPart } from './answer.mjs';
+import { reportAad, recipeHash, sharePlaintext, taskOf } from './recipe.mjs';
+import { isOf } from './schema.mjs';
+import { extension } from './token.mjs';
+
+const vectors = (name) => JSON.parse(readFileSync(new URL(`../../docs/vectors/${name}.json`, import.meta.url)));
+const bytes = (hex) => Buffer.from(hex, 'hex');
+const recipes = new Map(vectors('recipes').recipes.map((each) => [each.recipe.name, each]));
+
+/** Hands out the recorded draws, and fails where the sizes differ. */
+function recorded(draws) {
+  const left = draws.map(bytes);
+  const draw = (size) => {
+    const next = left.shift();
+    assert.equal(next?.length, size);
+    return next;
+  };
+  return { draw, done: () => assert.equal(left.length, 0) };
+}
+
+for (const { recipe, hash, task_configuration: configuration, task_id: id, vdaf_context: ctx } of recipes.values()) {
+  test(`${recipe.name} becomes its task`, () => {
+    const task = taskOf(recipe);
+    assert.equal(recipeHash(recipe).toString('hex'), hash);
+    assert.equal(task.configuration.toString('hex'), configuration);
+    assert.equal(task.id.toString('hex'), id);
+    assert.equal(task.ctx.toString('hex'), ctx);
+  });
+  test(`${recipe.name} is of the schema, and with one member more it is not`, () => {
+    assert.ok(isOf('recipe', recipe));
+    assert.ok(!isOf('recipe', { ...recipe, further: 1 }));
+    assert.ok(!isOf('recipe', { ...recipe, batch: { ...recipe.batch, time_precision: 0 } }));
+  });
+}
+
+for (const vector of vectors('answers').recipes) {
+  const { randomizer, question, sampling } = recipes.get(vector.recipe).recipe;
+  if (!['krr', 'rr'].includes(randomizer.name) || sampling.importance) continue;
+  test(`answers to ${vector.recipe} are encoded and randomised, with the coin first`, () => {
+    const k = randomizer.name === 'rr' ? 2 : labels(question.encoder);
+    assert.equal(k, randomizer.categories);
+    assert.equal(keepThreshold(randomizer.epsilon0, k - 1).toString(16).padStart(32, '0'), vector.keep_threshold);
+    for (const { value, encoded, draws, measurement, rate, sent } of vector.answers) {
+      assert.equal(encode(question.encoder, value, {}), encoded);
+      const own = recorded(draws);
+      assert.equal(randomise(randomizer, encoded, own.draw), measurement);
+      own.done();
+      const whole = recorded(sent.draws);
+      assert.equal(takesPart(rate, whole.draw) ? randomise(randomizer, encoded, whole.draw) : null, sent.measurement);
+      whole.done();
+    }
+    for (const { draws, measurement } of vector.dummies) {
+      assert.equal(randomise(randomizer, null, recorded(draws).draw), measurement);
+    }
+  });
+}
+
+test('numbers are compared exactly, and what is none is missing', () => {
+  const encoder = { kind: 'buckets', edges: [0, 1], other: 'below', missing: 'none' };
+  assert.equal(encode(encoder, '0.99999999999999999999999', {}), 0);
+  assert.equal(encode(encoder, '-1e-400', {}), 2);
+  assert.equal(encode(encoder, '1e999999', {}), 1);
+  for (const value of ['', 'x', '1.', true, null, undefined, NaN]) assert.equal(encode(encoder, value, {}), 3);
+});
+
+test('a census asks for the conjunction of the own attributes', () => {
+  const encoder = { kind: 'attributes', attributes: { os: ['linux', 'mac'], locale: ['de', 'en', 'fr'] }, missing: 'none' };
+  assert.equal(encode(encoder, null, { os: 'mac', locale: 'en' }), 3);
+  assert.equal(encode(encoder, null, { os: 'mac' }), 6);
+  assert.equal(labels(encoder), 7);
+});
+
+for (const report of vectors('reports').reports) {
+  test(`the report of ${report.recipe} is put together`, () => {
+    const { recipe } = recipes.get(report.recipe);
+    const { metadata, aad } = reportAad(recipe, taskOf(recipe), bytes(report.report_id), bytes(report.public_share));
+    assert.equal(aad.toString('hex'), report.aad);
+    assert.ok(report.report.startsWith(metadata.toString('hex')));
+    const [own, other] = [bytes(report.r_leader), bytes(report.r_helper)];
+    const plaintext = sharePlaintext(extension(bytes(report.token), own, other), bytes(report.leader.input_share));
+    assert.equal(plaintext.toString('hex'), report.leader.plaintext);
+  });
+}

@@ -1,0 +1,110 @@
+// Binary HTTP (RFC 9292) inside Oblivious HTTP (RFC 9458), padded to size classes: docs/device.md, section 2.
+import http from 'node:http';
+import https from 'node:https';
+import { Reader, cat, text, varint } from './bytes.mjs';
+import { aesOpen, hkdfExpand, hkdfExtract, sealTo } from './hpke.mjs';
+
+const CLASSES = [4096, 16384, 65536, 262144];
+const OVERHEAD = 7 + 32 + 16; // header, enc, tag
+const NONE = Buffer.alloc(0);
+const LARGEST = 4 << 20;
+
+const part = (bytes) => cat(varint(bytes.length), bytes);
+
+/** A known-length request; `fields` are [name, value] pairs. */
+export function encodeRequest(method, url, fields, content) {
+  const { protocol, host, pathname, search } = new URL(url);
+  const lines = cat(...fields.flatMap(([name, value]) => [part(text(name)), part(text(value))]));
+  const control = [method, protocol.slice(0, -1), host, pathname + search].map((word) => part(text(word)));
+  return cat(Buffer.from([0]), ...control, part(lines), part(content), Buffer.from([0]));
+}
+
+export function decodeResponse(bytes) {
+  const reader = new Reader(bytes);
+  if (reader.uint(1) !== 1) throw new Error('not a known-length response');
+  const status = reader.varint();
+  if (status < 200 || status > 599) throw new Error('not a final response');
+  const lines = new Reader(reader.section());
+  const fields = new Map();
+  while (lines.left) fields.set(lines.section().toString('latin1'), lines.section().toString('latin1'));
+  const content = reader.section();
+  reader.section();
+  if (reader.take(reader.left).some((byte) => byte !== 0)) throw new Error('padding is not zero');
+  return { status, fields, content };
+}
+
+/** Key configuration of RFC 9458 section 3, as its id, key and header with the one suite that we know. */
+export function keyConfig(bytes) {
+  const reader = new Reader(bytes);
+  const id = reader.take(1);
+  const kem = reader.take(2);
+  const key = reader.take(32);
+  const pairs = new Reader(reader.opaque(2));
+  let suite = null;
+  while (pairs.left) {
+    const pair = pairs.take(4);
+    if (suite === null && pair.toString('hex') === '00010001') suite = pair;
+  }
+  if (reader.left || kem.toString('hex') !== '0020' || suite === null) throw new Error('key configuration of another suite');
+  return { key, header: cat(id, kem, suite) };
+}
+
+/** `{ message, open(answer) }`; `ephemeral` is for vectors. */
+export function encapsulate(config, request, ephemeral) {
+  const size = CLASSES.find((each) => each >= request.length + OVERHEAD);
+  if (size === undefined) throw new Error('the request is above the largest size class');
+  const { key, header } = keyConfig(config);
+  const padded = cat(request, Buffer.alloc(size - OVERHEAD - request.length));
+  const info = cat(text('message/bhttp request'), Buffer.from([0]), header);
+  const sealed = sealTo(key, info, NONE, padded, ephemeral);
+  const open = (answer) => {
+    const nonce = answer.subarray(0, 16);
+    const prk = hkdfExtract(cat(sealed.enc, nonce), sealed.export('message/bhttp response', 16));
+    const plain = aesOpen(hkdfExpand(prk, text('key'), 16), hkdfExpand(prk, text('nonce'), 12), NONE, answer.subarray(16));
+    return decodeResponse(plain);
+  };
+  return { message: cat(header, sealed.enc, sealed.ciphertext), open };
+}
+
+/** One HTTP exchange without cookies, redirects, User-Agent or a connection that is kept: `{ status, type, content }`. */
+export function exchange(method, url, type, content = NONE, options = {}) {
+  const address = new URL(url);
+  const loopback = ['127.0.0.1', '[::1]', 'localhost'].includes(address.hostname);
+  if (address.protocol !== 'https:' && !(loopback || options.insecure)) throw new Error('http is for loopback only');
+  const headers = { 'content-length': content.length, ...(type && { 'content-type': type }) };
+  return new Promise((resolve, reject) => {
+    const client = address.protocol === 'https:' ? https : http;
+    const request = client.request(address, { method, headers, agent: false, ca: options.ca, timeout: 30000 }, (answer) => {
+      const chunks = [];
+      let size = 0;
+      answer.on('data', (chunk) => {
+        size += chunk.length;
+        if (size > LARGEST) answer.destroy(new Error('the answer is too large'));
+        chunks.push(chunk);
+      });
+      answer.on('error', reject);
+      answer.on('end', () => resolve({ status: answer.statusCode, type: answer.headers['content-type'], content: cat(...chunks) }));
+    });
+    request.on('timeout', () => request.destroy(new Error('no answer')));
+    request.on('error', reject);
+    request.end(content);
+  });
+}
+
+/** The present minute as an HTTP date: what bounds the gateway's replay window. */
+export const minute = (now) => new Date(Math.floor(now / 60) * 60000).toUTCString();
+
+const isKeyProblem = (answer) => answer.status === 422 && answer.content.includes('http-problem-types#ohttp-key');
+
+/** Through relay and gateway, under the first of `configs` that the gateway knows; each try has an encapsulation of its own. */
+export async function throughRelay(relay, configs, method, url, now, options, type, content = NONE) {
+  const fields = [['date', minute(now)], ...(type ? [['content-type', type]] : [])];
+  for (const config of configs) {
+    const { message, open } = encapsulate(config, encodeRequest(method, url, fields, content));
+    const outer = await exchange('POST', `${relay}/`, 'message/ohttp-req', message, options);
+    if (isKeyProblem(outer)) continue;
+    if (outer.status !== 200 || outer.type !== 'message/ohttp-res') throw new Error(`the relay answered ${outer.status}`);
+    return open(outer.content);
+  }
+  throw new Error('the gateway knows none of the keys');
+}
