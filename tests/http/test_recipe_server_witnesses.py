@@ -132,6 +132,19 @@ async def test_a_witness_that_is_away_stops_neither_publication_nor_what_was_wit
     assert await world.trouble() == ""
 
 
+async def test_a_log_whose_clock_was_ahead_for_a_while_goes_on_asking_its_witnesses(world: World) -> None:
+    world.clock.jump(300 * 86_400)
+    await world.network.unmount(url_of("second"))
+    await world.settle()
+    world.clock.set_back(300 * 86_400)
+    await world.start("second")
+    await world.publish(KIT.directory_leaf())
+    await world.settle()
+    view = world.view()
+    await world.read(view)
+    assert view.state.size == 1
+
+
 async def test_lines_are_made_anew_before_readers_find_them_old_and_survive_a_restart(world: World) -> None:
     await world.settle()
     view = world.view()
