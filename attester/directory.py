@@ -48,7 +48,7 @@ class KeyDirectory:
     async def open_slot(self, truncated_id: int) -> SlotWindow | None:
         """The slot that the id stands for now, or None. Raises ``TransportError`` while there is no directory."""
         now = self._clock.now()
-        if now >= self._fresh_until:
+        if not self._fetched <= now < self._fresh_until:  # past its age, or of a clock that was ahead
             await self._refresh(self._fresh_until)
         found = self._find(truncated_id, now)
         if found is None and now >= self._fetched + REFETCH_SECONDS:

@@ -21,6 +21,8 @@ from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory
 
 PRECISION_SECONDS = 60
+SETTLE_SECONDS, SETTLE_SHARE = 20.0, 0.25
+"""How long before its beginning a recipe is written at least: so many seconds, or this share of an epoch."""
 NUMERIC = ("sum", "mean", "vector-sum")
 NUMBER_FLAGS = ("low", "high", "unit", "length", "norm")
 MECHANISMS = ("local", "flips")
@@ -214,13 +216,14 @@ def place_by_hand(form: Form) -> Place:
 
 
 def place_in_stack(form: Form, live: LiveLog, issuer: str, epoch_seconds: int, now: float) -> Place:
-    """The next epoch (whose tokens devices fetch now) and its first free slot, where the flags say nothing else.
+    """The next epoch (whose tokens devices fetch now; the one after, where the next is about to begin) and its first
+    free slot, where the flags say nothing else.
 
     Raises ``UsageError`` where the log has no directory of the epoch, or every slot is taken.
     """
     epoch = form.epoch
     if epoch is None:
-        epoch = int(now // epoch_seconds) + 1 if form.start is None else form.start // epoch_seconds
+        epoch = _next_epoch(live, issuer, epoch_seconds, now) if form.start is None else form.start // epoch_seconds
     start = epoch * epoch_seconds if form.start is None else form.start
     duration = (epoch + 1) * epoch_seconds - start if form.duration is None else form.duration
     directory = live.directory(issuer, epoch)
@@ -228,6 +231,14 @@ def place_in_stack(form: Form, live: LiveLog, issuer: str, epoch_seconds: int, n
         raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment, or choose another --epoch")
     slot = _free_slot(directory, live) if form.slot is None else form.slot
     return Place(start, duration, epoch, slot, math.gcd(PRECISION_SECONDS, start, duration))
+
+
+def _next_epoch(live: LiveLog, issuer: str, epoch_seconds: int, now: float) -> int:
+    """The next epoch; where it begins so soon that devices could hardly read the recipe and fetch a token in time, the
+    one after it, if the log has its directory."""
+    following = int(now // epoch_seconds) + 1
+    soon = following * epoch_seconds - now < min(SETTLE_SECONDS, SETTLE_SHARE * epoch_seconds)
+    return following + 1 if soon and live.directory(issuer, following + 1) is not None else following
 
 
 def _free_slot(directory: IssuerDirectory, live: LiveLog) -> int:

@@ -9,9 +9,11 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import signal
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -59,7 +61,8 @@ def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: floa
         for plan in plans:
             mine, theirs = context.Pipe(duplex=False)
             process = context.Process(target=_work, args=(plan, theirs), daemon=True)
-            process.start()
+            with deaf_to_interrupts():
+                process.start()
             theirs.close()
             workers.append((process, mine))
         return _gather([connection for _, connection in workers], look, time.monotonic() + limit_seconds)
@@ -74,6 +77,18 @@ def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: floa
                 process.join()
             process.close()
             connection.close()
+
+
+@contextlib.contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes that start in this block never get SIGINT: Ctrl-C goes to everybody at the terminal, and it is this
+    process that stops its workers."""
+    resource_tracker.ensure_running()  # its own start would unblock the signal again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _gather(connections: Sequence[Connection], look: Look, until: float) -> list[ShardResult]:

@@ -22,6 +22,7 @@ from infra.places import (
     write_file,
 )
 from infra.publishing import AnalystKey, publish_document, show_published
+from infra.recipe_writing import refusals_document, tell_refusals
 from infra.series_form import read_series, shape_of, stack_if_any
 from infra.series_view import series_document, show_series
 from infra.terminal import answers, notes, print_json, span
@@ -69,18 +70,22 @@ def new(
     layout = stack_if_any(state_dir)
     shape = shape_of(recipe, layout, rounds, donation_slots, window, slots_per_epoch)
     series = propose_series(recipe, shape, min_batch_size=min_batch_size)
+    refusals = []
     if layout is not None:
-        for refusal in series_rules.check(series, policy_of(layout.policy_path), SystemClock().now()):
-            notes().print(f"the stack's policy will refuse this: {refusal.rule}: {refusal.detail}", style="yellow")
+        refusals = series_rules.check(series, policy_of(layout.policy_path), SystemClock().now())
+    tell_refusals(refusals)
     body = json.dumps(series.body(), indent=2, ensure_ascii=False) + "\n"
     if out is not None:
         write_file(out, body.encode())
     if as_json:
-        print_json({"file": None if out is None else str(out), **series_document(series)})
+        refused = refusals_document(refusals)
+        print_json({"file": None if out is None else str(out), **series_document(series), "refusals": refused})
     elif out is None:
         print(body, end="")
     else:
         show_series(series, "a file; not published", answers(TERMINAL_WIDTH))
+    if refusals:
+        raise typer.Exit(1)
     if out is not None:
         stack = "" if state_dir is None else f" --state-dir {state_dir}"
         first = f"tacit series round {out} --index 0 --out round-0.json"

@@ -101,7 +101,7 @@ class Handlers:
         step = request.query.getall("step", [])
         if len(step) != 1 or not step[0].isascii() or not step[0].isdigit():
             raise DapAbort(DapProblem.INVALID_MESSAGE, "the step is missing or malformed")
-        if int(step[0]) != 0:
+        if step[0].strip("0"):
             raise DapAbort(DapProblem.STEP_MISMATCH, "the job is at step 0")
         return message(_RESPONSE, response)
 

@@ -56,6 +56,7 @@ RULES = (
     Rule("importance-not-supported", Stage.DRAFT, sampling.importance_supported),
     Rule("importance-count-leak", Stage.DRAFT, sampling.importance_count),
     Rule("importance-devices", Stage.DRAFT, sampling.importance_devices),
+    Rule("importance-late", Stage.DRAFT, sampling.importance_in_time),
     Rule("importance-attested", Stage.PUBLISH, audience.devices_attested),
     Rule("dummies-invalid", Stage.DRAFT, sampling.dummies_valid),
     Rule("population-cap", Stage.DRAFT, sampling.population_cap),

@@ -504,6 +504,16 @@ async def test_the_directory_is_fetched_once_while_it_holds(stage: Stage) -> Non
     assert (await stage.ask(stage.device("late"), stage.pending().request)).status == 200
 
 
+async def test_a_directory_that_was_fetched_when_the_clock_was_ahead_is_fetched_again(stage: Stage) -> None:
+    device = stage.device()
+    stage.clock.jump(300 * EPOCH)
+    assert (await stage.ask(device, stage.pending().request)).status == 422
+    stage.clock.set_back(300 * EPOCH)
+    before = len(stage.between.exchanges)
+    assert (await stage.ask(device, stage.pending().request)).status == 200
+    assert [one.url.endswith(WELL_KNOWN_PATH) for one in stage.between.exchanges[before:]] == [True, False]
+
+
 async def test_without_any_directory_the_device_is_told_to_come_back(stage: Stage) -> None:
     stage.between.plan = matching(WELL_KNOWN_PATH, LOSE_REQUEST)
     assert (await stage.ask(stage.device(), stage.pending().request)).status == 502

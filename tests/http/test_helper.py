@@ -382,6 +382,7 @@ async def test_steps_other_than_the_first_are_refused(tmp_path: Path) -> None:
         assert await ask("GET", path) == (400, "invalidMessage")
         assert await ask("GET", f"{path}?step=x") == (400, "invalidMessage")
         assert await ask("GET", f"{path}?step=1") == (400, "stepMismatch")
+        assert await ask("GET", f"{path}?step={'9' * 5000}") == (400, "stepMismatch")
         assert await ask("GET", f"{unknown}?step=0") == (404, "unrecognizedAggregationJob")
         assert await ask("GET", "/aggregation_jobs/x?step=0") == (404, "unrecognizedAggregationJob")
         step = {n: AggregationJobContinueReq(n, ()).encode() for n in (0, 1)}

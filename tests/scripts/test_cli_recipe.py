@@ -191,6 +191,23 @@ def test_check_beyond_the_draft_asks_the_log(stack: Stack, tmp_path: Path, capsy
     assert {"recipe-signature", "recipe-in-log", "opt-in-missing"} <= refused
 
 
+def test_a_draft_that_the_policy_will_refuse_is_not_proposed_for_publishing(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "dear.json")
+    flags = ["--name", "dear", "--metric", "mdvis", "--boolean", "--population", "400", "--epsilon", "30"]
+    assert stack("recipe", "new", *flags, "--out", file) == 1
+    lines = complaint(capsys)
+    words = [line for line in lines if "will refuse this" in line]
+    assert "recipe publish" not in "".join(lines)
+    Path(file).unlink()
+    assert stack("recipe", "new", *flags, "--out", file, "--json") == 1
+    refusals = document(capsys)["refusals"]
+    assert len(refusals) == len(words) > 0
+    assert all(one["rule"] in line for one, line in zip(refusals, words, strict=True))
+    assert Path(file).exists()
+
+
 def test_names_that_the_log_does_not_show_are_one_line(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("recipe", "show", "nothing"), ("collect", "nothing"), ("results", "nothing")):
         assert stack(*words) == 1

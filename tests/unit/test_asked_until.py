@@ -9,11 +9,14 @@ from rich.console import Console
 
 from infra.commands.results import FEWER_HINT
 from infra.commands.status import details
+from infra.recipe_form import Form, place_in_stack
 from infra.recipe_outlook import asked_words
 from infra.recipe_view import show_recipe
 from infra.status import TaskStatus
+from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
-from tacit.testing.recipes import RecipeKit
+from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
+from tacit.tlog.client import VerifiedEntry
 
 INTERVAL = Interval(start=1_728_000_000, duration=3_600)
 UNTIL = "2024-10-04 00:15:00 UTC"
@@ -42,6 +45,21 @@ def test_a_recipe_and_a_task_without_reports_show_until_when_devices_decide() ->
         f"devices decide until {UNTIL}, then send; later ones take no part"
     ]
     assert details(TaskStatus("visits", "hash", "active", "", leader={**PAGE, "uploaded": 3}, asked_until=until)) == []
+
+
+def test_a_recipe_that_is_written_just_before_an_epoch_begins_asks_in_the_one_after_if_the_log_has_its_keys() -> None:
+    """Devices could hardly read it and fetch a token before the first quarter is over."""
+    kit = RecipeKit()
+    seconds, at = EPOCH_SECONDS, (EPOCH + 1) * EPOCH_SECONDS
+
+    def written(now: float, *epochs: int) -> int:
+        leaves = [kit.directory_leaf(epoch) for epoch in epochs]
+        live = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+        return place_in_stack(Form(), live, "issuer.example", seconds, now).epoch
+
+    assert written(at - 21, EPOCH + 1, EPOCH + 2) == EPOCH + 1
+    assert written(at - 19, EPOCH + 1, EPOCH + 2) == EPOCH + 2
+    assert written(at - 19, EPOCH + 1) == EPOCH + 1
 
 
 def test_a_batch_that_did_not_fill_is_explained_by_late_devices_too() -> None:

@@ -42,6 +42,7 @@ RULES = {
     "audience-rate",
     "census-form",
     "audience-floor",
+    "importance-late",
     "importance-attested",
 }
 
@@ -163,6 +164,28 @@ def test_importance_sampling_counts_on_no_more_devices_than_a_census_attests(cri
     assert "one that attests at least 100 devices would pass" in refusals(counting(100))["importance-attested"]
     alone = with_sampling(asked, importance={"default": 0, "default_rate": "0.3"})
     assert "importance-attested" not in refusals(alone), "its claim counts on one device"
+
+
+def test_devices_are_counted_on_only_where_they_have_time_to_decide() -> None:
+    """An analyst who publishes in the last seconds of the time for deciding leaves only the devices that poll in them,
+    and the number of messages then tells up to ln(s/s0) whatever a census attests."""
+    asked = KIT.recipe(name="unequal", slot=1)
+    counting = with_sampling(asked, importance={"default": 0, "default_rate": "0.3", "devices": 80})
+    alone = with_sampling(asked, importance={"default": 0, "default_rate": "0.3"})
+    start = asked.interval.start
+
+    def told(recipe: Recipe, stage: Stage, now: float) -> str | None:
+        found = check(recipe, POLICY, Context(stage, now), only={"importance-late"})
+        return found[0].detail if found else None
+
+    for stage in Stage:
+        late = told(counting, stage, start + 895)
+        assert (late is not None) is (stage in {Stage.PUBLISH, Stage.LOGGED}), "devices decide in the first quarter"
+        assert late is None or late.endswith(f"a start after {start + 895} would pass")
+        assert told(counting, stage, start) is None
+        assert told(alone, stage, start + 895) is None, "its claim counts on one device"
+        short = changed(counting, "interval.duration", 60)
+        assert (told(short, stage, start) or "").endswith("an interval of 1800 would pass")
 
 
 def test_the_two_shares_add_up_to_the_counts_and_the_floor_is_four_errors_below_the_estimate() -> None:

@@ -198,6 +198,7 @@ ELSEWHERE = {
     "dummies-invalid": "test_recipe_samples.py",
     "population-cap": "test_recipe_samples.py",
     "importance-devices": "test_recipe_samples.py",
+    "importance-late": "test_recipe_audience.py",
     "importance-attested": "test_recipe_audience.py",
     "audience-attribute": "test_recipe_audience.py",
     "audience-rate": "test_recipe_audience.py",

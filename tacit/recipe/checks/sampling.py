@@ -20,7 +20,7 @@ from tacit.dp.hidden_count import MAX_COUNT_EPSILON
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
 from tacit.recipe.claims import reports_of, sample_of
-from tacit.recipe.context import Context
+from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, range_of
 from tacit.recipe.model import Importance, Number, Recipe, Vector
 from tacit.recipe.policy import Policy
@@ -28,6 +28,8 @@ from tacit.recipe.policy import Policy
 IMPORTANCE_STATISTICS = ("histogram", "count", "sum")
 """What can be estimated where the rate depends on the answer."""
 MOST_DUMMY_PROBABILITY = 0.5
+LEAST_COUNTED_SECONDS = 1_800
+"""Shortest interval in which a number of devices is counted on: over 7 minutes to decide, polls being every minute."""
 _SUGGESTED_EPSILON = 1.0
 _MOST_ATTESTED = 1 << 15
 """Most devices that a refusal looks at to say how many would pass."""
@@ -178,6 +180,25 @@ def importance_devices(recipe: Recipe, policy: Policy, context: Context) -> str 
         return None
     return (
         f"{importance.devices} devices send {most} messages at most, which is below B = {sample.batch}; lower B to that"
+    )
+
+
+def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Importance sampling that counts on a number of devices (`importance.devices`) has an interval of at least half an
+    hour, in the first quarter of which they decide; log, leader and helper take the recipe up before it begins."""
+    importance, interval = recipe.sampling.importance, recipe.interval
+    if importance is None or importance.devices is None:
+        return None
+    if interval.duration < LEAST_COUNTED_SECONDS:
+        return (
+            f"{importance.devices} devices cannot be counted on to decide in the first quarter of {interval.duration} "
+            f"seconds; an interval of {LEAST_COUNTED_SECONDS} would pass"
+        )
+    if context.stage not in {Stage.PUBLISH, Stage.LOGGED} or context.now <= interval.start:
+        return None
+    return (
+        f"{importance.devices} devices cannot be counted on to decide in time about a recipe that begins before it is "
+        f"taken up; a start after {math.ceil(context.now)} would pass"
     )
 
 

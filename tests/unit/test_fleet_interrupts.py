@@ -1,0 +1,36 @@
+"""Ctrl-C at a fleet: the terminal's signal reaches the one process that stops the others."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from client_agent.fleet.pool import deaf_to_interrupts
+
+INTERRUPT = 1 << (signal.SIGINT - 1)
+
+
+def masks(pid: int | str) -> dict[str, int]:
+    lines = (line.partition(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {name: int(value, 16) for name, _, value in lines if name in {"SigBlk", "ShdPnd"}}
+
+
+def test_a_worker_is_not_interrupted_at_any_moment_of_its_start() -> None:
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,), daemon=True)
+    with deaf_to_interrupts():
+        process.start()
+    try:
+        os.kill(int(process.pid or 0), signal.SIGINT)
+        found = masks(int(process.pid or 0))
+        assert found["SigBlk"] & INTERRUPT
+        assert found["ShdPnd"] & INTERRUPT
+        assert process.is_alive()
+        assert not masks(threading.get_native_id())["SigBlk"] & INTERRUPT, "the parent hears it as before"
+    finally:
+        process.terminate()
+        process.join()
+    assert process.exitcode == -signal.SIGTERM
