@@ -35,6 +35,8 @@ from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.pages import KeySets, PagedReader, consistency
 
+LONGEST_SPREAD = 1.25
+"""Of `poll_seconds`: the longest time from one poll to the next."""
 READ_WITHIN = 2 * 86_400.0
 """For so long after the log was last read a device decides. A clock that jumped further has to be borne out first: by
 witnesses, where the policy demands their times, and by the issuer's directory of that time."""
@@ -103,9 +105,9 @@ class Agent:
         now = self._deps.clock.now()
         if not await self._trusted():
             return NEVER
-        if now < self._next_poll:
-            return self._next_poll
-        spread = uniform(self._deps.entropy, 0.75, 1.25) * self._config.timing.poll_seconds
+        if self._next_poll - LONGEST_SPREAD * self._config.timing.poll_seconds <= now < self._next_poll:
+            return self._next_poll  # further ahead than any plan: the clock was, and is right now
+        spread = uniform(self._deps.entropy, 0.75, LONGEST_SPREAD) * self._config.timing.poll_seconds
         self._next_poll = now + spread
         try:
             left_out = await self.sync()

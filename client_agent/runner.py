@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlalchemy.exc import OperationalError
+
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
@@ -65,6 +67,23 @@ async def open_store(config: AgentConfig, clock: Clock | None = None) -> SqlAgen
             f"{mark}: the journal beside it is older than what this device has decided, or the mark itself is lost; "
             "put the newest journal back, or enrol the device anew in an empty folder once every budget period is over"
         ) from error
+
+
+@contextlib.asynccontextmanager
+async def journal_of(config: AgentConfig) -> AsyncIterator[SqlAgentStore]:
+    """The agent's store, to be read, beside an agent that may be at work: nobody waits for anybody. One that an older
+    version left is brought up to date first. Raises ``UsageError``."""
+    store = SqlAgentStore.look(f"sqlite+aiosqlite:///{database_of(config).absolute()}")
+    try:
+        await store.entries()
+        await store.prefetches()
+    except OperationalError:
+        await store.close()
+        store = await open_store(config)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @contextlib.asynccontextmanager
@@ -173,6 +192,10 @@ class Watch:
     _troubles: dict[Fact, str] = field(default_factory=dict)
     _log_size: int = -1
     _held: tuple[int, int] = (0, 0)
+
+    async def recall(self) -> None:
+        """What earlier runs decided is no change."""
+        self._entries = {entry.recipe_hash: entry for entry in await self.store.entries()}
 
     async def look(self) -> None:
         """Report every change."""

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from client_agent.journal import DRAWN_TWICE, Entry, Fact, Prefetch, SeriesDraw, State, check_transition
-from tacit.adapters.sql import Database
+from tacit.adapters.sql import Database, Glance
 from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal, Unavailable
 from tacit.tokens.slots import Slot
@@ -86,6 +86,12 @@ class SqlAgentStore:
         """Open or create the database behind ``url``, which is at least as new as ``mark`` says (P32). Raises
         ``UsageError`` or ``Fatal``."""
         return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
+
+    @classmethod
+    def look(cls, url: str) -> SqlAgentStore:
+        """The store of an agent that may be at work, to be read as it is. Where an older version made it, reading
+        raises ``sqlalchemy.exc.OperationalError``."""
+        return cls(Glance(url))
 
     async def close(self) -> None:
         """Write everything out and close."""

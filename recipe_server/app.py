@@ -57,7 +57,9 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     service, deps = app[RECIPES], app[DEPS]
     for witness in config.witnesses:
         require_secure_url(witness.url, insecure_http=config.insecure_http)
-    quorum = config.witness_quorum or len(config.witnesses) // 2 + 1
+    demanded = 0 if config.policy.witnesses is None else config.policy.witnesses.k
+    count = len(config.witnesses)
+    quorum = config.witness_quorum or min(max(demanded, count // 2 + 1), count)
     wakes = []
     for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
         wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS, f"asking witness {driver.name}"))

@@ -29,9 +29,9 @@ class RecipeServerConfig(ServiceConfig):
     bundle for ``ended_seconds``; checkpoints and bundles may be cached for ``max_age`` seconds. ``announcer`` is the
     broker that is told when the log grew.
 
-    ``witnesses`` cosign the log's checkpoints, and readers are shown what ``witness_quorum`` of them (default: most)
-    have cosigned: it should be at least what their policies demand. A cosignature is made anew every
-    ``cosign_seconds``, which should be well below the age that policies allow.
+    ``witnesses`` cosign the log's checkpoints, and readers are shown what ``witness_quorum`` of them (default: most,
+    and as many as ``policy`` demands) have cosigned: it should be at least what readers' policies demand. A cosignature
+    is made anew every ``cosign_seconds``, which should be well below the age that policies allow.
     """
 
     log_name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]

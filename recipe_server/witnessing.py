@@ -130,7 +130,8 @@ class WitnessDriver:
         now = self._clock.now()
         candidate = await self._cosignatures.candidate()
         aged = not self._made <= now < self._made + self._fresh_seconds
-        if (self._cosignatures.has(self.name, candidate) and not aged) or now < self._next:
+        waits = self._next - MAX_BACKOFF_SECONDS <= now < self._next  # further ahead: the clock was, and is right now
+        if (self._cosignatures.has(self.name, candidate) and not aged) or waits:
             return 0
         size = min(candidate, self._known + MAX_STEP) if self._known <= candidate else candidate
         try:

@@ -86,7 +86,7 @@ export function labels(encoder) {
   if (encoder.kind === 'buckets') return encoder.edges.length + extra;
   if (encoder.kind === 'categories') return encoder.categories.length + extra;
   if (encoder.kind === 'boolean') return 2;
-  if (encoder.kind === 'attributes') return Object.values(encoder.attributes).reduce((n, each) => n * each.length, extra);
+  if (encoder.kind === 'attributes') return Object.values(encoder.attributes).reduce((n, each) => n * each.length, 1) + extra;
   return null;
 }
 

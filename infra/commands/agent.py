@@ -17,7 +17,7 @@ from client_agent.config import AgentConfig
 from client_agent.device_rules import spent
 from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
-from client_agent.runner import Watch, database_of, keep_running, open_store, opened_agent
+from client_agent.runner import Watch, database_of, journal_of, keep_running, opened_agent
 from infra.flags import AlwaysJson
 from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled, when
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -72,6 +72,7 @@ async def _run_one(config: AgentConfig, number: int, stop: asyncio.Event, *, onc
     log, clock = get_logger("agent"), SystemClock()
     async with opened_agent(config, clock) as (agent, store):
         watch = Watch(store, lambda event, told: log.info(event, agent=number, **told))
+        await watch.recall()
         if once:
             await agent.step()
             await watch.look()
@@ -105,14 +106,11 @@ def journal(
 
 
 async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
-    store = await open_store(config)
-    try:
+    async with journal_of(config) as store:
         entries = await store.entries()
         state = await store.fact(Fact.LOG_STATE)
         troubles = {fact: Trouble.decode(await store.fact(fact)) for fact in Fact.troubles()}
         rows = await store.prefetches()
-    finally:
-        await store.close()
     log = LogState.decode(state) if state else LogState()
     document: dict[str, Any] = {
         "log": {"entries": log.size, "failure": log.failure},

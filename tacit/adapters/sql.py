@@ -235,6 +235,18 @@ class Database:
                 self._holder = None
 
 
+class Glance(Database):
+    """A look at the database file of another process, as it is: nothing is made, migrated, written or waited for.
+    ``close`` ends it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(create_async_engine(_parsed(url), hide_parameters=True), in_memory=False)
+        event.listen(self._engine.sync_engine, "connect", _only_read)
+
+    async def checkpoint(self) -> None:
+        """Nothing: that is for its own process."""
+
+
 @contextmanager
 def typed() -> Iterator[None]:
     """Errors of the file's surroundings become ``Unavailable``; all others stay what they are."""
@@ -311,6 +323,12 @@ def _configure(dbapi_connection: Any, _record: object) -> None:
         f"busy_timeout = {BUSY_TIMEOUT_MS}",
     ):
         cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _only_read(dbapi_connection: Any, _record: object) -> None:
+    cursor = dbapi_connection.cursor()
+    cursor.execute("PRAGMA query_only = ON")
     cursor.close()
 
 

@@ -84,6 +84,20 @@ async def test_a_device_believes_what_enough_witnesses_have_cosigned_lately(worl
         await agent.sync()
 
 
+async def test_a_device_whose_clock_was_ahead_for_a_while_goes_on_asking_the_log(world: World) -> None:
+    world.log.add(*leaves_of(SOON))
+    agent, _ = await world.device()
+    world.clock.jump(300 * 86_400)
+    await agent.poll()
+    world.clock.set_back(300 * 86_400)
+    sent = len(world.network.exchanges)
+    assert await agent.poll() - world.clock.now() < 2 * 86_400
+    assert len(world.network.exchanges) > sent
+    later = len(world.network.exchanges)
+    await agent.poll()
+    assert len(world.network.exchanges) == later, "and no more often than before"
+
+
 async def test_a_second_history_that_no_witness_cosigned_is_evidence_all_the_same(world: World) -> None:
     world.policy = KIT.policy.model_copy(update={"witnesses": WITNESS_LIMIT})
     world.log.witnesses = {"w1.example": NOW, "w2.example": NOW}

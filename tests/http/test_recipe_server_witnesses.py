@@ -18,6 +18,7 @@ from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.recipe.policy import WitnessLimit
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
 from tacit.testing.clock import SimClock
@@ -131,6 +132,19 @@ async def test_a_witness_that_is_away_stops_neither_publication_nor_what_was_wit
     assert await world.trouble() == ""
 
 
+async def test_a_log_whose_clock_was_ahead_for_a_while_goes_on_asking_its_witnesses(world: World) -> None:
+    world.clock.jump(300 * 86_400)
+    await world.network.unmount(url_of("second"))
+    await world.settle()
+    world.clock.set_back(300 * 86_400)
+    await world.start("second")
+    await world.publish(KIT.directory_leaf())
+    await world.settle()
+    view = world.view()
+    await world.read(view)
+    assert view.state.size == 1
+
+
 async def test_lines_are_made_anew_before_readers_find_them_old_and_survive_a_restart(world: World) -> None:
     await world.settle()
     view = world.view()
@@ -215,3 +229,19 @@ async def test_a_witness_that_lies_about_the_time_does_not_stop_readers(world: W
     await world.clock.advance(60)
     await world.settle()
     assert (await world.read(view)).recipes
+
+
+async def test_readers_are_shown_nothing_that_the_logs_own_policy_refuses(world: World) -> None:
+    """A policy that demands all three, while one of them is away: the last tree that all have cosigned stays."""
+    world.keys["third"] = await world.start("third")
+    limit = WitnessLimit(keys=tuple(key.encode() for key in world.keys.values()), k=3)
+    await world.start_log("three", policy=KIT.policy.model_copy(update={"witnesses": limit}))
+    await world.publish(KIT.directory_leaf())
+    await world.settle()
+    view = world.view(k=3)
+    await world.read(view)
+    await world.network.unmount(url_of("third"))
+    await world.publish(KIT.recipe_leaf(KIT.recipe()))
+    await world.settle()
+    await world.read(view)
+    assert view.state.size == 1

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,25 @@ def test_the_journal_shows_what_was_asked_refused_and_charged(config: Path, caps
     }
     assert document["troubles"]["log-trouble"]["detail"] == "the relay answered 502"
     assert "report" not in output
+
+
+def test_the_journal_is_read_while_the_agent_writes(config: Path, capsys: Capture) -> None:
+    asyncio.run(fill(config))
+    agent = sqlite3.connect(config.parent / "agent.sqlite3", isolation_level=None)
+    agent.execute("BEGIN IMMEDIATE")
+    agent.execute("UPDATE facts SET content = x'00' WHERE name = 'none'")
+    assert run(["agent", "journal", "--config", str(config), "--json"]) == 0
+    assert [row["recipe"] for row in json.loads(capsys.readouterr().out)["recipes"]] == ["visits", "steps", "crashes"]
+    agent.execute("COMMIT")
+    agent.close()
+
+
+def test_what_earlier_runs_decided_is_not_told_as_new(config: Path, capsys: Capture) -> None:
+    asyncio.run(fill(config))
+    assert run(["agent", "run", "--config", str(config), "--once"]) == 1
+    told = {event["event"] for event in events(capsys.readouterr().err)}
+    assert "log-trouble" in told
+    assert told.isdisjoint({State.REFUSED.value, State.NOT_SAMPLED.value})
 
 
 def test_a_log_that_failed_is_shown_and_the_agent_does_nothing(config: Path, capsys: Capture) -> None:

@@ -10,8 +10,20 @@ from typing import Any
 import pytest
 from Crypto.Hash import TurboSHAKE128
 
+from client_agent import deciding, upload, wallet
+from client_agent.agent import READ_WITHIN
+from client_agent.coin import COIN_BITS
+from client_agent.config import Timing
+from client_agent.sources import READ_SECONDS
 from infra.documents.schemas import schema_of
+from services.gateway.config import GatewayConfig
 from tacit.errors import DapProblem, ReportError
+from tacit.ohttp import REQUEST_OVERHEAD, SIZE_CLASSES
+from tacit.tlog.cosignature import MAX_SKEW_SECONDS
+from tacit.tlog.pages import ATTEMPTS, BLOCK
+from tacit.tlog.tiles import MAX_ENTRY_SIZE
+from tacit.tokens.attestation import DEVICE_EKU, MAX_CHAIN
+from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tests.vectors.test_own_vectors import BY_NAME, FOLDER, REPORTS, keep, read, unhex
 
 PAGE = (FOLDER.parent / "device.md").read_text()
@@ -214,3 +226,29 @@ def test_the_page_names_every_verdict_on_an_upload_and_every_pin() -> None:
     assert [
         name for name in schema_of("config-agent")["properties"] if name not in own and f"`{name}`" not in pins
     ] == []
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
+    timing, text = Timing(), " ".join(PAGE.split())
+    assert (deciding.DECIDING_SHARE, deciding.TAIL_SHARE, wallet.LATE_SHARE, COIN_BITS) == (0.25, 0.05, 0.25, 128)
+    for said in (
+        f"end - min(duration / 20, {deciding.TAIL_SECONDS:g})",
+        "now <= start + duration / 4",
+        "within a quarter of what is left of it",
+        f"`late_seconds + resume_seconds` ({timing.late_seconds:g} and {timing.resume_seconds:g})",
+        f"retry_limit_seconds) ({timing.retry_seconds:g} and {timing.retry_limit_seconds:g})",
+        f"by more than {upload.MISSED_SECONDS:g} seconds",
+        f"not there within {READ_SECONDS:g} seconds",
+        f"not read the log for {({2: 'two'})[int(READ_WITHIN // 86_400)]} days",
+        f"a date within {GatewayConfig.model_fields['date_window'].default} seconds",
+        f"not more than {MAX_SKEW_SECONDS} s ahead",
+        f"begin again at 1, {({4: 'four'})[ATTEMPTS]} times at most",
+        f"of at most {MAX_ENTRY_SIZE:,} bytes",
+        f"{SIZE_CLASSES[0]:,}, {SIZE_CLASSES[1]:,}, {SIZE_CLASSES[2]:,} or {SIZE_CLASSES[3]:,} bytes",
+        f"{REQUEST_OVERHEAD} bytes are header, enc and tag",
+        f"uint16 0x{TOKEN_EXTENSION_TYPE:X}",
+        f"at most {MAX_CHAIN} )",
+        f"usage {DEVICE_EKU.dotted_string}",
+        f"floor(m / {BLOCK})",
+    ):
+        assert said in text, said
