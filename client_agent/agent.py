@@ -276,7 +276,7 @@ class Agent:
         return await self._wallet.step() if await self._trusted() else NEVER
 
     async def work(self) -> float:
-        """Send what is due, decide, and send again, so that no report waits for a datum; returns when the next is due."""
+        """Send what is due, decide, and send again: no report waits for a datum. Returns when the next is due."""
         await self.send_due()
         await self.consider()
         return await self.send_due()
