@@ -276,7 +276,8 @@ class Agent:
         return await self._wallet.step() if await self._trusted() else NEVER
 
     async def work(self) -> float:
-        """Decide and send what is due; returns when the next report is due."""
+        """Send what is due, decide, and send again: no report waits for a datum. Returns when the next is due."""
+        await self.send_due()
         await self.consider()
         return await self.send_due()
 

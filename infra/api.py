@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from infra.layout import Layout
+from infra.terminal import notes
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.media_types import JSON, PROBLEM_JSON
@@ -108,9 +109,12 @@ async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:
 
 async def hash_of(transport: Transport, server: str, name: str) -> str:
     """The hash of the recipe that ``name`` means: a hash, the beginning of one, or the name of the newest recipe that
-    is called so. Raises ``UsageError``."""
+    is called so; a person is told which where there are several. Raises ``UsageError``."""
     recipes = await recipes_of(transport, server)
     named = [one["hash"] for one in recipes if one["name"] == name]
+    if len(named) > 1:
+        others = f"{len(named) - 1} older with this name"
+        notes().print(f"{name}: the newest recipe, {named[-1][:8]}; there are {others}, to be named by their hashes")
     if named:
         return str(named[-1])
     meant = [one["hash"] for one in recipes if len(name) >= SHORTEST_PREFIX and one["hash"].startswith(name)]

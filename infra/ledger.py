@@ -109,6 +109,8 @@ class Plan:
     count: int
     series: str | None = None
     """Of a round: the series that is charged instead, once for all rounds."""
+    cap: Decimal | None = None
+    """What the policy allows any one recipe to an aggregator, whatever its account has."""
     beside: Verdict | None = None
     """In the balance of claims (b), where the account limits these."""
 
@@ -133,15 +135,22 @@ class Plan:
             "budget": {"epsilon": f"{self.account.epsilon:f}", "delta": f"{self.account.delta:f}"},
             "beside": len(self.verdict.others),
             "largest_epsilon": None if self.largest is None else f"{self.largest:f}",
+            "cap_of_one_recipe": None if self.cap is None else f"{self.cap:f}",
             "such_recipes": self.count,
             "series": self.series,
             "relation": RELATION,
         }
 
 
-def plan(charge: Charge, charges: Sequence[Charge], account: Account, series: str | None = None) -> Plan:
+def plan(
+    charge: Charge,
+    charges: Sequence[Charge],
+    account: Account,
+    series: str | None = None,
+    cap: Decimal | None = None,
+) -> Plan:
     """Whether ``charge`` fits beside ``charges``, by the accountant of record; ``series``: the name of the series that
-    it is the charge of."""
+    it is the charge of. ``cap``: the policy's for one recipe."""
     accountant = accountant_of_record()
     verdict, limit = judge(charge, charges, account, accountant), account.with_relay()
     others = [one.with_relay() for one in charges]
@@ -153,5 +162,6 @@ def plan(charge: Charge, charges: Sequence[Charge], account: Account, series: st
         largest_epsilon(charge, charges, account, accountant),
         how_many(charge.cost, charge, charges, account, accountant),
         series,
+        cap,
         None if limit is None else judge(charge.with_relay(), others, limit, accountant),
     )

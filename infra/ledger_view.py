@@ -102,6 +102,8 @@ def show_plan(plan: Plan, console: Console) -> None:
     total = computed_epsilon(verdict.total)
     with_it = Text.assemble(budget_bar(total, str(account.epsilon)), f"  ε {total} of {account.epsilon:f}")
     largest = "nothing at this δ" if not plan.largest else f"ε {plan.largest:f} at δ {cost.delta:f}"
+    if plan.largest and plan.cap is not None and plan.cap < plan.largest:
+        largest = f"ε {plan.cap:f}, the policy's cap for one recipe; the account has room for {largest}"
     what, such = ("recipe", "such recipes") if plan.series is None else (f"series {plan.series}", "such series")
     rows = (
         (what, f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from infra.demo.report import STYLE
-from infra.result_view import HEADINGS, NORMAL_95, facts, form_of, price_caption, price_rows
+from infra.result_view import HEADINGS, NORMAL_95, facts, form_of, number, price_caption, price_rows
 
 BARS = """
 .bar{position:relative;height:14px;min-width:240px}.bar i{position:absolute;top:3px;height:8px;background:var(--hue);
@@ -45,7 +45,7 @@ def _answers(document: Mapping[str, Any]) -> str:
 
     def row(bucket: Mapping[str, Any]) -> str:
         estimate, error = bucket["estimate"], NORMAL_95 * bucket["stderr"]
-        numbers = "".join(f'<td class="n">{_text(format(number, form))}</td>' for number in (estimate, error))
+        numbers = "".join(f'<td class="n">{_text(number(one, form))}</td>' for one in (estimate, error))
         return f"<tr><td><b>{_text(bucket['label'])}</b></td><td>{_bar(estimate, error, low, high)}</td>{numbers}</tr>"
 
     heads = '<th>answer</th><th>estimate, 95 % interval</th><th class="n">estimate</th><th class="n">± 1.96 s.e.</th>'

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from infra.terminal import (
-    adversary_text,
-    delta_text,
-    epsilon_text,
-    estimate_bar,
-    estimate_form,
-    plain_table,
-    span,
-    when,
-)
+from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_bar, estimate_form, plain_table, span
 from tacit.dp.claim import CONDITIONS
+from tacit.moments import when
 
 NORMAL_95 = 1.96
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
@@ -38,8 +30,8 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
         table.add_row(
             Text(bucket["label"], style="bold"),
             estimate_bar(estimate, stderr, top),
-            format(estimate, form),
-            Text(format(NORMAL_95 * stderr, form), style="dim"),
+            number(estimate, form),
+            Text(number(NORMAL_95 * stderr, form), style="dim"),
         )
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]
@@ -54,10 +46,25 @@ def form_of(document: Mapping[str, Any]) -> str:
     return estimate_form(bucket["stderr"] for bucket in document["buckets"])
 
 
+def number(value: float, form: str) -> str:
+    """A number as ``form`` writes it; what is rounded to nothing has no sign."""
+    text = format(value, form)
+    return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
+
+
+def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Results as they were released."""
+    return sorted(map(dict, documents), key=lambda one: (one["released_at"], one["name"], one["batch"]))
+
+
 def facts(document: Mapping[str, Any]) -> list[str]:
-    """How many contributions there are, of when, when they were released, and how they were sampled."""
+    """The question, what is estimated, how many contributions there are, of when, when they were released, and how
+    they were sampled."""
     interval = document["interval"]
+    mean = document["statistic"] == "mean"
     return [
+        *([str(document["question"])] if document.get("question") else []),
+        "an estimate is the mean of a device" if mean else "an estimate is the total of all devices that were asked",
         f"{document['report_count']:,} contributions counted",
         f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
         f"released {when(document['released_at'])}",

@@ -72,7 +72,9 @@ def plan_command(
     if limit is None:
         known = ", ".join(sorted(policy.accounts or {})) or "none"
         raise UsageError(f"the policy has no account {charge.account}; it has: {known}")
-    found = plan(charge, charges_of(log, SystemClock().now()), limit, None if series is None else series.name)
+    charges = charges_of(log, SystemClock().now())
+    cap = None if series is not None else Decimal(policy.max_epsilon_aggregator)
+    found = plan(charge, charges, limit, None if series is None else series.name, cap)
     if as_json:
         print_json(found.document())
     else:

@@ -13,7 +13,7 @@ from infra.api import REFUSAL_PREFIX, call, hash_of
 from infra.layout import Layout
 from infra.places import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.result_page import result_page
-from infra.result_view import show_result
+from infra.result_view import in_order, show_result
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, Refusal
@@ -138,4 +138,4 @@ async def _released(layout: Layout, name: str | None) -> list[dict[str, Any]]:
 
 async def _results(transport: Transport, url: str, bearer: str, recipe_hash: str | None) -> list[dict[str, Any]]:
     document = await call(transport, "GET", f"{url}/v1/results", bearer=bearer)
-    return [one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]}]
+    return in_order(one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]})

@@ -77,6 +77,7 @@ class ResultDocument(Open):
 
     recipe_hash: Hash
     name: str
+    question: str
     statistic: str
     batch: int = Field(ge=0)
     batch_id: str

@@ -41,6 +41,7 @@ def release_document(
     return {
         "recipe_hash": recipe.hash_text,
         "name": recipe.name,
+        "question": recipe.question.text,
         "statistic": recipe.question.statistic,
         "batch": number,
         "batch_id": batch_id,

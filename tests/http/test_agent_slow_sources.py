@@ -61,3 +61,20 @@ async def test_whether_a_device_answers_one_recipe_does_not_depend_on_how_long_i
         ALWAYS.name: State.SCHEDULED,
         OTHER.name: State.SCHEDULED,
     }
+
+
+async def test_a_report_that_is_due_does_not_wait_for_decisions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one process does everything in one step, as with ``--once``."""
+    world.log.add(*leaves_of(ALWAYS))
+    agent, store = await world.device()
+    await agent.step()
+    (entry,) = await store.entries()
+    world.clock.jump(entry.send_at - world.clock.now())
+    sent = []
+
+    async def considered(_agent: Agent) -> None:
+        sent.append(len(world.uploads))
+
+    monkeypatch.setattr(Agent, "consider", considered)
+    await agent.work()
+    assert sent == [1]

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from rich.console import Console
 
-from infra.api import call, verified_log
+from infra.api import call, hash_of, verified_log
 from infra.cli import run
 from infra.commands.privacy_budget import _log
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
@@ -27,6 +28,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe, TokenSlot
+from tacit.testing.network import InProcessTransport
 from tacit.testing.recipes import VISITS
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.scripts.live_stack import in_thread, step_until
@@ -180,3 +182,27 @@ def test_tables_fit_the_terminal(stack: Path, width: int) -> None:
     assert max(map(len, lines)) <= width
     assert "and 16 earlier ones" in shown.getvalue()
     assert sum("a-question" in line for line in lines) == 24
+
+
+def test_the_largest_epsilon_of_a_plan_is_not_above_what_the_policy_allows_one_recipe() -> None:
+    cost = Cost(Decimal("0.5"), Decimal("0.000001"))
+    charge = Charge("default", b"", "planned", 1_800_000_000, 1_800_086_400, cost, ChargeState.PENDING)
+    account = Account("default", Decimal(64), Decimal("0.00001"), 86_400)
+    for cap, expected in ((Decimal(1), "ε 1, the policy's cap for one recipe"), (None, "largest that fits ε 6")):
+        file = io.StringIO()
+        show_plan(plan(charge, (), account, cap=cap), Console(file=file, width=160))
+        assert expected in " ".join(file.getvalue().split())
+
+
+async def test_a_name_that_several_recipes_have_means_the_newest_and_a_person_is_told_which(capsys: Capture) -> None:
+    rows = [{"name": "visits", "hash": digit * 43} for digit in "abc"]
+
+    async def recipes(_request: web.Request) -> web.Response:
+        return web.json_response({"recipes": rows, "next": None})
+
+    app = web.Application()
+    app.router.add_get("/v1/recipes", recipes)
+    async with InProcessTransport({"http://127.0.0.1:8001": app}) as network:
+        assert await hash_of(network, "http://127.0.0.1:8001", "visits") == "c" * 43
+    said = " ".join(capsys.readouterr().err.split())
+    assert "visits: the newest recipe, cccccccc; there are 2 older with this name" in said

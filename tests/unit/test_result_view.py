@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from infra.result_page import result_page
-from infra.result_view import price_rows, sampling_lines, show_result
+from infra.result_view import in_order, number, price_rows, sampling_lines, show_result
 
 PRIVACY = {"aggregator": 0.9, "both_aggregators": 0.95, "both_aggregators_with_relay": "unbounded"}
 DOCUMENT: dict[str, Any] = {
@@ -106,3 +106,20 @@ def test_the_page_holds_the_same_and_no_markup_of_others() -> None:
     assert "<script" not in page
     assert "http" not in page
     assert "Nothing was released yet" in result_page([])
+
+
+def test_what_is_rounded_to_nothing_has_no_sign() -> None:
+    assert [number(value, ",.0f") for value in (-0.4, 0.4, -0.6, -1234.5)] == ["0", "0", "-1", "-1,234"]
+    assert number(-0.004, ",.2f") == "0.00"
+    none = {"label": "none", "count": 0, "estimate": -0.3, "stderr": 9.0}
+    assert "-0<" not in result_page([{**DOCUMENT, "buckets": [none]}])
+
+
+def test_a_result_shows_its_question_and_what_is_estimated_and_results_stand_as_they_were_released() -> None:
+    asked = {**DOCUMENT, "question": "How many doctor visits?"}
+    for text in (shown(asked), result_page([asked])):
+        assert "How many doctor visits?" in text
+        assert "an estimate is the total of all devices that were asked" in text
+    assert "an estimate is the mean of a device" in shown({**asked, "statistic": "mean"})
+    times = [{**DOCUMENT, "released_at": at} for at in (30, 10, 20)]
+    assert [one["released_at"] for one in in_order(times)] == [10, 20, 30]
