@@ -91,7 +91,8 @@ def _attempt(ask: Callable[[], Value | None]) -> Reading:
 
 
 class CsvSourceConfig(Frozen):
-    """A CSV file with a header; ``row`` counts data rows from 0, the default is the last one."""
+    """A CSV file with a header; ``row`` counts data rows from 0, the default is the last one; ``columns`` names the
+    column of a metric where that is not the metric's own name."""
 
     kind: Literal["csv"]
     path: ConfigPath

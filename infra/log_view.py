@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.log_watch import Report
-from infra.terminal import plain_table, when
+from infra.terminal import plain_table
 from tacit.codec import b64url
+from tacit.moments import when
 from tacit.monitor.findings import Finding
 from tacit.monitor.reading import Tick
 

@@ -9,17 +9,9 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from infra.terminal import (
-    adversary_text,
-    delta_text,
-    epsilon_text,
-    estimate_bar,
-    estimate_form,
-    plain_table,
-    span,
-    when,
-)
+from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_bar, estimate_form, plain_table, span
 from tacit.dp.claim import CONDITIONS
+from tacit.moments import when
 
 NORMAL_95 = 1.96
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")

@@ -7,6 +7,7 @@ from pathlib import Path
 from infra.layout import Layout
 from infra.places import STATE_DIR, layout_of
 from tacit.errors import DecodeError, UsageError
+from tacit.moments import moment
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import MAX_PER_EPOCH, Series
 from tacit.recipe.series_builder import Shape
@@ -51,7 +52,7 @@ def shape_of(
         epoch = recipe.token.epoch + index // shape.per_epoch
         if not epoch * epoch_seconds <= begin <= begin + seconds <= (epoch + 1) * epoch_seconds:
             raise UsageError(
-                f"round {index}, {begin} to {begin + seconds}, is not inside epoch {epoch}, "
+                f"round {index}, {moment(begin)} to {moment(begin + seconds)}, is not inside epoch {epoch}, "
                 f"{epoch * epoch_seconds} to {(epoch + 1) * epoch_seconds}: begin with an epoch, and let --window "
                 "times --slots-per-epoch be its length"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import sys
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.dp.claim import decimal_up
+from tacit.moments import when
 
 ADVERSARIES = {
     "aggregator": "one aggregator, or the analyst",
@@ -37,6 +37,7 @@ STYLES = {
     "lapsed": "dim",
     "covered": "dim",
     "expired": "red",
+    "over": "dim",
 }
 
 
@@ -54,11 +55,6 @@ def notes() -> Console:
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-
-
-def when(seconds: float) -> str:
-    """A POSIX time as a person reads it, in UTC."""
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def computed_epsilon(value: float) -> str:

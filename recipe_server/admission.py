@@ -26,6 +26,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
+from tacit.moments import moment
 from tacit.ohttp import KeyConfig
 from tacit.recipe import rules, series_rules
 from tacit.recipe.census import Census
@@ -172,7 +173,7 @@ class Admission:
         recipe = await _aggregators_recipe("opt-in", leaf, opt_in, tx)
         recipe_hash = recipe.hash
         if now >= recipe.interval.end:
-            raise Refusal("opt-in-late", f"the recipe's interval ended at {recipe.interval.end}")
+            raise Refusal("opt-in-late", f"the recipe's interval ended at {moment(recipe.interval.end)}")
         if await tx.opt_in_index(recipe_hash, opt_in.role) is not None:
             raise Refusal("opt-in-exists", f"the log holds another opt-in of the {opt_in.role}")
 
@@ -187,7 +188,7 @@ class Admission:
         if await tx.opt_in_index(recipe.hash, void.role) is None:
             raise Refusal("void-opt-in", f"the log holds no opt-in of the {void.role}")
         if now < recipe.interval.end:
-            raise Refusal("void-early", f"the recipe's interval ends at {recipe.interval.end}")
+            raise Refusal("void-early", f"the recipe's interval ends at {moment(recipe.interval.end)}")
         if await tx.results(recipe.hash) or await tx.census_shares(recipe_hash=recipe.hash):
             raise Refusal("void-released", "a result of the recipe is published")
         if void.role in await tx.void_roles(recipe.hash):
@@ -206,7 +207,7 @@ class Admission:
         if await tx.opt_in_index(recipe.hash, share.role) is None:
             raise Refusal("census-share-opt-in", f"the log holds no opt-in of the {share.role}")
         if now < recipe.interval.end:
-            raise Refusal("census-share-early", f"the census ends at {recipe.interval.end}")
+            raise Refusal("census-share-early", f"the census ends at {moment(recipe.interval.end)}")
         if share.role in await tx.void_roles(recipe.hash):
             raise Refusal("census-share-void", f"the {share.role} has said that nothing was released")
         if any(share.role in census.shares for census in await tx.census_shares(recipe_hash=recipe.hash)):
@@ -243,10 +244,12 @@ class Admission:
 
     def _check_time(self, directory: IssuerDirectory, now: float) -> None:
         if now >= directory.end:
-            raise Refusal("directory-over", f"epoch {directory.epoch} ended at {directory.end}")
+            raise Refusal("directory-over", f"epoch {directory.epoch} ended at {moment(directory.end)}")
         deadline = directory.start - directory.epoch_seconds
         if now >= deadline and not self.accept_late_directories:
-            raise Refusal("directory-late", f"the directory of epoch {directory.epoch} was due before {deadline}")
+            raise Refusal(
+                "directory-late", f"the directory of epoch {directory.epoch} was due before {moment(deadline)}"
+            )
 
     async def _ohttp_config(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         config = _body(leaf, OhttpConfig)
@@ -290,7 +293,7 @@ async def _check_period(config: OhttpConfig, tx: Transaction, now: float) -> Non
         return
     deadline = config.start - config.rotation_seconds // KEY_SET_MARGIN
     if now >= deadline:
-        raise Refusal("ohttp-config-late", f"the key set of period {config.period} was due before {deadline}")
+        raise Refusal("ohttp-config-late", f"the key set of period {config.period} was due before {moment(deadline)}")
     logged = SignedLeaf.decode((await tx.leaves([before.index]))[before.index]).body_as(OhttpConfig)
     if config.previous not in {None, logged.active}:
         raise Refusal("ohttp-config-previous", f"the previous key is not the active one of period {before.period}")

@@ -58,8 +58,8 @@ function bucket(encoder, value) {
 }
 
 function category(encoder, value) {
-  if (typeof value !== 'string') return null;
-  const position = encoder.categories.indexOf(value);
+  if (typeof value !== 'string' && !Number.isSafeInteger(value)) return null;
+  const position = encoder.categories.indexOf(String(value));
   if (position >= 0) return position;
   return encoder.other === undefined ? null : encoder.categories.length;
 }

@@ -93,7 +93,9 @@ function randomizer(recipe, policy) {
     'encoder, statistic and randomizer do not fit');
   const rising = (encoder.edges ?? []).every((edge, i, all) => i === 0 || all[i - 1] < edge);
   const names = [...(encoder.categories ?? []), ...[encoder.other, encoder.missing].filter((each) => each !== undefined)];
-  check('encoder-mismatch', rising && new Set(names).size === names.length, 'edges do not rise, or a category is there twice');
+  const lists = [names, ...Object.values(encoder.attributes ?? {})];
+  const distinct = lists.every((list) => new Set(list).size === list.length);
+  check('encoder-mismatch', rising && distinct, 'edges do not rise, or a category is there twice');
   const calls = Math.ceil(length / vdaf.chunk_length);
   const share = 16 * (length + 2 * vdaf.chunk_length + 2 ** (Math.ceil(Math.log2(calls + 1)) + 1) - 1) + 32;
   check('vdaf-parameters', length <= policy.max_length && vdaf.chunk_length <= length && share <= LARGEST_SHARE, 'too long');

@@ -19,9 +19,10 @@ from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, journal_of, keep_running, opened_agent
 from infra.flags import AlwaysJson
-from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled, when
+from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
+from tacit.moments import when
 from tacit.service.config import load_config
 from tacit.service.log import get_logger
 from tacit.tlog.client import LogState

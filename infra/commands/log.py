@@ -16,13 +16,14 @@ from infra.log_service import Monitor, create_app
 from infra.log_view import Bars, printable, show_report
 from infra.log_watch import Place, Report, Watch
 from infra.places import AsJson, Server, StateDir, layout_of, policy_of
-from infra.terminal import answers, notes, print_json, when
+from infra.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
+from tacit.moments import when
 from tacit.monitor.findings import Finding
 from tacit.ports import Transport, TransportError
 from tacit.recipe.policy import Policy

@@ -17,7 +17,8 @@ from infra.layout import Layout
 from infra.places import AsJson, StateDir, layout_of
 from infra.servers import ServerStatus
 from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
-from infra.terminal import answers, plain_table, print_json, styled, when
+from infra.terminal import answers, plain_table, print_json, styled
+from tacit.moments import when
 
 ANSWER_SECONDS = 10.0
 MANY_SECONDS = 120

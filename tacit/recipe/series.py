@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tacit.moments import moment
 from tacit.recipe.document import Document
 from tacit.recipe.model import (
     MAX_ROUNDS,
@@ -153,7 +154,7 @@ class Series(Document):
             return f"round {place.index} has the tokens of {own.issuer}, epoch {own.epoch}, slot {own.slot}"
         inside = self.interval.start <= recipe.interval.start and recipe.interval.end <= self.interval.end
         if not inside:
-            return f"the round is not inside the series, {self.interval.start} to {self.interval.end}"
+            return f"the round is not inside the series, {moment(self.interval.start)} to {moment(self.interval.end)}"
         return None
 
 

@@ -19,6 +19,7 @@ from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ledger.account import Charge, Cost
 from tacit.messages import HpkeConfig
+from tacit.moments import moment
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import slot_of
@@ -135,7 +136,11 @@ DESIGN = [
     bad("interval-over", "interval.start", NOW - 7_200, "3600 seconds ago", f"must end after {NOW}"),
     bad("interval-too-long", "interval.duration", 32 * 86_400, str(32 * 86_400), f"limit of {31 * 86_400}"),
     bad(
-        "interval-outside-epoch", "interval.start", END - 60, f"{END - 60} to", f"a start from {START} to {END - 3600}"
+        "interval-outside-epoch",
+        "interval.start",
+        END - 60,
+        f"{moment(END - 60)} to",
+        f"a start from {moment(START)} to {moment(END - 3600)}",
     ),
     bad("interval-outside-epoch", "interval.duration", 172_800, "172800", f"at most {EPOCH_SECONDS} passes"),
 ]
@@ -278,8 +283,8 @@ def config(*, relay_url: str = GOOD.parties.relay.url, epoch_seconds: int = EPOC
             "interval-outside-epoch",
             config(epoch_seconds=7200),
             [],
-            f"epoch {EPOCH}, {EPOCH * 7200} to",
-            f"a start from {EPOCH * 7200} to {EPOCH * 7200 + 3600} passes",
+            f"epoch {EPOCH}, {moment(EPOCH * 7200)} to",
+            f"a start from {moment(EPOCH * 7200)} to {moment(EPOCH * 7200 + 3600)} passes",
         ),
         (
             "slot-taken",
@@ -347,3 +352,8 @@ def test_a_recipe_that_takes_every_device_is_told_the_claim_to_make() -> None:
     claimed = changed(FULL, "privacy.epsilon.aggregator", "0.1")
     (refusal,) = check(claimed, KIT.policy, ACTIVE, only={"sampling-one-claimed"})
     assert f"claim {FULL.privacy.epsilon.aggregator_with_relay} there" in refusal.detail
+
+
+def test_a_refusal_names_times_as_the_recipe_has_them_and_as_people_read_them() -> None:
+    assert moment(1_800_000_000) == "1800000000 (2027-01-15 08:00:00 UTC)"
+    assert [moment(2**width) for width in (40, 53, 64, 80)] == [str(2**width) for width in (40, 53, 64, 80)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 
 from tacit.errors import Refusal
+from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
@@ -226,7 +227,7 @@ def interval_over(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     if context.now < recipe.interval.end:
         return None
     end, now = recipe.interval.end, int(context.now)
-    return f"the interval ended at {end}, {now - end} seconds ago; it must end after {now}"
+    return f"the interval ended at {moment(end)}, {now - end} seconds ago; it must end after {moment(now)}"
 
 
 def interval_long(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -250,8 +251,9 @@ def outside_epoch(recipe: Recipe, start: int, end: int) -> str:
     interval, epoch = recipe.interval, recipe.token.epoch
     latest = end - interval.duration
     fitting = (
-        f"a start from {start} to {latest} passes"
+        f"a start from {moment(start)} to {moment(latest)} passes"
         if latest >= start
         else f"a duration of {interval.duration} needs an issuer with longer epochs, at most {end - start} passes"
     )
-    return f"{interval.start} to {interval.end} is not inside epoch {epoch}, {start} to {end}; {fitting}"
+    asked = f"{moment(interval.start)} to {moment(interval.end)}"
+    return f"{asked} is not inside epoch {epoch}, {moment(start)} to {moment(end)}; {fitting}"

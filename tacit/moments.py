@@ -1,0 +1,18 @@
+"""Times as a person reads them."""
+
+from __future__ import annotations
+
+import datetime
+
+
+def when(seconds: float) -> str:
+    """A POSIX time in UTC. Raises ``ValueError`` or ``OverflowError`` beyond the year 9999."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def moment(seconds: int) -> str:
+    """A POSIX second as a recipe has it, and what it is in UTC; the number alone where no calendar has it."""
+    try:
+        return f"{seconds} ({when(seconds)})"
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)

@@ -1,0 +1,161 @@
+"""``examples/node``: a device in JavaScript, written from the documents, against the vectors and against a stack."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from infra.agents import provision_agents
+from infra.layout import Layout, StackOptions, create_layout, signing_key_of
+from tacit import media_types
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import OsEntropy
+from tacit.codec import b64url
+from tacit.recipe.builder import propose
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.testing.processes import ReadyProcess
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tests.conftest import ROOT, skip_or_fail
+from tests.e2e.test_up import Operator, Stack, collected
+
+EXAMPLE = ROOT / "examples" / "node"
+OLDEST = 18
+DEVICES = 24
+FLOOR = 20
+DURATION = 14
+STARTING = 9  # seconds that a stack takes to start, about
+LEAST_LEFT = 9  # seconds of an epoch in which devices fetch the tokens of the next one
+SENT = "visits: sent, the leader has it"
+LEFT_OUT = (
+    "visits: failed",
+    "visits: expired",
+    "visits: met after",
+    "visits: no token",
+)  # on a machine that is too slow
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    """The program, 18 or newer."""
+    found = shutil.which("node")
+    if found is None:
+        skip_or_fail("node", "node is not installed")
+        raise AssertionError
+    words = subprocess.run([found, "--version"], capture_output=True, check=True, text=True).stdout
+    version = re.match(r"v([0-9]+)\.", words)
+    if version is None or int(version[1]) < OLDEST:
+        skip_or_fail("node", f"node {words.strip()} is older than {OLDEST}")
+    return found
+
+
+def test_the_example_device_computes_every_step_as_the_vectors_have_it(node: str) -> None:
+    files = sorted(map(str, EXAMPLE.glob("*.test.mjs")))
+    done = subprocess.run([node, "--test", *files], capture_output=True, check=False, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-4000:]
+    passed = re.search(r"^[#ℹ] pass ([0-9]+)$", done.stdout, re.MULTILINE)
+    assert passed is not None
+    assert int(passed[1]) >= len(files)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    """A stack with short token epochs, the next of which begins soon after it is ready."""
+    earliest = time.time() + STARTING + LEAST_LEFT
+    epoch_seconds = min(range(DURATION + 2, DURATION + 26), key=lambda length: -earliest % length)
+    options = StackOptions(
+        epoch_seconds=epoch_seconds,
+        batch_floor=FLOOR,
+        poll_seconds=1,
+        idle_seconds=0.2,
+        slots_per_epoch=1,
+        witnesses=2,
+    )
+    layout = create_layout(tmp_path / "stack", options, OsEntropy(), time.time())
+    command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0"]
+    with ReadyProcess([*command, "--state-dir", str(layout.state_dir)], tmp_path / "stderr") as process:
+        yield Stack(layout, process, process.ready())
+
+
+@contextmanager
+def node_devices(node: str, layout: Layout, output: Path) -> Iterator[None]:
+    """All devices of the stack in one Node process; each has the answer 3."""
+    configs = provision_agents(layout, DEVICES, OsEntropy(), time.time())
+    flags = [word for path in configs for word in ("--config", str(path))]
+    command = [node, str(EXAMPLE / "device.mjs"), *flags, "--value", "mdvis=3", "--seconds", "170"]
+    with output.open("wb") as sink, subprocess.Popen(command, stdout=sink, stderr=sink) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def recipe_of_next_epoch(layout: Layout, now: float) -> Recipe:
+    epoch = int(now // layout.options.epoch_seconds) + 1
+    visits = Buckets(kind="buckets", edges=(0, 1, 2, 4))
+    return propose(
+        name="visits",
+        question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
+        population=DEVICES,
+        parties=layout.parties,
+        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
+        start=epoch * layout.options.epoch_seconds,
+        duration=DURATION,
+        rate=Decimal(1),
+        min_batch_size=FLOOR,
+        time_precision=1,
+    )
+
+
+async def publish(stack: Stack, http: AiohttpTransport) -> Recipe:
+    """A recipe of the next epoch, in the log as soon as its directory is, early enough for tokens."""
+    layout = stack.layout
+    deadline = time.monotonic() + 60
+    while True:
+        left = layout.options.epoch_seconds - time.time() % layout.options.epoch_seconds
+        if left < LEAST_LEFT:
+            await asyncio.sleep(left)
+        recipe = await asyncio.to_thread(recipe_of_next_epoch, layout, time.time())
+        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), layout.parties.analyst.operator, signing_key_of(layout))
+        headers = {"Content-Type": media_types.JSON}
+        url = f"{stack.url('recipe_server')}/v1/leaves"
+        answer = await http.request("POST", url, headers=headers, body=leaf.encode())
+        if answer.status == 201:
+            return recipe
+        assert b"slot-key-missing" in answer.body, answer.body
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.5)
+
+
+async def test_devices_in_javascript_contribute_and_every_acknowledged_report_is_counted(
+    node: str, stack: Stack, tmp_path: Path
+) -> None:
+    output = tmp_path / "devices"
+    async with AiohttpTransport() as http:
+        operator = Operator(stack, http)
+        with node_devices(node, stack.layout, output):
+            recipe = await publish(stack, http)
+
+            async def settled() -> bool:
+                return sum(output.read_text().count(words) for words in (SENT, *LEFT_OUT)) == DEVICES
+
+            await operator.until("every report", settled, seconds=90)
+        sent = output.read_text().count(SENT)
+        assert sent >= FLOOR
+        await asyncio.sleep(max(0.0, recipe.interval.end - time.time()))
+        result = await collected(operator, recipe)
+        assert result["report_count"] == sent
+        assert sum(bucket["count"] for bucket in result["buckets"]) == sent
+        status = f"/v1/tasks/{b64url(task_id(recipe))}/status"
+        for service in ("leader", "helper"):
+            assert (await operator.document(service, status))["distinct_nullifiers"] == sent
