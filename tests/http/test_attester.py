@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -17,30 +14,18 @@ from aiohttp import web
 from cryptography import x509
 
 import attester.app
-import services.issuer.app
-from attester.challenges import Challenges
-from attester.config import AttesterConfig
-from attester.handlers import ATTESTER as ATTESTER_KEY
 from attester.schema import METADATA, MIGRATIONS
 from attester.software_root import spki_hash
-from services.issuer.config import IssuerConfig
 from tacit import media_types
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import UsageError
-from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
-from tacit.service.keys import write_signing_key
-from tacit.signing import generate_signing_key
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
 from tacit.testing.network import (
     LOSE_REQUEST,
     LOSE_RESPONSE,
-    FaultyTransport,
-    InProcessTransport,
     matching,
     no_faults,
 )
@@ -49,140 +34,31 @@ from tacit.tokens.attestation import (
     SoftwareDevice,
     SoftwareRootStatement,
     attestation_binding,
-    challenge_of,
     token_request_body,
 )
-from tacit.tokens.blind_rsa import IssuerKey, TokenKey
-from tacit.tokens.directory import WELL_KNOWN_PATH, IssuerDirectory
-from tacit.tokens.issuance import PendingToken, request_token
-from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
+from tacit.tokens.directory import WELL_KNOWN_PATH
+from tacit.tokens.slots import Slot, TokenVerifier
 from tacit.tokens.software_root import SoftwareRoot
 from tacit.tokens.structures import TokenRequest, TokenResponse
-
-ATTESTER = "http://127.0.0.1:8003"
-ISSUER = "http://127.0.0.1:8001"
-EPOCH = 86400
-NOW = 20_000 * EPOCH + 100.0
-JSON = {"Content-Type": media_types.JSON}
-ENTROPY = SeededEntropy(b"attester tests")
-
-
-@lru_cache
-def authority() -> SoftwareRoot:
-    return SoftwareRoot.create(ENTROPY.child("root"), NOW)
-
-
-@pytest.fixture(scope="module")
-def issuer_keys() -> list[IssuerKey]:
-    """Six keys with distinct truncated ids, made once for all tests."""
-    keys: dict[int, IssuerKey] = {}
-    while len(keys) < 6:
-        key = IssuerKey.generate()
-        keys[key.token_key.truncated_token_key_id] = key
-    return list(keys.values())
-
-
-@dataclass
-class Seen:
-    notes: list[tuple[str, dict[str, str | int]]] = field(default_factory=list)
-
-    def saw(self, party: str, what: object) -> None:
-        assert isinstance(what, dict)
-        self.notes.append((party, what))
-
-
-@dataclass
-class Stage:
-    """A running attester and issuer, their clock, and what goes between them."""
-
-    folder: Path
-    network: InProcessTransport
-    clock: SimClock
-    seen: Seen
-    between: FaultyTransport
-    directory: IssuerDirectory
-
-    def config(self, **changes: object) -> AttesterConfig:
-        values: dict[str, object] = {
-            "state_dir": self.folder / "attester",
-            "issuer_url": ISSUER,
-            "issuer_credential": self.folder / "attester.credential",
-            "software_roots": [self.folder / "root.pem"],
-            "revocations": self.folder / "revoked.txt",
-        }
-        return AttesterConfig.model_validate(values | changes)
-
-    async def restart(self, recovery: Recovery = Recovery.REFUSE, **changes: object) -> web.Application:
-        deps = Deps(self.clock, ENTROPY, self.between, self.seen, background=False, recovery=recovery)
-        await self.network.unmount(ATTESTER)
-        app = attester.app.create_app(self.config(**changes), deps)
-        await self.network.mount(ATTESTER, app)
-        return app
-
-    def device(self, name: str = "device", lifetime: float = 30.0 * EPOCH) -> SoftwareDevice:
-        return authority().issue(name, ENTROPY, NOW, lifetime)
-
-    def key(self, slot: int = 0, epoch: int = 20_000) -> TokenKey:
-        spki = next(one.token_key for one in self.directory.keys if (one.epoch, one.slot) == (epoch, slot))
-        return TokenKey.from_spki(spki)
-
-    def pending(self, slot: int = 0, epoch: int = 20_000) -> PendingToken:
-        challenge = slot_challenge(Slot("issuer.example", epoch, slot))
-        return request_token(self.key(slot, epoch), challenge, ENTROPY(32), ENTROPY)
-
-    async def challenge(self) -> bytes:
-        response = await self.network.request("POST", f"{ATTESTER}/v1/challenge")
-        assert response.status == 200
-        return challenge_of(response.body)
-
-    async def send(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> HttpResponse:
-        body = token_request_body(evidence, challenge, request)
-        return await self.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=JSON, body=body)
-
-    async def ask(self, device: SoftwareDevice, request: TokenRequest) -> HttpResponse:
-        challenge = await self.challenge()
-        return await self.send(device.attest(attestation_binding(challenge, request)), challenge, request)
-
-    def forwarded(self) -> int:
-        return sum(1 for one in self.between.exchanges if one.url.endswith("/token-request"))
+from tests.http.attester_stage import (
+    ATTESTER,
+    ENTROPY,
+    EPOCH,
+    ISSUER,
+    JSON,
+    NOW,
+    Stage,
+    authority,
+    good,
+    problem,
+    staged,
+)
 
 
 @pytest.fixture
-async def stage(tmp_path: Path, issuer_keys: list[IssuerKey], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    made = iter(issuer_keys)
-    monkeypatch.setattr(IssuerKey, "generate", lambda _bits: next(made))
-    clock, seen = SimClock(NOW), Seen()
-    write_signing_key(tmp_path / "signing.key", generate_signing_key(ENTROPY))
-    write_secret(tmp_path / "attester.credential", b"credential\n")
-    (tmp_path / "root.pem").write_bytes(authority().root_pem)
-    (tmp_path / "revoked.txt").write_text("# SHA-256 of SubjectPublicKeyInfo\n")
-    issuer = IssuerConfig(
-        state_dir=tmp_path / "issuer",
-        storage="memory",
-        name="issuer.example",
-        signing_key=tmp_path / "signing.key",
-        attester_credential=tmp_path / "attester.credential",
-        recipe_server_url="http://127.0.0.1:8002",
-        request_uri=f"{ISSUER}/token-request",
-        epoch_seconds=EPOCH,
-        slots_per_epoch=2,
-        lookahead=2,
-    )
-    async with InProcessTransport() as network:
-        app = services.issuer.app.create_app(issuer, Deps(clock, ENTROPY, network, background=False))
-        await network.mount(ISSUER, app)
-        while await app[DRIVERS][0].step():
-            pass
-        found = await network.request("GET", ISSUER + WELL_KNOWN_PATH)
-        between = FaultyTransport(network)
-        stage = Stage(tmp_path, network, clock, seen, between, IssuerDirectory.decode(found.body))
-        await stage.restart()
-        yield stage
-
-
-def problem(response: HttpResponse) -> str:
-    name: str = json.loads(response.body)["type"]
-    return name.removeprefix("urn:tacit:problem:")
+async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    async with staged(tmp_path, monkeypatch) as running:
+        yield running
 
 
 async def test_an_attested_device_gets_a_token_that_verifies(stage: Stage) -> None:
@@ -255,57 +131,53 @@ async def test_a_lost_device_secret_would_be_noticed_so_it_is_kept(stage: Stage)
 Spoil = Callable[[Stage, SoftwareDevice, bytes, TokenRequest], Evidence]
 
 
-def _good(device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return device.attest(attestation_binding(challenge, request))
-
-
 def _foreign_chain(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
     other = SoftwareRoot.create(ENTROPY, NOW).issue("device", ENTROPY, NOW)
-    return _good(other, challenge, request)
+    return good(other, challenge, request)
 
 
 def _foreign_leaf(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
     other = SoftwareRoot.create(ENTROPY, NOW).issue("device", ENTROPY, NOW)
-    return _good(replace(other, chain=(other.chain[0], device.chain[1])), challenge, request)
+    return good(replace(other, chain=(other.chain[0], device.chain[1])), challenge, request)
 
 
 def _missing_intermediate(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return _good(replace(device, chain=device.chain[:1]), challenge, request)
+    return good(replace(device, chain=device.chain[:1]), challenge, request)
 
 
 def _leaf_as_authority(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
     leaf = x509.load_der_x509_certificate(device.chain[0])
     rogue = SoftwareRoot(authority().root, leaf, device.key).issue("child", ENTROPY, NOW)
-    return _good(replace(rogue, chain=(*rogue.chain[:1], *device.chain)), challenge, request)
+    return good(replace(rogue, chain=(*rogue.chain[:1], *device.chain)), challenge, request)
 
 
 def _expired(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return _good(stage.device("old", lifetime=-10.0), challenge, request)
+    return good(stage.device("old", lifetime=-10.0), challenge, request)
 
 
 def _wrong_purpose(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
     server = x509.oid.ExtendedKeyUsageOID.SERVER_AUTH
-    return _good(authority().issue("server", ENTROPY, NOW, eku=server), challenge, request)
+    return good(authority().issue("server", ENTROPY, NOW, eku=server), challenge, request)
 
 
 def _no_purpose(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return _good(authority().issue("none", ENTROPY, NOW, eku=None), challenge, request)
+    return good(authority().issue("none", ENTROPY, NOW, eku=None), challenge, request)
 
 
 def _other_request(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return _good(device, challenge, stage.pending().request)
+    return good(device, challenge, stage.pending().request)
 
 
 def _other_challenge(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return _good(device, b"c" * 32, request)
+    return good(device, b"c" * 32, request)
 
 
 def _other_key(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return _good(replace(device, key=stage.device("other").key), challenge, request)
+    return good(replace(device, key=stage.device("other").key), challenge, request)
 
 
 def _unknown_format(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
-    return replace(_good(device, challenge, request), fmt="other")
+    return replace(good(device, challenge, request), fmt="other")
 
 
 def _garbage(stage: Stage, device: SoftwareDevice, challenge: bytes, request: TokenRequest) -> Evidence:
@@ -339,122 +211,11 @@ async def test_every_failure_of_attestation_looks_the_same(stage: Stage, spoil: 
     device, request = stage.device(), stage.pending().request
     challenge = await stage.challenge()
     refused = await stage.send(spoil(stage, device, challenge, request), challenge, request)
-    unknown = await stage.send(_good(device, b"u" * 32, request), b"u" * 32, request)
+    unknown = await stage.send(good(device, b"u" * 32, request), b"u" * 32, request)
     assert (refused.status, refused.body) == (unknown.status, unknown.body)
     assert refused.status == 403
     assert stage.forwarded() == 0
-    assert (await stage.send(_good(device, challenge, request), challenge, request)).status == 200
-
-
-async def test_a_challenge_serves_once_and_not_after_a_restart(stage: Stage) -> None:
-    device, request = stage.device(), stage.pending().request
-    used = await stage.challenge()
-    evidence = _good(device, used, request)
-    both = await asyncio.gather(stage.send(evidence, used, request), stage.send(evidence, used, request))
-    assert sorted(one.status for one in both) == [200, 403]
-    assert (await stage.send(evidence, used, request)).status == 403
-    fresh = await stage.challenge()
-    await stage.restart()
-    assert (await stage.send(evidence, used, request)).status == 403
-    assert (await stage.send(_good(device, fresh, request), fresh, request)).status == 200
-
-
-async def test_a_challenge_ends(stage: Stage) -> None:
-    device, request = stage.device(), stage.pending().request
-    challenge = await stage.challenge()
-    stage.clock.jump(301)
-    assert (await stage.send(_good(device, challenge, request), challenge, request)).status == 403
-
-
-def _rows(stage: Stage) -> dict[str, int]:
-    """How many rows each table of the attester's database has."""
-    with closing(sqlite3.connect(stage.folder / "attester" / "attester.sqlite3")) as connection:
-        return {
-            table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]  # noqa: S608
-            for table in METADATA.sorted_tables
-        }
-
-
-async def test_a_flood_of_challenges_leaves_no_row_and_locks_no_device_out(stage: Stage) -> None:
-    app = await stage.restart()
-    given = [await stage.challenge() for _ in range(500)]
-    given += [app[ATTESTER_KEY].challenge() for _ in range(50_000)]
-    assert len(set(given)) == len(given)
-    await app[DRIVERS][0].step()
-    assert set(_rows(stage).values()) == {0}
-    device, forged = stage.device(), Evidence("software-root", b"\0\3abc")
-    for challenge in given[:50]:
-        assert (await stage.send(forged, challenge, stage.pending().request)).status == 403
-    assert set(_rows(stage).values()) == {0}
-    assert (await stage.ask(device, stage.pending().request)).status == 200
-    assert _rows(stage) == {"used_challenges": 1, "challenge_floor": 0, "issuance": 1, "quotas": 1}
-
-
-async def test_used_challenges_are_forgotten_once_they_have_ended(stage: Stage) -> None:
-    app = await stage.restart()
-    for slot in (0, 1):
-        await stage.ask(stage.device(), stage.pending(slot).request)
-    assert _rows(stage)["used_challenges"] == 2
-    stage.clock.jump(301)
-    await app[DRIVERS][0].step()
-    assert _rows(stage)["used_challenges"] == 0
-
-
-@pytest.mark.parametrize("forgotten", [True, False])
-async def test_a_clock_that_is_set_back_revives_no_used_challenge(stage: Stage, forgotten: bool) -> None:
-    app = await stage.restart()
-    device, request = stage.device(), stage.pending().request
-    used, unused = await stage.challenge(), await stage.challenge()
-    evidence = _good(device, used, request)
-    assert (await stage.send(evidence, used, request)).status == 200
-    stage.clock.jump(301)
-    if forgotten:
-        await app[DRIVERS][0].step()
-    stage.clock.set_back(280)
-    for _ in range(2):
-        assert (await stage.send(evidence, used, request)).status == 403
-        if forgotten:
-            assert (await stage.send(_good(device, unused, request), unused, request)).status == 403
-        assert (await stage.ask(device, request)).status == 200
-        await stage.restart()
-
-
-async def test_a_clock_that_was_ahead_for_a_while_gives_nobody_a_second_token(stage: Stage) -> None:
-    app = await stage.restart()
-    device, had = stage.device(), stage.pending().request
-    assert (await stage.ask(device, had)).status == 200
-    stage.clock.jump(300 * EPOCH)
-    await app[DRIVERS][0].step()
-    stage.clock.set_back(300 * EPOCH)
-    for _ in range(2):
-        sent = stage.forwarded()
-        for request in (had, stage.pending().request, stage.pending(1).request):
-            assert (await stage.ask(device, request)).status == 422
-        assert stage.forwarded() == sent
-        assert _rows(stage)["quotas"] == 0
-        await stage.restart()
-    stage.clock.jump(EPOCH)
-    assert (await stage.ask(device, stage.pending(0, 20_001).request)).status == 200
-
-
-async def test_a_challenge_of_a_clock_that_was_ahead_ends_with_the_correction(stage: Stage) -> None:
-    device, request = stage.device(), stage.pending().request
-    stage.clock.jump(3000)
-    early = await stage.challenge()
-    stage.clock.set_back(3000)
-    assert (await stage.send(_good(device, early, request), early, request)).status == 403
-    assert (await stage.ask(device, request)).status == 200
-
-
-async def test_nobody_else_makes_or_changes_a_challenge(stage: Stage) -> None:
-    device, request = stage.device(), stage.pending().request
-    challenge = await stage.challenge()
-    stranger = Challenges(bytes(32), 300).fresh(stage.clock.now(), ENTROPY)
-    changed = [bytes(byte ^ (position == at) for position, byte in enumerate(challenge)) for at in range(32)]
-    for forged in (stranger, *changed):
-        assert (await stage.send(_good(device, forged, request), forged, request)).status == 403
-    assert _rows(stage)["used_challenges"] == 0
-    assert (await stage.send(_good(device, challenge, request), challenge, request)).status == 200
+    assert (await stage.send(good(device, challenge, request), challenge, request)).status == 200
 
 
 async def test_a_revoked_device_or_authority_is_refused(stage: Stage) -> None:
@@ -561,7 +322,7 @@ async def test_the_issuer_gets_a_fresh_request_and_a_malformed_answer_is_not_pas
     app.router.add_post("/token-request", door.post)
     await stage.network.mount(ISSUER, app)
     challenge = await stage.challenge()
-    body = token_request_body(_good(device, challenge, request), challenge, request)
+    body = token_request_body(good(device, challenge, request), challenge, request)
     headers = {**JSON, "X-Device": "serial 7", "Cookie": "a=b", "User-Agent": "agent"}
     response = await stage.network.request("POST", f"{ATTESTER}/v1/token-requests", headers=headers, body=body)
     assert response.status == 502
@@ -612,7 +373,7 @@ async def test_what_no_issuer_can_sign_costs_the_device_nothing(stage: Stage) ->
 async def test_json_may_name_its_charset(stage: Stage) -> None:
     device, request = stage.device(), stage.pending().request
     challenge = await stage.challenge()
-    body = token_request_body(_good(device, challenge, request), challenge, request)
+    body = token_request_body(good(device, challenge, request), challenge, request)
     headers = {"Content-Type": "application/json; charset=utf-8"}
     url = f"{ATTESTER}/v1/token-requests"
     assert (await stage.network.request("POST", url, headers=headers, body=body)).status == 200

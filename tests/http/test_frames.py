@@ -22,16 +22,8 @@ from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_F
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.service.config import parse_config
-from tests.http.test_gateway import (  # noqa: F401 - start is a fixture
-    GATEWAY_URL,
-    HEADERS,
-    RELAY_URL,
-    Running,
-    Start,
-    entropy,
-    opened,
-    start,
-)
+from tests.http.gateway_stage import GATEWAY_URL, HEADERS, RELAY_URL, Running, Start, entropy, opened
+from tests.http.test_gateway import start  # noqa: F401 - a fixture
 
 FRAMES = {"max_messages": 8, "max_bytes": 1 << 20, "max_delay": 0.05}
 

@@ -18,7 +18,8 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app, read_body
 from tacit.service.config import Listen
 from tacit.testing.network import InProcessTransport
-from tests.http.test_gateway import TARGET, Start, entropy, opened, problem, start  # noqa: F401 - start is a fixture
+from tests.http.gateway_stage import TARGET, Start, entropy, opened, problem
+from tests.http.test_gateway import start  # noqa: F401 - a fixture
 
 TASK = "A" * 43
 UPLOAD = dap("upload-req")

@@ -33,9 +33,10 @@ from tacit.service.app import PROBES, UNAVAILABLE, Deps, add_driver, add_store, 
 from tacit.service.readiness import FAILURES, PATIENCE_SECONDS, PROBE_SECONDS
 from tacit.testing.clock import SimClock
 from tacit.testing.network import InProcessTransport
+from tests.http.gateway_stage import Start, problem
 from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 - a fixture
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
-from tests.http.test_gateway import Start, problem, start  # noqa: F401 - a fixture
+from tests.http.test_gateway import start  # noqa: F401 - a fixture
 
 BASE = "http://127.0.0.1:8123"
 
