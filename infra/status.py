@@ -174,7 +174,9 @@ async def _tasks(layout: Layout, transport: Transport, aggregators: Sequence[str
         place = None if token is None else (int(token["epoch"]), int(token["slot"]))
         name = str(recipe.get("name", recipe_hash))
         until = asked_until(Interval.model_validate(recipe["interval"])) if recipe else None
-        return TaskStatus(name, recipe_hash, row["state"], row["rule"], **pages, place=place, asked_until=until)
+        over = row["state"] == "active" and recipe.get("state") == "over"  # the leader still serves its collection
+        state = "over" if over else row["state"]
+        return TaskStatus(name, recipe_hash, state, row["rule"], **pages, place=place, asked_until=until)
 
     return list(await asyncio.gather(*map(task, rows)))
 

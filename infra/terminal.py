@@ -37,6 +37,7 @@ STYLES = {
     "lapsed": "dim",
     "covered": "dim",
     "expired": "red",
+    "over": "dim",
 }
 
 

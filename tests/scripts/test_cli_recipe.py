@@ -27,7 +27,7 @@ from tacit.service.config import load_config
 from tacit.testing.recipes import RecipeKit
 from tests.scripts.live_stack import in_thread, step_until
 
-EPOCH_SECONDS = 8
+EPOCH_SECONDS = 12
 SHORT_SECONDS = 4
 AGENTS = 3
 
@@ -489,5 +489,5 @@ def test_a_series_and_its_rounds_go_into_the_log_and_are_charged_once(
     assert ledger["training-0"]["state"] == "covered"
     assert stack("fleet", "run", "--recipe", "training-0", "--devices", "3", "--oracle") == 1
     assert "a round of a series with donation" in " ".join(complaint(capsys))
-    assert stack("series", "new", "--from", source, "--rounds", "9", "--window", "3") == 1
+    assert stack("series", "new", "--from", source, "--rounds", "9", "--window", "5") == 1
     assert "is not inside epoch" in complaint(capsys)[-1]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from aiohttp import web
 from rich.console import Console
 
 from infra.cli import run
@@ -22,9 +23,12 @@ from infra.layout import Layout, StackOptions, create_layout
 from infra.processes import PIDS
 from infra.servers import ServerStatus
 from infra.stack import LocalStack
-from infra.status import ProcessStatus, StackStatus, TaskStatus
+from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
 from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.service.app import Deps as ServiceDeps
+from tacit.service.app import make_app
+from tacit.testing.network import InProcessTransport
 from tests.scripts.live_stack import in_thread, step_until
 
 EPOCH_SECONDS = 3600
@@ -192,3 +196,27 @@ def test_screen_holds_everything_within_its_width(width: int) -> None:
         assert expected in flat
     assert "20000 1 4" not in flat, "a slot without a recipe that is well"
     assert not FULL.document()["ok"]
+
+
+@pytest.mark.parametrize(("leader", "log", "shown"), [("active", "over", "over"), ("active", "active", "active")])
+async def test_a_recipe_whose_interval_has_ended_is_over_here_as_it_is_in_the_list(
+    tmp_path: Path, leader: str, log: str, shown: str
+) -> None:
+    layout = create_layout(tmp_path, StackOptions(), OsEntropy(), SystemClock().now())
+    network = InProcessTransport()
+    recipe = {"hash": "h", "name": "visits", "state": log, "token": None, "interval": {"start": 60, "duration": 60}}
+    rows = {
+        "leader": [{"recipe_hash": "h", "task_id": None, "state": leader, "rule": ""}],
+        "recipe_server": {"recipes": [recipe], "next": None},
+    }
+    for name, answer in rows.items():
+        app = make_app(name, ServiceDeps(SystemClock(), OsEntropy(), network, background=False))
+
+        async def listed(_request: web.Request, answer: object = answer) -> web.Response:
+            return web.json_response(answer)
+
+        app.router.add_get("/v1/recipes", listed)
+        await network.mount(layout.urls[name], app)
+    async with network:
+        (task,) = (await stack_status(layout, network)).tasks
+    assert (task.recipe, task.state) == ("visits", shown)
