@@ -53,7 +53,8 @@ export class Device {
 
   async #poll(now) {
     this.nextPoll = now + this.config.timing.poll_seconds * factor(0.75, 1.25, randomBytes);
-    if (await this.reader.poll(now)) this.#planTokens(now);
+    await this.reader.poll(now);
+    this.#planTokens(now);
   }
 
   /** A time for the token of every slot that is new, whatever recipes there are. */
@@ -151,10 +152,10 @@ export class Device {
   }
 
   #checkBudget(recipe, now) {
-    const { epsilon, days } = this.config.budget;
+    const { epsilon, epsilon_with_relay: withRelay, days } = this.config.budget;
     const charged = this.journal.data.ledger.filter((each) => each.time > now - days * 86400);
     const total = charged.reduce((sum, each) => sum + decimal(each.epsilon), decimal(recipe.randomizer.epsilon0));
-    if (total > decimal(epsilon)) throw new Refusal('budget-spent', 'the device has answered enough');
+    if (total > decimal(epsilon) || (withRelay && total > decimal(withRelay))) throw new Refusal('budget-spent', 'the device has answered enough');
   }
 
   /** Charge, coin, randomised answer, time and report; the caller keeps all of it in one write. */

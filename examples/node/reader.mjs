@@ -46,23 +46,23 @@ export class LogReader {
     return throughRelay(relay, this.gatewayKeys(now), 'GET', `${server}${path}`, now, http);
   }
 
-  #distrust(rule, reason) {
-    this.journal.update((data) => { data.distrust = `${rule}: ${reason}`; });
+  #distrust(rule, reason, ...evidence) {
+    this.journal.update((data) => { data.distrust = { reason: `${rule}: ${reason}`, evidence }; });
     throw new log.Refusal(rule, reason);
   }
 
-  /** One poll: true where the view is new. Nothing is believed before it is proved, and kept before it is used. */
+  /** One poll. Nothing is believed before it is proved, and kept before it is used. */
   async poll(now) {
     const { distrust } = this.journal.data;
-    if (distrust) throw new Error(`this log is trusted no more: ${distrust}`);
+    if (distrust) throw new Error(`this log is trusted no more: ${distrust.reason}`);
     for (let tries = 0; tries < PAGES_GONE; tries++) {
       const head = parse(await this.#ask('/v1/bundle', now), 'bundle-head');
       const tree = log.openCheckpoint(head.checkpoint, this.config.log_key, this.config.policy.witnesses, now);
       const name = `${tree.size}/${tree.root.toString('hex')}/${head.pages.join()}`;
-      this.#compare(tree);
+      this.#compare(tree, head.checkpoint);
       if (name === this.last) {
         this.readAt = now;
-        return false;
+        return;
       }
       await this.#prove(tree, now);
       const pages = await this.#pages(head.pages, now);
@@ -71,16 +71,18 @@ export class LogReader {
       await this.#keep(tree, leaves, now);
       this.last = name;
       this.readAt = now;
-      return true;
+      return;
     }
     throw new Error('the pages are gone before they can be read');
   }
 
-  #compare(tree) {
+  #compare(tree, checkpoint) {
     const known = this.journal.data.tree;
     if (!known) return;
     if (tree.size < known.size) throw new log.Refusal('log-rollback', `${tree.size} entries after ${known.size}`);
-    if (tree.size === known.size && tree.root.toString('hex') !== known.root) this.#distrust('log-split-view', 'two roots for one size');
+    if (tree.size === known.size && tree.root.toString('hex') !== known.root) {
+      this.#distrust('log-split-view', 'two roots for one size', known, checkpoint);
+    }
   }
 
   async #prove(tree, now) {
@@ -130,14 +132,14 @@ export class LogReader {
 
   #once(known, name, body) {
     const before = known.get(name);
-    if (before && canonical(before) !== canonical(body)) this.#distrust('log-second-leaf', `two signed leaves for ${name}`);
+    if (before && canonical(before) !== canonical(body)) this.#distrust('log-second-leaf', `two signed leaves for ${name}`, before, body);
     known.set(name, body);
   }
 
   #sameAsEver(known, seen) {
     for (const [name, body] of seen) {
       const before = known[name];
-      if (before && canonical(before) !== canonical(body)) this.#distrust('log-second-leaf', `another leaf than before for ${name}`);
+      if (before && canonical(before) !== canonical(body)) this.#distrust('log-second-leaf', `another leaf than before for ${name}`, before, body);
     }
   }
 
@@ -152,9 +154,19 @@ export class LogReader {
       for (const [epoch, body] of view.directories) next.directories[epoch] = body;
       for (const [period, body] of sets) next.keySets[period] ??= body;
       for (const [slot, hash] of view.slots) next.slots[slot] ??= hash;
+      this.#forget(next, now);
     });
     for (const [slot, hash] of Object.entries(this.journal.data.slots)) view.slots.set(slot, hash);
     this.view = view;
+  }
+
+  /** What lies so far back that nothing can be asked or sealed by it any more. */
+  #forget(data, now) {
+    const { issuer, gateway } = this.config;
+    const epoch = Math.floor(now / issuer.epoch_seconds);
+    const period = Math.floor(now / gateway.rotation_seconds);
+    for (const each of Object.keys(data.directories)) if (Number(each) < epoch - 1) delete data.directories[each];
+    for (const each of Object.keys(data.keySets)) if (Number(each) < period - 2) delete data.keySets[each];
   }
 
   /** New key sets that the relay's resource, the same for everybody, shows too; 404 there is no obstacle. */

@@ -1,0 +1,101 @@
+// One device over restarts: what was decided stays decided, with the same bytes.
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { b64url } from './bytes.mjs';
+import { Device } from './device.mjs';
+import { includedLeaves } from './merkle.mjs';
+import { recipeHash } from './recipe.mjs';
+import { withDefaults } from './schema.mjs';
+
+const vectors = (name) => JSON.parse(readFileSync(new URL(`../../docs/vectors/${name}.json`, import.meta.url)));
+const log = vectors('log');
+const token = vectors('token');
+const leaves = includedLeaves(log.pages, { size: log.size, root: Buffer.from(log.root, 'hex') }).map(({ leaf }) => leaf);
+const of = (type) => leaves.filter((leaf) => leaf.type === type).map(({ body }) => body);
+const recipe = { ...of('recipe')[0] };
+const hash = b64url(recipeHash(recipe));
+const [directory] = of('issuer-directory');
+const NOW = recipe.interval.start - 60;
+
+function config(state, budget = '10') {
+  const { issuer, gateway, relay } = recipe.parties;
+  return {
+    state,
+    issuer: { name: issuer.name, signing_key: issuer.signing_key, epoch_seconds: directory.epoch_seconds },
+    gateway: { name: gateway.operator, signing_key: gateway.signing_key },
+    relay_url: relay.url,
+    policy: withDefaults('policy', {}),
+    budget: { epsilon: budget, delta: '0.00001', days: 365 },
+    timing: { poll_seconds: 60, retry_seconds: 5, retry_limit_seconds: 300, late_seconds: 600, resume_seconds: 300, join_late: true },
+    values: { mdvis: '3' },
+    attributes: {},
+  };
+}
+
+/** A device that has read the log of the vectors and holds the token of the vectors. */
+function ready(state, budget) {
+  const device = new Device(config(state, budget), () => {});
+  const { epoch, slot } = recipe.token;
+  device.nextPoll = Infinity;
+  device.reader = {
+    isFresh: () => true,
+    view: {
+      recipes: new Map([[hash, recipe]]),
+      directories: new Map([[epoch, directory]]),
+      slots: new Map([[`${recipe.token.issuer}/${epoch}/${slot}`, hash]]),
+      optIns: new Map(of('opt-in').filter((body) => body.recipe_hash === hash).map((body) => [`${hash}/${body.role}`, body])),
+    },
+  };
+  const secrets = { rLeader: token.r_leader, rHelper: token.r_helper };
+  const der = directory.keys.find((each) => each.slot === slot).token_key;
+  const name = `${epoch}/${slot}`;
+  device.journal.update((data) => { data.tokens[name] ??= { epoch, slot, der, at: 0, tries: 0, secrets, token: token.token }; });
+  return device;
+}
+
+async function inFolder(part) {
+  const folder = mkdtempSync(join(tmpdir(), 'device-'));
+  try {
+    await part((name) => join(folder, name));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+test('a decision is made once, charged once, and its report is never made again', () => inFolder(async (path) => {
+  const states = new Set();
+  for (let i = 0; i < 64 && states.size < 2; i++) { // both sides of the coin of 1/2: missed once in 2^63
+    const first = ready(path(`${i}`));
+    await first.step(NOW);
+    const kept = first.journal.data.recipes[hash];
+    states.add(kept.state);
+    assert.equal(first.journal.data.ledger.length, 1);
+    if (kept.state === 'scheduled') {
+      const { start, duration } = recipe.interval;
+      assert.ok(kept.at >= start + duration / 4 && kept.at <= start + duration - 60);
+    }
+    first.close();
+    const again = ready(path(`${i}`));
+    await again.step(NOW + 1);
+    assert.deepEqual(again.journal.data.recipes[hash], kept);
+    assert.equal(again.journal.data.ledger.length, 1);
+    again.close();
+  }
+  assert.deepEqual(states, new Set(['decided', 'scheduled']));
+}));
+
+test('a device that has answered enough, or comes late, answers nothing and is charged nothing', () => inFolder(async (path) => {
+  const spent = ready(path('spent'), '1.9');
+  await spent.step(NOW);
+  assert.match(spent.journal.data.recipes[hash].reason, /^budget-spent/);
+  const late = ready(path('late'));
+  await late.step(recipe.interval.start + recipe.interval.duration / 4 + 1);
+  assert.equal(late.journal.data.recipes[hash].state, 'ineligible');
+  for (const device of [spent, late]) {
+    assert.equal(device.journal.data.ledger.length, 0);
+    device.close();
+  }
+}));
