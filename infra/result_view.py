@@ -9,7 +9,8 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_bar, estimate_form, plain_table, span
+from infra.answer_table import Answer, answers_table
+from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, plain_table, span
 from tacit.dp.claim import CONDITIONS
 from tacit.moments import when
 
@@ -19,20 +20,13 @@ HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this b
 
 def show_result(document: Mapping[str, Any], console: Console) -> None:
     """Print one released result."""
-    buckets = document["buckets"]
-    top = max((bucket["estimate"] + 2 * bucket["stderr"] for bucket in buckets), default=1.0)
-    table = plain_table("answer", "estimate ━ with 95 % interval ╌", "estimate", "± 1.96 s.e.")
-    for column in (0, 2, 3):
-        table.columns[column].justify = "right"
     form = form_of(document)
-    for bucket in buckets:
-        estimate, stderr = bucket["estimate"], bucket["stderr"]
-        table.add_row(
-            Text(bucket["label"], style="bold"),
-            estimate_bar(estimate, stderr, top),
-            number(estimate, form),
-            Text(number(NORMAL_95 * stderr, form), style="dim"),
-        )
+    answers = [
+        Answer(one["label"], one["estimate"], one["stderr"], (number(one["estimate"], form), _error(one, form)))
+        for one in document["buckets"]
+    ]
+    headings = ("estimate", "± 1.96 s.e.")
+    table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]
     console.print(Panel(Group(table, *lines), title=title, title_align="left"))
@@ -50,6 +44,10 @@ def number(value: float, form: str) -> str:
     """A number as ``form`` writes it; what is rounded to nothing has no sign."""
     text = format(value, form)
     return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
+
+
+def _error(bucket: Mapping[str, Any], form: str) -> str:
+    return number(NORMAL_95 * bucket["stderr"], form)
 
 
 def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

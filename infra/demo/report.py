@@ -10,11 +10,13 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from infra.demo.lettering import Lettering, lettering
 from infra.demo.result import DemoResult
 from infra.extras import require_extra
 from infra.terminal import adversary_text, epsilon_text
 from tacit.errors import UsageError
 
+NUMBERED = "answer (by its place in the table, where no installed font has its letters)"
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#d9dee6;--card:#fff;--page:#f4f6f9;--hue:#0b7285}
 @media (prefers-color-scheme:dark){:root{--ink:#e8ecf2;--soft:#9aa6b6;--line:#2d3644;--card:#171d26;--page:#0f141b;
@@ -25,7 +27,8 @@ h1{font-size:28px;margin:0 0 4px}h2{font-size:19px;margin:0 0 12px}
 .soft{color:var(--soft)}section{background:var(--card);border:1px solid var(--line);border-radius:10px;
 padding:20px 24px;margin-top:20px;overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14.5px}th,td{padding:6px 10px;text-align:left;
-border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:break-word}
+td:first-child{max-width:22em}
 td:last-child{min-width:7em}th{color:var(--soft);font-weight:600}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}img{max-width:100%;background:#fff;border-radius:6px}
 .figures{display:flex;gap:28px;flex-wrap:wrap;margin-top:18px}.figures b{display:block;font-size:24px;
@@ -65,6 +68,12 @@ def draw(result: DemoResult) -> bytes:
     import matplotlib as mpl
 
     mpl.use("Agg")
+    letters = lettering([bucket.label for bucket in result.buckets], result.question)
+    with mpl.rc_context({"font.family": letters.families}):
+        return _drawn(result, letters)
+
+
+def _drawn(result: DemoResult, letters: Lettering) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.8), dpi=130, layout="constrained")
@@ -87,16 +96,19 @@ def draw(result: DemoResult) -> bytes:
         capsize=3,
         ecolor="#343a40",
     )
-    axes.set_xticks(list(places), [b.label for b in result.buckets])
+    axes.set_xticks(list(places), letters.labels, parse_math=False)
+    for label in axes.get_xticklabels() if letters.slanted else ():
+        label.set(rotation=35, horizontalalignment="right", rotation_mode="anchor")
     axes.axhline(0, color="#343a40", linewidth=0.8)
     axes.set_ylabel("devices")
-    axes.set_xlabel("answer")
+    axes.set_xlabel(NUMBERED if letters.numbered else "answer")
     axes.set_title(
-        f"{result.question}  {result.accepted:,} contributions from {result.devices:,} devices, "
-        f"ε = {float(result.privacy['epsilon']):.3f} at δ = {float(result.privacy['delta']):g}"
+        f"{letters.title}\n{result.accepted:,} contributions from {result.devices:,} devices, "
+        f"ε = {float(result.privacy['epsilon']):.3f} at δ = {float(result.privacy['delta']):g}".strip(),
+        parse_math=False,
     )
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    figure.legend(frameon=False, loc="outside lower center", ncols=2)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()

@@ -22,8 +22,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from infra.answer_table import Answer, answers_table
 from infra.demo.result import DemoResult
-from infra.terminal import BAR_WIDTH, adversary_text, delta_text, epsilon_text, estimate_bar
+from infra.terminal import adversary_text, delta_text, epsilon_text
 
 
 class Stages:
@@ -68,35 +69,32 @@ class Tick:
 def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
     """Print the whole result."""
     console.print()
-    console.print(_chart(result))
+    console.print(_chart(result, console.width))
     console.print(_price(result))
     console.print(_sightings(result))
     console.print(_refusals(result))
     console.print(_next_steps(outputs))
 
 
-def _chart(result: DemoResult) -> Panel:
-    top = max((max(b.estimate + 2 * b.stderr, b.truth) for b in result.buckets), default=1.0)
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    table.add_column("answer", justify="right", style="bold")
-    table.add_column("━ estimate  ╌ 95 % interval  ┃ truth", min_width=BAR_WIDTH)
-    table.add_column("estimate", justify="right")
-    table.add_column("± 1.96 s.e.", justify="right", style="dim")
-    table.add_column("truth", justify="right", style="green")
-    for bucket in result.buckets:
-        table.add_row(
-            bucket.label,
-            estimate_bar(bucket.estimate, bucket.stderr, top, bucket.truth),
-            f"{bucket.estimate:,.0f}",
-            f"{1.96 * bucket.stderr:,.0f}",
-            f"{bucket.truth:,}",
+def _chart(result: DemoResult, width: int) -> Panel:
+    answers = [
+        Answer(
+            one.label,
+            one.estimate,
+            one.stderr,
+            (f"{one.estimate:,.0f}", f"{1.96 * one.stderr:,.0f}", f"{one.truth:,}"),
+            one.truth,
         )
+        for one in result.buckets
+    ]
+    headings = ("estimate", "± 1.96 s.e.", "truth")
+    table = answers_table(answers, "━ estimate  ╌ 95 % interval  ┃ truth", headings, width)
     caption = Text(
         f"{result.devices:,} devices asked · {result.sampled:,} chose to answer · "
         f"{result.accepted:,} contributions counted · {result.rejected:,} rejected",
         style="dim",
     )
-    return Panel(Group(table, caption), title=f"[bold]{result.question}", subtitle=result.source)
+    return Panel(Group(table, caption), title=Text(result.question, style="bold"), subtitle=Text(result.source))
 
 
 def _price(result: DemoResult) -> Panel:

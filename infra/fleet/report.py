@@ -17,13 +17,14 @@ from rich.text import Text
 
 from client_agent.fleet.metrics import Snapshot, edge_of
 from client_agent.fleet.target import Target
+from infra.answer_table import Answer, answers_table
 from infra.demo.report import STYLE
 from infra.fleet.oracle import NORMAL_95, Estimated, Verdict
 from infra.fleet.result import FleetResult
 from infra.fleet.run import Load
-from infra.terminal import estimate_bar, estimate_form, plain_table
+from infra.terminal import estimate_form, plain_table
 
-MOST_ANSWERS, ANSWER_BAR = 24, 38
+MOST_ANSWERS, WIDTH = 24, 92
 HUE, INK = "#0b7285", "#343a40"
 DIRECT_REMARK = "tokens were signed with the local issuer's key (--tokens direct), not attested and issued"
 SAMPLED_REMARK = "tokens were fetched by sampled devices only; real devices fetch theirs whatever their coin says"
@@ -44,12 +45,13 @@ def show(
     """Print the run."""
     document = result.document()
     for title, rows in _sections(document, load):
-        console.print(Panel(_rows(rows), title=f"[bold]{title}", title_align="left", width=92))
+        console.print(Panel(_rows(rows), title=f"[bold]{title}", title_align="left", width=WIDTH))
     if verdict is not None:
-        console.print(Panel(_verdict_table(verdict), title=_verdict_title(verdict), title_align="left", width=92))
+        console.print(Panel(_verdict_table(verdict), title=_verdict_title(verdict), title_align="left", width=WIDTH))
     if verdict is not None and verdict.answers:
+        width = min(WIDTH, console.width)
         title = "[bold]Released answers beside what the devices know"
-        console.print(Panel(_answers_table(verdict.answers), title=title, title_align="left", width=92))
+        console.print(Panel(_answers_table(verdict.answers, width), title=title, title_align="left", width=width))
     for remark in remarks(result, load):
         console.print(Text(remark, style="dim"), soft_wrap=True)
     for path in written:
@@ -68,7 +70,7 @@ def show_prepared(result: FleetResult, load: Load, out: Path, console: Console) 
         *((f"  {stage}", f"{seconds:,.1f}") for stage, seconds in result.timings.items()),
         ("per token", f"{wall:.2f} ms, of which simulator CPU {cpu:.2f} ms"),
     ]
-    console.print(Panel(_rows(rows), title="[bold]Prepared", title_align="left", width=92))
+    console.print(Panel(_rows(rows), title="[bold]Prepared", title_align="left", width=WIDTH))
     if load.direct:
         console.print(Text(DIRECT_REMARK, style="dim"), soft_wrap=True)
 
@@ -120,18 +122,22 @@ def _verdict_table(verdict: Verdict) -> Table:
     return table
 
 
-def _answers_table(rows: Sequence[Estimated]) -> Group:
+def _answers_table(rows: Sequence[Estimated], width: int) -> Group:
     """At most ``MOST_ANSWERS`` of them, and how many intervals hold the truth."""
-    table = plain_table("answer", "estimate ━ with 95 % interval ╌, truth ┃", "estimate", "± 1.96 s.e.", "truth")
-    for column in (0, 2, 3, 4):
-        table.columns[column].justify = "right"
     shown = rows[:MOST_ANSWERS]
-    top = max(max(one.estimate + 2 * one.stderr, one.truth) for one in shown)
     form = estimate_form(one.stderr for one in shown)
-    for one in shown:
-        bar = estimate_bar(one.estimate, one.stderr, top, one.truth, ANSWER_BAR)
-        numbers = (one.estimate, NORMAL_95 * one.stderr, one.truth)
-        table.add_row(Text(one.label, style="bold"), bar, *(format(number, form) for number in numbers))
+    answers = [
+        Answer(
+            one.label,
+            one.estimate,
+            one.stderr,
+            (format(one.estimate, form), format(NORMAL_95 * one.stderr, form), format(one.truth, form)),
+            one.truth,
+        )
+        for one in shown
+    ]
+    headings = ("estimate", "± 1.96 s.e.", "truth")
+    table = answers_table(answers, "estimate ━ with 95 % interval ╌, truth ┃", headings, width)
     return Group(table, Text(_inside(rows), style="dim"))
 
 

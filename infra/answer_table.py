@@ -1,0 +1,70 @@
+"""Estimates per answer in the terminal: what does not fit is shortened with an ellipsis, numbers never are."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+from rich.table import Table
+from rich.text import Text
+
+from infra.terminal import BAR_WIDTH, estimate_bar, plain_table
+
+LEAST_BAR = 20
+LEAST_LABEL = 8
+GAP = 2
+JOINERS = "\u200c\u200d"
+"""Characters without a picture that letters around them need."""
+FRAME = 4
+"""Cells that a panel's frame takes of a line."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One row: the label, the estimate with its standard error, the ``truth`` where it is known, and the numbers as
+    they are written."""
+
+    label: str
+    estimate: float
+    stderr: float
+    numbers: tuple[str, ...]
+    truth: float | None = None
+
+
+def answers_table(answers: Sequence[Answer], bar: str, numbers: Sequence[str], width: int) -> Table:
+    """A table within a panel on a terminal of ``width`` cells. Headings: ``bar`` and ``numbers``."""
+    rest = sum(
+        GAP + max(cell_len(heading), *(cell_len(one.numbers[at]) for one in answers), 0)
+        for at, heading in enumerate(numbers)
+    )
+    longest = max((cell_len(one.label) for one in answers), default=0)
+    free = width - FRAME - rest - GAP
+    bar_width = min(BAR_WIDTH, max(LEAST_BAR, free - longest))
+    label_width = max(LEAST_LABEL, free - bar_width)
+    table = plain_table("answer", bar, *numbers)
+    for at, column in enumerate(table.columns):
+        column.justify = "left" if at == 1 else "right"
+        column.no_wrap = at != 1
+        column.width = bar_width if at == 1 else None
+    top = max((max(one.estimate + 2 * one.stderr, one.truth or 0) for one in answers), default=1.0)
+    for one in answers:
+        table.add_row(
+            Text(shortened(one.label, label_width), style="bold"),
+            estimate_bar(one.estimate, one.stderr, top, one.truth, bar_width),
+            *one.numbers,
+        )
+    return table
+
+
+def shortened(label: str, cells: int) -> str:
+    """``label`` on one line of at most ``cells`` cells: its beginning, an ellipsis and its end, where labels that begin
+    alike differ."""
+    line = " ".join("".join(char if char.isprintable() or char in JOINERS else " " for char in label).split())
+    if cell_len(line) <= cells:
+        return line
+    tail = set_cell_size(line[::-1], (cells - 1) // 3)[::-1].strip()
+    while tail and unicodedata.category(tail[0]).startswith("M"):  # a mark whose letter was cut away
+        tail = tail[1:]
+    return f"{set_cell_size(line, cells - 1 - cell_len(tail)).strip()}…{tail}"
