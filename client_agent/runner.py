@@ -41,6 +41,8 @@ LOCK = "agent.lock"
 MARK = "agent.mark"
 GRACE_SECONDS = 5.0
 SHORTEST_PAUSE = 0.02
+OVER = "over"
+"""The detail of a trouble that has ended."""
 
 Report = Callable[[str, dict[str, str | int | float]], None]
 """Told about every event of a run: a word, and what belongs to it. Never data, tokens or addresses."""
@@ -204,7 +206,7 @@ class Watch:
             what = trouble.what if trouble else ""
             if what != self._troubles.get(fact, ""):
                 self._troubles[fact] = what
-                self.report(fact.value, {"detail": what or "over"})
+                self.report(fact.value, {"detail": what or OVER})
         state = await self.store.fact(Fact.LOG_STATE)
         size = LogState.decode(state).size if state else -1
         if size != self._log_size:

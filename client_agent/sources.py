@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import csv
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from pydantic import Field
 
+from client_agent.csv_rows import MalformedCsvError, Row, table_of
 from tacit.errors import UsageError
 from tacit.service.config import ConfigPath, Frozen
 
@@ -91,8 +91,9 @@ def _attempt(ask: Callable[[], Value | None]) -> Reading:
 
 
 class CsvSourceConfig(Frozen):
-    """A CSV file with a header; ``row`` counts data rows from 0, the default is the last one; ``columns`` names the
-    column of a metric where that is not the metric's own name."""
+    """A CSV file with a header, its cells separated by commas, semicolons, tabs or bars, an empty cell being no value;
+    ``row`` counts data rows from 0, the default is the last one; ``columns`` names the column of a metric where that is
+    not the metric's own name."""
 
     kind: Literal["csv"]
     path: ConfigPath
@@ -125,18 +126,24 @@ class CsvSource:
         self._config = config
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """The cell of the metric's column in the chosen row."""
-        column = self._config.columns.get(metric, metric)
-        _check_size(self._config.path)
+        """The cell of the metric's column in the chosen row; an empty one is no value."""
+        path, column = self._config.path, self._config.columns.get(metric, metric)
+        _check_size(path)
         try:
-            with self._config.path.open(newline="", encoding="utf-8-sig") as file:
-                rows = csv.DictReader(file, strict=True)
-                if rows.fieldnames is None or column not in rows.fieldnames:
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                table = table_of(file, column)
+                if column not in table.header:
                     return None
-                chosen = _pick(rows, self._config.row)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UsageError(f"{self._config.path}: cannot read the data source ({error})") from error
-        return None if chosen is None else chosen.get(column)
+                chosen = _pick(table.rows, self._config.row)
+        except (OSError, UnicodeDecodeError, MalformedCsvError) as error:
+            raise UsageError(f"{path}: cannot read the data source ({error})") from error
+        if chosen is None:
+            return None
+        line, cells = chosen
+        if len(cells) != len(table.header):
+            raise UsageError(f"{path}: line {line}: {len(cells)} cells where the header has {len(table.header)}")
+        cell = cells[table.header.index(column)]
+        return cell if cell.strip() else None
 
 
 class JsonLinesSource:
@@ -212,8 +219,8 @@ def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceCo
     return SqliteSource(config)
 
 
-def _pick(rows: csv.DictReader[str], wanted: int | None) -> Mapping[str, str] | None:
-    last: Mapping[str, str] | None = None
+def _pick(rows: Iterator[Row], wanted: int | None) -> Row | None:
+    last: Row | None = None
     for number, row in enumerate(rows):
         if wanted is not None and number == wanted:
             return row

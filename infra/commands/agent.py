@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +19,8 @@ from client_agent.device_rules import spent
 from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, journal_of, keep_running, opened_agent
-from infra.flags import AlwaysJson
-from infra.terminal import answers, computed_epsilon, plain_table, print_json, styled
+from infra.agent_lines import AgentLines, Fields
+from infra.terminal import answers, computed_epsilon, notes, plain_table, print_json, styled
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.moments import when
@@ -41,20 +42,22 @@ def run(
     until: Annotated[
         float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
     ] = None,
-    as_json: AlwaysJson = True,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stderr, in a terminal too.")] = False,
 ) -> None:
     """Run one agent (or several) until Ctrl-C: follow the log, fetch tokens, decide about recipes, send.
 
-    Writes one JSON line to stderr for everything that changes. Example:
+    What matters is told on stderr: in a terminal in words, the same of several agents in one line; elsewhere, and with
+    --json, as one JSON line for everything that changes. Example:
     tacit agent run --config .tacit/agents/0/agent.json
     """
-    del as_json
-    failed = asyncio.run(_run([load_config(path, AgentConfig) for path in config], once=once, until=until))
+    configs = [load_config(path, AgentConfig) for path in config]
+    lines = None if as_json or not sys.stderr.isatty() else AgentLines(len(configs), notes(), SystemClock())
+    failed = asyncio.run(_run(configs, lines, once=once, until=until))
     if failed:
         raise typer.Exit(1)
 
 
-async def _run(configs: list[AgentConfig], *, once: bool, until: float | None) -> bool:
+async def _run(configs: list[AgentConfig], lines: AgentLines | None, *, once: bool, until: float | None) -> bool:
     """Whether a single step could not read the log."""
     stop = asyncio.Event()
     if not once:
@@ -63,27 +66,45 @@ async def _run(configs: list[AgentConfig], *, once: bool, until: float | None) -
             loop.add_signal_handler(number, stop.set)
         if until is not None:
             loop.call_later(until, stop.set)
-    agents = [_run_one(config, number, stop, once=once) for number, config in enumerate(configs)]
-    failures = await asyncio.gather(*agents)
+    agents = (_run_one(config, number, lines, stop, once=once) for number, config in enumerate(configs))
+    if lines is None:
+        return any(await asyncio.gather(*agents))
+    if not once:
+        lines.started()
+    async with lines.flushed():
+        failures = await asyncio.gather(*agents)
+    if not once:
+        lines.stopped()
     return any(failures)
 
 
-async def _run_one(config: AgentConfig, number: int, stop: asyncio.Event, *, once: bool) -> bool:
-    """One agent to its end; ``number`` is its place on the command line."""
+async def _run_one(
+    config: AgentConfig, number: int, lines: AgentLines | None, stop: asyncio.Event, *, once: bool
+) -> bool:
+    """One agent to its end; ``number`` is its place on the command line. Into ``lines``, or the log."""
     log, clock = get_logger("agent"), SystemClock()
+
+    def report(event: str, told: Fields) -> None:
+        if lines is None:
+            log.info(event, agent=number, **told)
+        else:
+            lines.tell(number, event, told)
+
     async with opened_agent(config, clock) as (agent, store):
-        watch = Watch(store, lambda event, told: log.info(event, agent=number, **told))
+        watch = Watch(store, report)
         await watch.recall()
         if once:
             await agent.step()
             await watch.look()
             return bool(await store.fact(Fact.LOG_TROUBLE))
-        log.info("started", agent=number)
+        if lines is None:
+            log.info("started", agent=number)
         try:
             hints = hints_of(config, clock, OsEntropy())
             await keep_running(agent, clock, config.timing.poll_seconds, stop, watch, hints)
         finally:
-            log.info("stopped", agent=number)
+            if lines is None:
+                log.info("stopped", agent=number)
     return False
 
 

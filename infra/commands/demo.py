@@ -41,6 +41,8 @@ def demo(
     progress = Console(stderr=True)
     if dataset.question.proposed:
         _say_proposed(dataset, progress)
+    if dataset.missing:
+        _say_missing(dataset, progress)
     stages = Stages(progress)
     set_log_level("error")
     with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder, stages.running():
@@ -99,6 +101,16 @@ def _say_proposed(dataset: Dataset, progress: Console) -> None:
         raise UsageError("the question has neither buckets nor categories")
     progress.print(
         f"proposed from the file: {flag}\n(in a real recipe these are public and fixed before any device is asked)",
+        highlight=False,
+        style="yellow",
+        soft_wrap=True,
+    )
+
+
+def _say_missing(dataset: Dataset, progress: Console) -> None:
+    progress.print(
+        f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: devices without a value take part too, with "
+        "a draw that says nothing; their answers appear spread over all",
         highlight=False,
         style="yellow",
         soft_wrap=True,

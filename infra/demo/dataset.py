@@ -7,16 +7,18 @@ The built-in data is the RAND Health Insurance Experiment as statsmodels ships i
 
 from __future__ import annotations
 
-import csv
 import io
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from client_agent.csv_rows import SEPARATORS, MalformedCsvError, table_of
 from tacit.errors import UsageError
+from tacit.recipe.encoder import BucketEncoder
 
 T = TypeVar("T")
 
@@ -25,6 +27,11 @@ MAX_CATEGORIES = 64
 MAX_BUCKETS = 16
 NUMERIC_SHARE = 0.9
 """From this share of numeric cells on, a column counts as numeric and a text cell in it as a mistake."""
+
+_NUMBERS = BucketEncoder((0, 1))
+"""Knows which text devices read as a number."""
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}( .*)?")
+_GROUPED = re.compile(r"[+-]?\d[\d.,'_\s]*")
 
 RANDHIE_LABEL = "RAND Health Insurance Experiment (statsmodels.datasets.randhie)"
 
@@ -42,11 +49,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Dataset:
-    """``values[i]`` is the datum of device ``i`` as text, exactly as the file has it."""
+    """``values[i]`` is the datum of device ``i`` as text, exactly as the file has it; an empty one is none."""
 
     source: str
     question: Question
     values: tuple[str, ...]
+
+    @property
+    def missing(self) -> int:
+        """How many devices have no value."""
+        return sum(not value.strip() for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,12 @@ class _Column:
     path: Path
     name: str
     cells: list[tuple[int, str]]
-    """(line number in the file, cell text)"""
+    """(line of the file where the row begins, cell text)"""
+
+    @property
+    def filled(self) -> list[tuple[int, str]]:
+        """The cells with a value in them."""
+        return [cell for cell in self.cells if cell[1].strip()]
 
     def wrong(self, line: int, what: str, mend: str) -> UsageError:
         return UsageError(f"{self.path}: line {line}, column {self.name}: {what}; {mend}")
@@ -87,9 +104,8 @@ def load_csv(
             f"the demo needs at least {MIN_DEVICES} rows (one row is one device)"
         )
     taken = _Column(path, column, _take(cells, devices, str(path)))
-    for line, text in taken.cells:
-        if not text.strip():
-            raise taken.wrong(line, "the cell is empty", "fill it in or delete the row")
+    if not taken.filled:
+        raise UsageError(f"{path}: column {column}: every cell is empty; pick another column")
     if edges is not None:
         question = Question(f"How is {column} distributed?", column, edges=tuple(edges))
     elif categories is not None:
@@ -111,30 +127,27 @@ def _take(items: list[T], devices: int | None, source: str) -> list[T]:
 
 
 def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, cell) for each data row. Raises ``UsageError`` for what is not a clean table."""
+    """Yield (line where the row begins, cell) for each data row. Raises ``UsageError`` for what is not a clean
+    table."""
     text = _read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        header = next(reader, None)
+        header, separator, rows = table_of(io.StringIO(text, newline=""), column)
         if not header:
             raise UsageError(f"{path}: line 1: the file is empty; it needs a header and a row per device")
         if header.count(column) != 1:
             found = "more than once" if column in header else f"not among: {', '.join(header)[:120]}"
             raise UsageError(f"{path}: line 1: column {column} is {found}; name one with --column")
         at = header.index(column)
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
+        for line, cells in rows:
+            if len(cells) != len(header):
                 raise UsageError(
-                    f"{path}: line {reader.line_num}: {len(row)} cells where the header has {len(header)}, "
-                    f"column {column} cannot be told; make every row as long as the header"
+                    f"{path}: line {line}: {len(cells)} cells where the header has {len(header)} (with "
+                    f"{SEPARATORS[separator]} between), column {column} cannot be told; make every row as long as "
+                    "the header"
                 )
-            yield reader.line_num, row[at]
-    except csv.Error as error:
-        raise UsageError(
-            f"{path}: line {reader.line_num}, column {column}: not valid CSV ({error}); mend the quoting"
-        ) from error
+            yield line, cells[at]
+    except MalformedCsvError as error:
+        raise UsageError(f"{path}: line {error.line}, column {column}: {error.why}; mend the quoting") from error
 
 
 def _read_text(path: Path) -> str:
@@ -150,29 +163,40 @@ def _read_text(path: Path) -> str:
 
 
 def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
+    """The finite number that devices read in ``text``."""
+    value = math.nan if _NUMBERS.encode(text) is None else float(text)
     return value if math.isfinite(value) else None
+
+
+def _no_number(text: str) -> tuple[str, str]:
+    """What ``text`` is instead of a number, and what to do."""
+    shown, bare = repr(text[:20]), text.strip()
+    if _DATE.fullmatch(bare):
+        return (
+            f"{shown} is a date, not a number",
+            "ask for a number made of it (a year, days since)",
+        )
+    if _GROUPED.fullmatch(bare):
+        return f"{shown} is not a number as devices read it", "write it like 1234.5, with nothing between the thousands"
+    return f"{shown} is not a number", "leave the cell empty where there is no value, or use --categories for text"
 
 
 def _propose(column: _Column) -> Question:
     """Integer edges for a numeric column, the distinct values for any other."""
-    numbers = [value for _, text in column.cells if (value := _number(text)) is not None]
+    numbers = [value for _, text in column.filled if (value := _number(text)) is not None]
     text = f"How is {column.name} distributed?"
-    if len(numbers) >= NUMERIC_SHARE * len(column.cells):
+    if len(numbers) >= NUMERIC_SHARE * len(column.filled):
         return Question(text, column.name, edges=_propose_edges(numbers), proposed=True)
-    counts = Counter(cell for _, cell in column.cells)
+    counts = Counter(cell for _, cell in column.filled)
     if len(counts) > MAX_CATEGORIES:
-        line = column.cells[0][0]
-        raise column.wrong(
-            line,
-            f"{len(counts)} distinct values are more than {MAX_CATEGORIES}",
-            "name the categories with --categories, or pick another column",
-        )
+        line, first = column.filled[0]
+        what, mend = _no_number(first)
+        more = f"{len(counts)} distinct values are more than {MAX_CATEGORIES}"
+        if _GROUPED.fullmatch(first.strip()) or _DATE.fullmatch(first.strip()):
+            raise column.wrong(line, f"{more}, and {what}", mend)
+        raise column.wrong(line, more, "name the categories with --categories, or pick another column")
     if len(counts) < 2:
-        raise column.wrong(column.cells[0][0], "every row has the same value", "pick another column")
+        raise column.wrong(column.filled[0][0], "every row has the same value", "pick another column")
     return Question(text, column.name, categories=tuple(sorted(counts)), proposed=True)
 
 
@@ -189,11 +213,11 @@ def _propose_edges(numbers: Sequence[float]) -> tuple[int, ...]:
 
 
 def _check_cells(column: _Column, question: Question) -> None:
-    for line, text in column.cells:
+    for line, text in column.filled:
         if question.edges is not None:
             value = _number(text)
             if value is None:
-                raise column.wrong(line, f"{text[:20]!r} is not a number", "mend the cell or use --categories for text")
+                raise column.wrong(line, *_no_number(text))
             if value < question.edges[0]:
                 raise column.wrong(
                     line, f"{text[:20]} lies below the first edge {question.edges[0]}", "lower the first edge"

@@ -110,7 +110,7 @@ class DemoRun:
             await self._uploads(fleet, recipes, followed)
             with self._timed("attacks"):
                 refusals = await self._attacks(fleet, recipes, transport)
-            values = self._outside(), self._dataset.values[0]
+            values = self._outside(), next(value for value in self._dataset.values if value.strip())
             refusals.append(await told_by_a_value_outside(fleet.devices[-1], recipes.main, *values, self._entropy))
             result = await self._collect(recipes.main, transport)
             if result.get("state") != "released":

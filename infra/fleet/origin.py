@@ -96,5 +96,5 @@ def population_of(
     else:
         encoder = encoder_of(question)
         cells = read_column(file, column or question.metric)
-        population = listed_population(str(file), [encoder.encode(cell) for _, cell in cells])
+        population = listed_population(str(file), [encoder.encode(cell if cell.strip() else None) for _, cell in cells])
     return WithMissing(population, missing, encoder_of(question).encode(None)) if missing else population

@@ -179,3 +179,20 @@ def test_a_signal_stops_the_agent_cleanly(config: Path, number: signal.Signals) 
 def test_until_ends_the_run(config: Path, capsys: Capture) -> None:
     assert run(["agent", "run", "--config", str(config), "--until", "0.3"]) == 0
     assert [event["event"] for event in events(capsys.readouterr().err)] == ["started", "log-trouble", "stopped"]
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["words", "json"])
+def test_a_terminal_gets_a_few_words_and_json_only_when_asked(
+    config: Path, as_json: bool, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    flags = ["--json"] if as_json else []
+    assert run(["agent", "run", "--config", str(config), "--until", "0.3", *flags]) == 0
+    told = capsys.readouterr().err
+    if as_json:
+        assert [event["event"] for event in events(told)] == ["started", "log-trouble", "stopped"]
+        return
+    begun, trouble, ended = told.splitlines()
+    assert "1 agent is at work" in begun
+    assert "the log is not read: " in trouble
+    assert ended.endswith("stopped")

@@ -31,6 +31,18 @@ def test_csv_gives_the_last_row_or_the_one_that_is_named(tmp_path: Path) -> None
     assert open_source(mapped).value("doctor") == "5"
 
 
+def test_csv_cells_may_be_empty_and_separated_otherwise_and_faults_name_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_text('\ufeff"visits";note\n3;"two\nlines"\n ;x\n5\n', encoding="utf-8")
+    assert open_source(CsvSourceConfig(kind="csv", path=path, row=0)).value("visits") == "3"
+    assert open_source(CsvSourceConfig(kind="csv", path=path, row=1)).value("visits") is None
+    with pytest.raises(UsageError, match="line 5: 1 cells where the header has 2"):
+        open_source(CsvSourceConfig(kind="csv", path=path)).value("visits")
+    path.write_text('visits,note\n3,"two\nlines"\n5,"open\n\n')
+    with pytest.raises(UsageError, match="line 4: not valid CSV"):
+        open_source(CsvSourceConfig(kind="csv", path=path)).value("visits")
+
+
 def test_json_lines_give_a_member_of_the_last_object(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_text('{"visits": 1}\n{"visits": 4, "tags": {}, "row": [1, "2", 3.5]}\n')

@@ -75,7 +75,16 @@ def test_a_constant_numeric_column_still_gets_two_buckets(csv_file: Make) -> Non
         (column(["1"] * ROWS) + "7\n", ["line 202", "1 cells where the header has 2"]),
         (column(["1"] * ROWS + ["many"]), ["line 202", "column value", "not a number"]),
         (column(["1"] * ROWS + ["nan"]), ["line 202", "column value", "not a number"]),
-        (column(["1"] * ROWS + [""]), ["line 202", "column value", "empty"]),
+        (column(["1"] * ROWS + ["2024-01-31"]), ["line 202", "'2024-01-31' is a date", "days since"]),
+        (column(["1"] * ROWS + ['"1,5"']), ["line 202", "'1,5' is not a number", "1234.5"]),
+        (column(["1"] * ROWS + [".5"]), ["line 202", "'.5' is not a number"]),
+        (column([f'"1,{n}"' for n in range(ROWS)]), ["line 2", "200 distinct values", "1234.5"]),
+        (column([f"2024-01-01 {n}" for n in range(ROWS)]), ["line 2", "200 distinct values", "is a date"]),
+        (column([""] * ROWS), ["column value", "every cell is empty"]),
+        ("id;value\n" + "1;2\n" * ROWS + "1;2;3\n", ["line 202", "3 cells", "semicolons"]),
+        ("id;note\n" + "1;2\n" * ROWS, ["line 1", "column value", "id, note"]),
+        ('id,value\n"a\nb",1\n' + "1,2\n" * ROWS + '"c\nd",many\n', ["line 204", "not a number"]),
+        (column(["1"] * ROWS) + '201,"1\n202,1\n', ["line 202", "not valid CSV"]),
         (column(['"1'] * ROWS), ["line", "column value", "not valid CSV"]),
     ],
 )
@@ -125,3 +134,18 @@ def test_fewer_than_200_devices_are_refused_with_the_number_needed(csv_file: Mak
         load_csv(csv_file(column(["1"] * 300)), "value", edges=[0, 1], categories=None, devices=199)
     with pytest.raises(UsageError, match="has 300 rows, --devices asks for 301"):
         load_csv(csv_file(column(["1"] * 300)), "value", edges=[0, 1], categories=None, devices=301)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte-order mark"])
+def test_the_separator_is_found_and_a_byte_order_mark_is_no_text(csv_file: Make, separator: str, mark: str) -> None:
+    path = csv_file(mark + column([str(n % 4) for n in range(ROWS)]).replace(",", separator))
+    assert load_csv(path, "value", edges=[0, 1, 2, 3], categories=None, devices=None).values[:3] == ("0", "1", "2")
+    assert len(load_csv(path, "id", edges=[0, 50], categories=None, devices=None).values) == ROWS
+
+
+@pytest.mark.parametrize("cells", [["1", "2"], ["red", "blue"]], ids=["numbers", "texts"])
+def test_empty_cells_are_devices_without_a_value(csv_file: Make, cells: list[str]) -> None:
+    data = load_csv(csv_file(column([*cells, "", " "] * 50)), "value", edges=None, categories=None, devices=None)
+    assert data.missing == 100
+    assert data.question.edges == (1, 2) if cells == ["1", "2"] else data.question.categories == ("blue", "red")

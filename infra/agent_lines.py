@@ -1,0 +1,107 @@
+"""What ``tacit agent run`` says in a terminal: a short line per thing that matters, the same of many agents once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from client_agent.journal import Fact
+from client_agent.runner import OVER
+from infra.terminal import STYLES
+from tacit.moments import when
+from tacit.ports import Clock
+
+GATHER_SECONDS = 1.0
+"""For how long the same news of several agents is gathered into one line."""
+NAMED = 4
+"""Up to so many agents a line names, of more it says how many."""
+TROUBLES = {
+    Fact.LOG_TROUBLE.value: ("the log is", "not read"),
+    Fact.SOURCE_TROUBLE.value: ("the data source is", "not read"),
+    Fact.TOKEN_TROUBLE.value: ("fetching tokens is", "in trouble"),
+}
+
+Fields = Mapping[str, str | int | float]
+
+
+class AgentLines:
+    """Gathers what ``agents`` agents tell and writes it to ``console``. What every device does all the time (reading
+    the log, fetching tokens) is left out, but that the log could be read at all; ``--json`` has it."""
+
+    def __init__(self, agents: int, console: Console, clock: Clock) -> None:
+        self._agents, self._console, self._clock = agents, console, clock
+        self._gathered: dict[tuple[str, str], set[int]] = {}
+        self._read = False
+
+    def tell(self, agent: int, event: str, fields: Fields) -> None:
+        """Take up one event of ``client_agent.runner.Watch``, of the agent at this place of the command line."""
+        if event == "slots":
+            return
+        if event == "log-read":
+            if not self._read:
+                self._read = True
+                self._write(Text(f"the log can be read: {fields['entries']} entries"))
+            return
+        self._gathered.setdefault((event, _words(event, fields)), set()).add(agent)
+
+    def started(self) -> None:
+        """Say once that all are at work."""
+        work = "1 agent is at work" if self._agents == 1 else f"{self._agents} agents are at work"
+        self._write(Text(f"{work}; Ctrl-C ends {'it' if self._agents == 1 else 'them'}"))
+
+    def stopped(self) -> None:
+        """Say what is left to say, and that the run is over."""
+        self.flush()
+        self._write(Text("stopped"))
+
+    def flush(self) -> None:
+        """Write what was gathered, in the order in which it was first told."""
+        gathered, self._gathered = self._gathered, {}
+        for (event, words), agents in gathered.items():
+            style = "yellow" if event in TROUBLES else STYLES.get(event, "")
+            self._write(Text.assemble((words, style), (self._whose(agents), "dim")))
+
+    @contextlib.asynccontextmanager
+    async def flushed(self) -> AsyncIterator[None]:
+        """Write every ``GATHER_SECONDS`` while the block runs, and once when it ends."""
+
+        async def often() -> None:
+            while True:
+                await self._clock.sleep(GATHER_SECONDS)
+                self.flush()
+
+        task = asyncio.ensure_future(often())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            self.flush()
+
+    def _whose(self, agents: set[int]) -> str:
+        if self._agents == 1:
+            return ""
+        if len(agents) > NAMED:
+            return f"  {len(agents)} of {self._agents} agents"
+        return f"  agent{'s' if len(agents) > 1 else ''} {', '.join(map(str, sorted(agents)))}"
+
+    def _write(self, line: Text) -> None:
+        time = when(self._clock.now()).split()[1]
+        with contextlib.suppress(OSError):  # a terminal that went away stops no agent
+            self._console.print(Text.assemble((f"{time} ", "dim"), line))
+
+
+def _words(event: str, fields: Fields) -> str:
+    detail = "".join(char if char.isprintable() else " " for char in str(fields.get("detail", "")))
+    if event in TROUBLES:
+        subject, trouble = TROUBLES[event]
+        return f"{subject} {'again without trouble' if detail == OVER else f'{trouble}: {detail}'}"
+    tries = fields.get("attempts", 0)
+    after = f" after {tries} tries" if isinstance(tries, int) and tries > 1 else ""
+    words = f"{fields.get('recipe', '')}: {event.replace('-', ' ')}{after}".removeprefix(": ")
+    return f"{words} ({detail})" if detail else words
