@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tomllib
-import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,9 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tacit import __version__
+from tests.installed import SUPPORTED
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "statsmodels", "aiohttp", "sqlalchemy", "pydantic", "asyncio")
@@ -81,21 +83,23 @@ def test_the_accountant_imports_nothing_heavy() -> None:
     assert json.loads(done.stdout) == []
 
 
-def test_the_wheel_holds_our_packages_and_nothing_else(packages: list[str], tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="hatchling absent; run make install")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)],
-        capture_output=True,
-        check=True,
-        timeout=120,
-        cwd=ROOT,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    assert sorted({name.split("/")[0] for name in names if ".dist-info/" not in name}) == packages
-    in_tree = {str(file.relative_to(ROOT)) for name in packages for file in (ROOT / name).rglob("*.py")}
-    assert in_tree <= set(names)
-    assert "tacit/py.typed" in names
-    assert {f"tacit/schemas/{file.name}" for file in (ROOT / "docs" / "schemas").iterdir()} <= set(names)
-    assert not any("/tests/" in name or name.endswith((".pyc", ".sqlite3")) for name in names)
+def test_the_version_stands_in_one_place_and_heads_the_changelog(project: dict[str, Any]) -> None:
+    newest = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "tacit/__init__.py"
+    assert newest is not None
+    assert re.fullmatch(rf"{re.escape(__version__)}(, unreleased| - \d{{4}}-\d\d-\d\d)", newest[1])
+
+
+def test_the_versions_of_python_are_the_same_wherever_they_are_stated(project: dict[str, Any]) -> None:
+    stated = [
+        re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", one) for one in project["project"]["classifiers"]
+    ]
+    versions = [found[1] for found in stated if found is not None]
+    oldest = versions[0]
+    assert tuple(versions) == SUPPORTED
+    assert f"{sys.version_info[0]}.{sys.version_info[1]}" in versions
+    assert project["project"]["requires-python"] == f">={oldest}"
+    assert project["tool"]["mypy"]["python_version"] == oldest
+    assert project["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    assert f"CPython {', '.join(versions[:-1])} and {versions[-1]}" in (ROOT / "README.md").read_text()

@@ -1,0 +1,163 @@
+"""The wheel: what is in it, and that Tacit works from it alone, with a C compiler and without one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit import __version__
+from tests.conftest import skip_or_fail
+from tests.installed import (
+    IMPORT_EVERYTHING,
+    ROOT,
+    SECONDS,
+    SUPPORTED,
+    Installed,
+    build,
+    interpreter,
+    unpacked,
+    with_compiler,
+    without_compiler,
+)
+
+pytest.importorskip("hatchling", reason="hatchling absent; run make install")
+PACKAGES = sorted(
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+)
+FOR_EXTRAS = ("client_agent.fleet.", "infra.bench.", "infra.fleet.", "infra.measure.", "tacit.testing.")
+STORES = (
+    *(f"services.{name}.schema" for name in ("collector", "helper", "issuer", "leader", "witness")),
+    *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),
+)
+EVERYWHERE = ("*.py", "*.c", "*.h", "py.typed")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of the source distribution, in which nothing is compiled."""
+    folder = tmp_path_factory.mktemp("sdist")
+    return unpacked(build(ROOT, "sdist", folder / "built", without_compiler(folder)), folder / "tree")
+
+
+@pytest.fixture(scope="module")
+def pure_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel that was built where no C compiler is."""
+    folder = tmp_path_factory.mktemp("pure")
+    return build(source, "wheel", folder / "built", without_compiler(folder))
+
+
+@pytest.fixture(scope="module")
+def pure(pure_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """That wheel, installed."""
+    return Installed(tmp_path_factory.mktemp("installed"), pure_wheel)
+
+
+def _everything(installed: Installed, environment: dict[str, str] | None = None) -> dict[str, Any]:
+    done = installed.run("python", "-c", IMPORT_EVERYTHING, json.dumps(PACKAGES), environment=environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert Path(found["place"]).is_relative_to(installed.packages)
+    return found
+
+
+def test_a_wheel_by_way_of_the_source_distribution_holds_our_packages_whole_and_nothing_else(pure_wheel: Path) -> None:
+    with zipfile.ZipFile(pure_wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        documents = {name: archive.read(name) for name in names if name.startswith("tacit/schemas/")}
+    in_tree = {
+        str(file.relative_to(ROOT)) for name in PACKAGES for kind in EVERYWHERE for file in (ROOT / name).rglob(kind)
+    }
+    schemas = {f"tacit/schemas/{file.name}": file.read_bytes() for file in (ROOT / "docs" / "schemas").iterdir()}
+    assert pure_wheel.name == f"tacit-{__version__}-py3-none-any.whl"
+    assert documents == schemas
+    assert names == in_tree | set(schemas)
+    assert {"tacit/py.typed", "tacit/vdaf/native/kernel.c", "services/leader/migrations/env.py"} <= names
+
+
+def test_an_installed_tacit_says_its_version_makes_a_key_and_has_no_stack_to_list(pure: Installed) -> None:
+    version = pure.run("tacit", "--version")
+    key = pure.run("tacit", "keys", "generate", "signing", "--out", "signing.key")
+    recipes = pure.run("tacit", "recipe", "list")
+    made = pure.folder / "home" / "signing.key"
+    assert (version.returncode, version.stdout) == (0, f"tacit {__version__}\n")
+    assert key.returncode == 0
+    assert set(json.loads(key.stdout)) == {"kind", "public_key"}
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert (recipes.returncode, recipes.stdout) == (1, "")
+    assert "no stack here; start one with: tacit up" in recipes.stderr
+    assert recipes.stderr.count("\n") == 1
+
+
+def test_every_module_imports_from_the_wheel_without_extras_and_without_a_compiler(pure: Installed) -> None:
+    found = _everything(pure)
+    assert found["seen"] > 300
+    assert [name for name in found["failed"] if not name.startswith(FOR_EXTRAS)] == []
+    assert set(found["failed"].values()) <= {"numpy", "psutil"}
+    assert (found["level"], found["multibuffer"]) == ("off", False)
+
+
+def test_an_installed_tacit_writes_the_schemas_and_makes_every_database(pure: Installed) -> None:
+    done = pure.run("tacit", "schemas", "--out", "schemas")
+    program = (
+        "import importlib\n"
+        "from tacit.adapters.migrate import assert_migrations_match\n"
+        f"for name in {STORES!r}:\n"
+        "    store = importlib.import_module(name)\n"
+        "    assert_migrations_match(store.METADATA, store.MIGRATIONS)\n"
+        "print('all')\n"
+    )
+    migrated = pure.run("python", "-c", program)
+    written = {file.name: file.read_bytes() for file in (pure.folder / "home" / "schemas").iterdir()}
+    assert done.returncode == 0, done.stderr
+    assert written == {file.name: file.read_bytes() for file in (ROOT / "docs" / "schemas").iterdir()}
+    assert (migrated.stdout, migrated.stderr) == ("all\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_kernels_come_with_a_wheel_or_are_compiled_on_first_use(source: Path, pure_wheel: Path, tmp_path: Path) -> None:
+    compiled = build(source, "wheel", tmp_path / "built", with_compiler(tmp_path))
+    with_kernels = Installed(tmp_path, compiled)
+    assert compiled.name.startswith(f"tacit-{__version__}-py3-none-linux_")
+    came_along = _everything(with_kernels)
+    (tmp_path / "later").mkdir()
+    later = Installed(tmp_path / "later", pure_wheel)
+    on_first_use = _everything(later, with_compiler(later.folder / "home"))
+    for found in (came_along, on_first_use):
+        assert found["level"] != "off"
+    assert came_along["multibuffer"] == on_first_use["multibuffer"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_pip_installs_the_wheel_on_every_supported_python_and_every_module_imports(
+    version: str, pure_wheel: Path, tmp_path: Path
+) -> None:
+    """Needs the package index, and skips where that or the interpreter is away."""
+    program = interpreter(version)
+    if program is None:
+        skip_or_fail(f"python{version}", f"no python{version} on the path")
+    subprocess.run([str(program), "-m", "venv", "venv"], check=True, timeout=SECONDS, cwd=tmp_path)
+    pip = ["venv/bin/python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", str(pure_wheel)]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=SECONDS, cwd=tmp_path)
+    if done.returncode != 0:
+        skip_or_fail(f"python{version}", f"pip could not install the requirements: {done.stderr.strip()[-200:]}")
+    python = [str(tmp_path / "venv" / "bin" / "python"), "-c", IMPORT_EVERYTHING, json.dumps(PACKAGES)]
+    imported = subprocess.run(
+        python,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS,
+        cwd=tmp_path,
+        env=without_compiler(tmp_path),
+    )
+    found = json.loads(imported.stdout)
+    assert [name for name in found["failed"] if not name.startswith(FOR_EXTRAS)] == []
