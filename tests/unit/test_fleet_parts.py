@@ -40,7 +40,7 @@ from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.ports import TransportError
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Question
+from tacit.recipe.model import Categories, Question
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.recipes import RecipeKit
 from tacit.tlog.leaves import IssuerDirectory
@@ -304,6 +304,15 @@ def test_a_files_rows_are_encoded_as_the_recipes_devices_encode_them(tmp_path: P
     assert listed.answers(listed.of(1, 4, generator)) == [0, 60, 12, 0]
     assert population_of(visits, None, None, None).label == "zipf"
     assert population_of(ages, None, None, None).label == "uniform"
+
+
+def test_an_empty_cell_is_no_value_rather_than_another_text(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("id;colour\n1;red\n2;\n3;pink\n")
+    encoder = Categories(kind="categories", categories=("red", "blue"), other="other", missing="none")
+    question = Question(text="Which colour?", metric="colour", encoder=encoder, statistic="histogram")
+    listed = population_of(RecipeKit().recipe(question=question), None, file, None)
+    assert listed.answers(listed.of(0, 3, np.random.default_rng(1))) == [0, 3, 2]
 
 
 @pytest.mark.parametrize(
