@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -63,6 +63,8 @@ BATCH_FLOOR = 50
 DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_METRIC = "drill"
 PREFETCH_SLICES, UPLOAD_SLICES = 12, 12
+RETRIES, RETRY_SECONDS = 4, 10
+"""Further moments before the interval is over, for what a busy machine did not store at once."""
 WITNESSES = 2
 MAIN_SLOT, DRILL_SLOT = 0, 1
 CANDIDATES = 20
@@ -187,11 +189,13 @@ class DemoRun:
         """The interval: reports go out at their random times, leader and helper aggregate behind them."""
         scheduled = await fleet.count(recipes.main.hash, State.SCHEDULED)
         scheduled += await fleet.count(recipes.drill.hash, State.SCHEDULED)
-        start = recipes.main.interval.start
+        interval = recipes.main.interval
+        moments = [interval.start + piece * interval.duration // UPLOAD_SLICES for piece in range(1, UPLOAD_SLICES)]
+        moments += [interval.end - left * RETRY_SECONDS for left in range(RETRIES, 0, -1)]
         name = "uploads by relay; leader and helper verify"
         with self._timed("uploads"), self._stages.stage(name, scheduled) as tick:
-            for piece in range(1, UPLOAD_SLICES + 1):
-                self._jump_to(start + piece * recipes.main.interval.duration // UPLOAD_SLICES - 1)
+            for moment in moments:
+                self._jump_to(moment)
                 with self._observer.following(followed):
                     await fleet.send_due(tick, only=followed)
                 await asyncio.gather(fleet.send_due(tick), self._stack.settle("leader"))
@@ -206,7 +210,9 @@ class DemoRun:
                 self._clock,
                 self._entropy,
             )
-            loot = [await _loot(fleet.devices[n], DRILL_SLOT) for n in (0, DRILL_DEVICES, DRILL_DEVICES + 1)]
+            spender = await _spender(fleet.devices[:DRILL_DEVICES], recipes.drill)
+            unspent = fleet.devices[DRILL_DEVICES : DRILL_DEVICES + 2]
+            loot = [await _loot(device, DRILL_SLOT) for device in (spender, *unspent)]
             await Thief(task, client, self._clock, self._entropy).attack(*loot)
             tick()
             self._jump_to(recipes.main.interval.end + 1)
@@ -372,6 +378,15 @@ class DemoRun:
             yield
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - began
+
+
+async def _spender(devices: Sequence[Device], recipe: Recipe) -> Device:
+    """A device whose report, and with it its token, the leader has."""
+    for device in devices:
+        entry = await device.entry(recipe.hash)
+        if entry is not None and entry.state is State.SENT:
+            return device
+    raise Refusal("demo-staged", "no device has sent its report of the staged recipe")
 
 
 async def _loot(device: Device, slot: int) -> Loot:
