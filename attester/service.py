@@ -104,7 +104,7 @@ class Attester:
         """Forget what ended; the second up to which no challenge counts. Those that may have been used before the
         database was restored from the past ended by then."""
         floor = await self._store.forget(self._deps.clock.now())
-        closed = self._store.closed_until
+        closed = self._store.durable.closed_until
         return max(floor, closed + self._config.challenge_seconds) if closed else floor
 
     def challenge(self) -> bytes:
@@ -150,7 +150,7 @@ class Attester:
         window = await self._directory.open_slot(request.truncated_token_key_id)
         if window is None:
             raise unsignable("no key of this id is open for issuance")
-        if window.not_before < self._store.closed_until:
+        if window.not_before < self._store.durable.closed_until:
             raise _closed()
         try:
             window.token_key.number_of(request.blinded_msg)

@@ -124,7 +124,7 @@ class Issuer:
     def _closed_epoch(self, ahead: int) -> int:
         """The last epoch that is closed because the database was restored from the past: those that had begun by then
         and the ``ahead`` after them; -1 where none is."""
-        closed = self._store.closed_until
+        closed = self._store.durable.closed_until
         return closed // self._config.epoch_seconds + ahead if closed else -1
 
     async def sign(self, body: bytes) -> bytes:

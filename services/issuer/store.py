@@ -34,11 +34,6 @@ class IssuerStore:
         return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
 
     @property
-    def closed_until(self) -> int:
-        """See ``Database.closed_until``."""
-        return self._database.closed_until
-
-    @property
     def durable(self) -> Database:
         """The database."""
         return self._database

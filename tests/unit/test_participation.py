@@ -23,7 +23,7 @@ from client_agent.sources import Reading, read
 from tacit.dp.claim import compute_claim
 from tacit.errors import UsageError
 from tacit.recipe.checks.design import VDAF_OF_RANDOMIZER, VDAF_OF_SHARES
-from tacit.recipe.derive import design_of, randomizer_of, range_of
+from tacit.recipe.derive import design_of, randomizer_of, range_of, vdaf_of
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
 from tacit.testing.recipes import census_question
@@ -300,8 +300,9 @@ def test_every_encoder_has_an_answer_to_everything(value: Any) -> None:
         answer = encoder.encode(value)
         if answer is MISSING:
             continue
-        made = randomizer_of(recipe_with(asked, name, randomizer, {}))
-        made.randomise(answer, bytes)
+        recipe = recipe_with(asked, name, randomizer, {})
+        made, flp = randomizer_of(recipe).randomise(answer, bytes), vdaf_of(recipe).flp
+        assert made is None or len(flp.encode(made)) == flp.MEAS_LEN
 
 
 async def test_a_source_that_does_not_answer_in_time_has_no_value() -> None:
