@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.flips import Flips
 from tacit.randomizers.krr import Krr
@@ -28,7 +29,6 @@ from tacit.randomizers.rappor import Rappor
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.rr import Rr
 from tacit.randomizers.types import LocalRandomizer, Randomizer
-from tacit.testing.entropy import SeededEntropy
 
 ALPHA = 1e-6
 UNIFORM = SampleDesign(0.4)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from scipy.stats import beta, binom, chisquare
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.ports import Entropy
 from tacit.randomizers.design import SampleDesign
 from tacit.randomizers.estimate import CellModel
@@ -20,8 +21,7 @@ from tacit.randomizers.krr import Krr
 from tacit.randomizers.rappor import Rappor
 from tacit.randomizers.registry import randomizer_from
 from tacit.randomizers.types import Randomizer
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.statistics import Normality, mean_and_error, normality, two_sided, z_scores
+from tests.kit.statistics import Normality, mean_and_error, normality, two_sided, z_scores
 
 ALPHA = 1e-5
 
