@@ -12,8 +12,8 @@ from typing import Any
 
 from tacit.errors import Fatal
 from tacit.messages import REPORT_ID_SIZE, CollectionJobResp, Interval, Role
+from tacit.methods.flips import Flips
 from tacit.ports import Entropy
-from tacit.randomizers.flips import Flips
 from tacit.roles.aggregator import Tally, merge
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.roles.jobs import HelperJob, LeaderJob, finish_leader

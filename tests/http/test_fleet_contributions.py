@@ -20,7 +20,7 @@ from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit.errors import DecodeError, ReportError, UsageError
 from tacit.messages import Role, UploadRequest
-from tacit.randomizers.types import Measurement
+from tacit.methods.types import Measurement
 from tacit.testing.aggregators import AggregatorPair
 from tacit.testing.entropy import SeededEntropy
 from tacit.testing.reports import TaskKit, issuer_key, make_task_kit

@@ -22,8 +22,8 @@ from client_agent.fleet.noise_shares import randomise_all
 from client_agent.fleet.population import drawn_population, listed_population
 from client_agent.fleet.truth import added, totals
 from tacit.errors import UsageError
-from tacit.randomizers.flips import Flips, Statistic
-from tacit.randomizers.types import Answer
+from tacit.methods.flips import Flips, Statistic
+from tacit.methods.types import Answer
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Sampling
 from tacit.testing.entropy import SeededEntropy

@@ -21,7 +21,7 @@ from client_agent.fleet.faults import CHURN, Fault, FaultMix, parse_faults
 from client_agent.fleet.population import MAX_CATEGORIES, listed_population, parse_population
 from client_agent.fleet.profile import Profile
 from tacit.errors import UsageError
-from tacit.randomizers.registry import randomizer_from
+from tacit.methods.registry import randomizer_from
 from tacit.recipe.model import Dummies, Importance, Sampling
 from tacit.testing.entropy import SeededEntropy
 

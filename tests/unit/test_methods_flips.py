@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import Flips, Statistic
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import Flips, Statistic
 from tacit.recipe.encoder import MISSING, NumberEncoder, VectorEncoder, shrunk
 from tacit.recipe.model import Number, Vector
 from tacit.testing.entropy import SeededEntropy

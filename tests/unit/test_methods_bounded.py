@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import chisquare
 
 from tacit.errors import Refusal
+from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_thresholds
+from tacit.methods.draws import ONE, keep_threshold
+from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
-from tacit.randomizers.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_thresholds
-from tacit.randomizers.draws import ONE, keep_threshold
-from tacit.randomizers.rappor import Rappor
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.testing.entropy import SeededEntropy

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.randomizers.draws import ONE, bernoulli, epsilon0_from, keep_threshold, uniform_below
-from tacit.randomizers.registry import randomizer_from
+from tacit.methods.draws import ONE, bernoulli, epsilon0_from, keep_threshold, uniform_below
+from tacit.methods.registry import randomizer_from
 from tacit.testing.entropy import SeededEntropy
 
 EPSILONS = ["0.000001", "0.1", "0.5", "1", "2.718281828", "3.1", "8", "40"]
