@@ -35,9 +35,9 @@ from services.collector.release import release_document
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import SHUFFLE_FMT22
 from tacit.messages import CollectionJobResp, Interval, Report, Role
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.registry import randomizer_from
-from tacit.randomizers.types import Measurement, Randomizer
+from tacit.methods.design import SampleDesign
+from tacit.methods.registry import randomizer_from
+from tacit.methods.types import Measurement, Randomizer
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.model import Buckets, Question, Recipe
 from tacit.roles import helper as helper_role

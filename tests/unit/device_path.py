@@ -32,9 +32,9 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.kit.reports import issuer_key
 from tacit.messages import Report
-from tacit.randomizers.draws import ONE
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.rappor import Rappor
+from tacit.methods.draws import ONE
+from tacit.methods.flips import Flips
+from tacit.methods.rappor import Rappor
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
@@ -171,10 +171,8 @@ class Path:
         self.clock = SimClock(float(now))
         self._made: list[Any] = []
         telling(monkeypatch, "client_agent.deciding.coin", of=lambda rate: (coin_threshold(rate), 1))
-        telling(
-            monkeypatch, "tacit.randomizers.krr.bernoulli", "tacit.randomizers.rr.bernoulli", of=lambda one: (one, 1)
-        )
-        telling(monkeypatch, "tacit.randomizers.krr.uniform_below", of=lambda bound: (0, bound))
+        telling(monkeypatch, "tacit.methods.krr.bernoulli", "tacit.methods.rr.bernoulli", of=lambda one: (one, 1))
+        telling(monkeypatch, "tacit.methods.krr.uniform_below", of=lambda bound: (0, bound))
         monkeypatch.setattr(Rappor, "dummy", dummy_by_law)
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])
         monkeypatch.setattr(deciding, "REPORT_ID_SIZE", 0)

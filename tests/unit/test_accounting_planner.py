@@ -22,9 +22,9 @@ from tacit.dp.claim import NoiseStep, compute_claim, compute_claims, compute_noi
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.vector_noise import epsilon_vector_noise
 from tacit.errors import Refusal
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import Flips, Statistic
-from tacit.randomizers.registry import randomizer_from
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import Flips, Statistic
+from tacit.methods.registry import randomizer_from
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import vector_step
 from tacit.recipe.model import Recipe, Vector

@@ -23,8 +23,8 @@ from infra.lab.devices.population import drawn_population, listed_population
 from infra.lab.devices.truth import added, totals
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
-from tacit.randomizers.flips import Flips, Statistic
-from tacit.randomizers.types import Answer
+from tacit.methods.flips import Flips, Statistic
+from tacit.methods.types import Answer
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Sampling
 

@@ -22,7 +22,7 @@ from infra.lab.devices.population import MAX_CATEGORIES, listed_population, pars
 from infra.lab.devices.profile import Profile
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
-from tacit.randomizers.registry import randomizer_from
+from tacit.methods.registry import randomizer_from
 from tacit.recipe.model import Dummies, Importance, Sampling
 
 ALPHA = 1e-5

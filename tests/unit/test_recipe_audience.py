@@ -13,7 +13,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_question, changed, with_sampling
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
-from tacit.randomizers.design import SampleDesign
+from tacit.methods.design import SampleDesign
 from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of

@@ -19,7 +19,7 @@ from tacit.dp.sampling import amplify_visible
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.messages import Interval
-from tacit.randomizers.flips import Flips
+from tacit.methods.flips import Flips
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of, vector_step

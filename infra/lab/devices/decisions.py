@@ -19,9 +19,9 @@ from client_agent.coin import COIN_BITS, coin, coin_threshold
 from infra.lab.devices.additions import NUMBER, Numbers
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
+from tacit.methods.flips import SCALAR, Flips
+from tacit.methods.types import Answer, Measurement, Randomizer
 from tacit.ports import Entropy
-from tacit.randomizers.flips import SCALAR, Flips
-from tacit.randomizers.types import Answer, Measurement, Randomizer
 from tacit.recipe.model import Sampling
 
 CHUNK = 1 << 16

@@ -1,4 +1,4 @@
-"""Noise shares of many devices at once: ``tacit.randomizers.flips.Flips.randomise`` in columns.
+"""Noise shares of many devices at once: ``tacit.methods.flips.Flips.randomise`` in columns.
 
 Every number has its own coin flips from the operating system's randomness, as many bytes for each and in the same order
 as the device's own code draws them: with the same bytes the outputs are the same (the tests compare them).
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.methods.flips import ONE_HOT, Flips
+from tacit.methods.types import Answer
 from tacit.ports import Entropy
-from tacit.randomizers.flips import ONE_HOT, Flips
-from tacit.randomizers.types import Answer
 
 PIECE = 1 << 22
 """Bytes of randomness that are counted together."""
@@ -52,7 +52,7 @@ def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.
 
 
 def flips_of(flips: int, count: int, entropy: Entropy) -> NDArray[np.uint64]:
-    """``count`` draws of ``tacit.randomizers.draws.fair_flips``."""
+    """``count`` draws of ``tacit.methods.draws.fair_flips``."""
     size = _size(flips)
     drawn = np.frombuffer(entropy(size * count), dtype=np.uint8).reshape(count, size)
     spare = size * 8 - flips

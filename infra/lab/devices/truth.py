@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.randomizers.types import Answer
+from tacit.methods.types import Answer
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Number, Question, Vector
 

@@ -31,8 +31,8 @@ from typing import Literal
 
 from tacit.accounting.curves import Point
 from tacit.errors import UsageError
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import MAX_FLIPS, MAX_SCALE, Flips
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import MAX_FLIPS, MAX_SCALE, Flips
 from tacit.recipe.members import plain
 from tacit.recipe.model import Importance, Sampling
 

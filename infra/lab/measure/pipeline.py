@@ -14,8 +14,8 @@ from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.reports import make_task_kit
 from tacit.errors import Fatal
 from tacit.messages import REPORT_ID_SIZE, CollectionJobResp, Interval, Role
+from tacit.methods.flips import Flips
 from tacit.ports import Entropy
-from tacit.randomizers.flips import Flips
 from tacit.roles.aggregator import Tally, merge
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.roles.jobs import HelperJob, LeaderJob, finish_leader

@@ -18,8 +18,8 @@ from infra.lab.vectors.log import log
 from infra.lab.vectors.wire import aggregate, ohttp_exchange, reports
 from tacit.codec import b64url
 from tacit.messages import Role
-from tacit.randomizers.bounded import weight_thresholds
-from tacit.randomizers.draws import keep_threshold
+from tacit.methods.bounded import weight_thresholds
+from tacit.methods.draws import keep_threshold
 from tacit.recipe.derive import randomizer_of, task_configuration, task_id
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe

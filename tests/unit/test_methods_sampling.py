@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.krr import Krr
-from tacit.randomizers.rappor import Rappor
-from tacit.randomizers.registry import randomizer_from
-from tacit.randomizers.rr import Rr
-from tacit.randomizers.types import LocalRandomizer, Randomizer
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import Flips
+from tacit.methods.krr import Krr
+from tacit.methods.rappor import Rappor
+from tacit.methods.registry import randomizer_from
+from tacit.methods.rr import Rr
+from tacit.methods.types import LocalRandomizer, Randomizer
 
 ALPHA = 1e-6
 UNIFORM = SampleDesign(0.4)

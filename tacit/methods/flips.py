@@ -14,7 +14,7 @@ that of sending and ``pi = 1 - q/s`` the share of dummies to expect:
   In a histogram or a count x is 0 or 1 and the sum of squares is the count itself. In a sum it is not known; the
   reported error takes the largest that devices with this mean can have (all of them at ``low`` or ``high``), so that
   it never covers too little. Beside it stands what values spread as evenly as their mean allows would give
-  (``tacit.randomizers.spread``);
+  (``tacit.methods.spread``);
 * a mean is ``((unit y + m low) / m - pi v*) / (1 - pi)``, a ratio of two totals in which q cancels. To first order
   (delta method) its variance is ``flips unit^2 / (4 scale^2 (1-pi)^2 m)`` for the noise and ``((1-q) V + pi (v* -
   mean)^2) / (q N)`` for the sampling, V the variance of the values in the population, at most ``(mean - low)(high -
@@ -35,12 +35,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from tacit.methods.design import SampleDesign
+from tacit.methods.draws import fair_flips
+from tacit.methods.estimate import Estimate
+from tacit.methods.spread import typical_variance
+from tacit.methods.types import Answer, Measurement
 from tacit.ports import Entropy
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.draws import fair_flips
-from tacit.randomizers.estimate import Estimate
-from tacit.randomizers.spread import typical_variance
-from tacit.randomizers.types import Answer, Measurement
 
 Statistic = Literal["histogram", "count", "sum", "mean", "vector-sum"]
 ONE_HOT = "histogram"

@@ -14,13 +14,13 @@ import pytest
 from scipy.stats import beta, binom, chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
+from tacit.methods.design import SampleDesign
+from tacit.methods.estimate import CellModel
+from tacit.methods.krr import Krr
+from tacit.methods.rappor import Rappor
+from tacit.methods.registry import randomizer_from
+from tacit.methods.types import Randomizer
 from tacit.ports import Entropy
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.estimate import CellModel
-from tacit.randomizers.krr import Krr
-from tacit.randomizers.rappor import Rappor
-from tacit.randomizers.registry import randomizer_from
-from tacit.randomizers.types import Randomizer
 from tests.kit.statistics import Normality, mean_and_error, normality, two_sided, z_scores
 
 ALPHA = 1e-5

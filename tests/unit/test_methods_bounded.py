@@ -12,10 +12,10 @@ from scipy.stats import chisquare
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from tacit.errors import Refusal
+from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_thresholds
+from tacit.methods.draws import ONE, keep_threshold
+from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
-from tacit.randomizers.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_thresholds
-from tacit.randomizers.draws import ONE, keep_threshold
-from tacit.randomizers.rappor import Rappor
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.spread import typical_variance
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import Flips
+from tacit.methods.spread import typical_variance
 
 N, RATE, HIGH, RUNS, FLIPS = 4_000, 0.25, 100, 1_500, 4
 ALPHA = 1e-6

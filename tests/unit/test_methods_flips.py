@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import Flips, Statistic
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import Flips, Statistic
 from tacit.recipe.encoder import MISSING, NumberEncoder, VectorEncoder, shrunk
 from tacit.recipe.model import Number, Vector
 from tests.kit.statistics import NORMAL_95, normality, z_scores

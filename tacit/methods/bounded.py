@@ -12,8 +12,8 @@ from __future__ import annotations
 import bisect
 from functools import lru_cache
 
+from tacit.methods.draws import ONE
 from tacit.ports import Entropy
-from tacit.randomizers.draws import ONE
 
 DRAW_BITS = 192
 DRAW_BYTES = DRAW_BITS // 8

@@ -1,14 +1,14 @@
-"""Local randomizers by the name that a recipe uses; ``tacit.randomizers.flips`` is made from a statistic."""
+"""Local randomizers by the name that a recipe uses; ``tacit.methods.flips`` is made from a statistic."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.randomizers.draws import epsilon0_from
-from tacit.randomizers.krr import Krr
-from tacit.randomizers.rappor import Rappor
-from tacit.randomizers.rr import Rr
-from tacit.randomizers.types import LocalRandomizer
+from tacit.methods.draws import epsilon0_from
+from tacit.methods.krr import Krr
+from tacit.methods.rappor import Rappor
+from tacit.methods.rr import Rr
+from tacit.methods.types import LocalRandomizer
 
 NAMES = ("krr", "rappor", "rr")
 

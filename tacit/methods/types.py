@@ -7,9 +7,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Protocol
 
+from tacit.methods.design import SampleDesign
+from tacit.methods.estimate import Estimate
 from tacit.ports import Entropy
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.estimate import Estimate
 
 RELATION = "replacement"
 Measurement = int | list[int]

@@ -47,7 +47,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.randomizers.design import SampleDesign
+from tacit.methods.design import SampleDesign
 
 
 @dataclass(frozen=True, slots=True)

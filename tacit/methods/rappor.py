@@ -3,7 +3,7 @@
 Proved by Prio3MultihotCountVec, which bounds the weight. An output above ``max_weight`` is not sent. The weight is
 ``Ber(1-f) + Bin(k-1, f)`` for every category, so the chance of that says nothing about the answer and the output given
 that it is sent is still epsilon0-LDP by replacement. It does shift the cells' probabilities and the effective sampling
-rate, and the estimator uses the shifted ones (``tacit.randomizers.estimate``). Sums of k bits, each one with
+rate, and the estimator uses the shifted ones (``tacit.methods.estimate``). Sums of k bits, each one with
 probability f, are written B(k). With w = ``max_weight``, S the chance that an output is sent and an answer v, a sent
 one has a one
 
@@ -13,7 +13,7 @@ one has a one
 * in two others with ``f^2 ((1-f) Pr[B(k-3) <= w-3] + f Pr[B(k-3) <= w-2]) / S``.
 
 A dummy is a vector of zeros whose bits flip likewise, given that it has at most w ones, so that it is always sent
-(``tacit.randomizers.bounded``): a one in a cell with ``f Pr[B(k-1) <= w-1] / Pr[B(k) <= w]``, in two with ``f^2
+(``tacit.methods.bounded``): a one in a cell with ``f Pr[B(k-1) <= w-1] / Pr[B(k) <= w]``, in two with ``f^2
 Pr[B(k-2) <= w-2] / Pr[B(k) <= w]``.
 """
 
@@ -26,12 +26,12 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
+from tacit.methods.bounded import bounded_bits
+from tacit.methods.design import SampleDesign
+from tacit.methods.draws import BYTES, ONE, epsilon0_from, keep_threshold
+from tacit.methods.estimate import CellModel, Estimate, check_counts
+from tacit.methods.types import RELATION, check_category
 from tacit.ports import Entropy
-from tacit.randomizers.bounded import bounded_bits
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.draws import BYTES, ONE, epsilon0_from, keep_threshold
-from tacit.randomizers.estimate import CellModel, Estimate, check_counts
-from tacit.randomizers.types import RELATION, check_category
 
 
 def _upto(trials: int, p: float, limit: int) -> float:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
+from tacit.methods.design import SampleDesign
+from tacit.methods.draws import ONE, bernoulli, epsilon0_from, fair_flips, keep_threshold
+from tacit.methods.estimate import CellModel, Estimate, check_counts
+from tacit.methods.types import RELATION, check_category
 from tacit.ports import Entropy
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.draws import ONE, bernoulli, epsilon0_from, fair_flips, keep_threshold
-from tacit.randomizers.estimate import CellModel, Estimate, check_counts
-from tacit.randomizers.types import RELATION, check_category
 
 
 @dataclass(frozen=True, slots=True)
