@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from tacit.dp import parameters
 from tacit.dp.amplification import delta_fmt22
@@ -35,6 +36,7 @@ def _check(mechanism: str, delta: float, target_epsilon: float) -> float:
     return target
 
 
+@lru_cache(maxsize=1024)
 def largest_epsilon0(mechanism: str, n: int, delta: float, target_epsilon: float, *, places: int = 4) -> float:
     """The largest local epsilon0 whose n reports stay within ``target_epsilon``, no sampling claimed.
 

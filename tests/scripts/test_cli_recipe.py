@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,7 @@ from infra.stack import LocalStack
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.recipe.model import Recipe
 from tacit.service.config import load_config
-from tests.scripts.live_stack import WorkClock, in_thread, step_until
+from tests.scripts.live_stack import in_thread, step_until
 
 EPOCH_SECONDS = 12
 SHORT_SECONDS = 4
@@ -33,7 +34,7 @@ AGENTS = 3
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack with three devices in a thread of its own; time passes while a command waits."""
+    """A stack with three devices in a thread of its own, in real time."""
 
     folder: Path
 
@@ -43,12 +44,12 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    folder, clock = tmp_path_factory.mktemp("stack"), WorkClock()
-    with clock.everywhere(), in_thread(partial(_live, folder, clock)):
+    folder = tmp_path_factory.mktemp("stack")
+    with in_thread(partial(_live, folder)):
         yield Stack(folder)
 
 
-async def _live(folder: Path, work: WorkClock, ready: threading.Event, ended: threading.Event) -> None:
+async def _live(folder: Path, ready: threading.Event, ended: threading.Event) -> None:
     options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=5, batch_floor=2, poll_seconds=0.2)
     clock, entropy = SystemClock(), OsEntropy()
     layout = create_layout(folder, options, entropy, clock.now())
@@ -58,7 +59,7 @@ async def _live(folder: Path, work: WorkClock, ready: threading.Event, ended: th
         for path in provision_agents(layout, AGENTS, entropy, clock.now()):
             await devices.enter_async_context(_device(load_config(path, AgentConfig), clock))
         ready.set()
-        await step_until(ended, local, work)
+        await step_until(ended, local)
 
 
 @contextlib.asynccontextmanager
@@ -90,7 +91,7 @@ def early_in_an_epoch() -> None:
     """A recipe for the next epoch is then known to devices long before the first quarter of its interval is over."""
     left = -SystemClock().now() % EPOCH_SECONDS
     if left < EPOCH_SECONDS / 2:
-        asyncio.run(SystemClock().sleep(left))
+        time.sleep(left)
 
 
 def test_a_question_goes_from_the_command_line_to_a_result(
