@@ -37,10 +37,10 @@ from typing import Any
 
 from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.estimate import Estimate
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.types import Randomizer
+from tacit.methods.design import SampleDesign
+from tacit.methods.estimate import Estimate
+from tacit.methods.flips import Flips
+from tacit.methods.types import Randomizer
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Recipe
 

@@ -14,19 +14,19 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from tacit.testing.entropy import SeededEntropy
+from tacit.testing.recipes import RecipeKit, changed, with_sampling
 
 from client_agent.coin import coin
 from services.collector.release import release_document
 from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
 from tacit.messages import Interval
-from tacit.randomizers.flips import Flips
+from tacit.methods.flips import Flips
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Boolean, Buckets, Number, Question, Recipe
 from tacit.recipe.response import FALSE_ALARM, asked_by, stated, with_response
 from tacit.roles.collector import AggregateResult
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import RecipeKit, changed, with_sampling
 
 KIT = RecipeKit()
 DEVICES, SILENT, RUNS, MOST_MISSES = 600, 66, 80, 15
