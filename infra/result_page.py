@@ -16,9 +16,10 @@ border-radius:2px}.bar u{position:absolute;top:6px;height:2px;background:var(--i
 .bar s{position:absolute;top:0;height:14px;background:var(--soft);opacity:.28;border-radius:2px}
 .warning{border-left:4px solid #e8590c;padding:6px 12px;margin:14px 0 0}
 .answers td:first-child{min-width:6em;overflow-wrap:anywhere}td.n,th.n{white-space:nowrap}
-h1{overflow-wrap:anywhere}main>h1:not(:first-child){margin-top:48px}
+h1,.soft,.warning{overflow-wrap:anywhere}main>h1:not(:first-child){margin-top:48px}
 @media (max-width:600px){main{padding:20px 12px 40px}section{padding:14px 12px}h1{font-size:22px}
-th,td{padding:5px 6px}table.answers,.answers tbody,.answers tr,.answers td{display:block}.answers thead{display:none}
+th,td{padding:5px 6px}th.n{white-space:normal}td:last-child{min-width:0}
+table.answers,.answers tbody,.answers tr,.answers td{display:block}.answers thead{display:none}
 .answers tr{border-bottom:1px solid var(--line);padding:8px 0}.answers td{border:0;padding:1px 0;max-width:none}
 .answers td.n{text-align:left;white-space:normal}.answers td.n::before{content:attr(data-name) ": ";color:var(--soft)}
 .answers .bar{margin:4px 0}}
@@ -42,8 +43,8 @@ def _result(document: Mapping[str, Any]) -> str:
     remark = warning(document)
     warned = "" if remark is None else f'<p class="warning"><b>Warning:</b> {_text(remark)}.</p>'
     return (
-        f"<h1>{_text(document['name'])}, batch {_text(document['batch'])}</h1>{lines}{warned}"
-        f'<div class="soft">recipe <code>{_text(document["recipe_hash"])}</code></div>'
+        f"<h1>{_text(document['name'])}, batch {_text(document['batch'])}</h1>{lines}"
+        f'<div class="soft">recipe <code>{_text(document["recipe_hash"])}</code></div>{warned}'
         f"<section><h2>Answers</h2>{_answers(document)}</section>"
         f"<section><h2>What it costs in privacy</h2>{_table(HEADINGS, price_rows(document))}"
         f'<p class="soft">{_text(price_caption(document))}.</p></section>'

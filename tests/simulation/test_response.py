@@ -14,10 +14,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import RecipeKit, changed, with_sampling
 
 from client_agent.coin import coin
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit, changed, with_sampling
 from services.collector.release import release_document
 from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
