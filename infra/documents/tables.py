@@ -129,6 +129,8 @@ def _text(content: Mapping[str, Any]) -> str:
     pattern = content.get("pattern", "")
     if content.get("contentEncoding") == "base64url":
         return "base64url of 32 bytes" if _BASE64_OF_32 in pattern else "base64url"
+    if pattern.endswith("[1-9]$"):
+        return "fraction"
     if pattern.startswith("^(0|[1-9]"):
         return "decimal"
     if content.get("format") == "path":
