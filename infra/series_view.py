@@ -13,7 +13,7 @@ from rich.text import Text
 from infra.terminal import ADVERSARIES, adversary_text, epsilon_text, plain_table, span
 from tacit.dp.claim import CONDITIONS, Claim
 from tacit.errors import Refusal
-from tacit.randomizers.flips import Flips
+from tacit.methods.flips import Flips
 from tacit.recipe.claims import claim_of
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import expected_contributions, population_of, share_taking_part

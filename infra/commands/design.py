@@ -15,7 +15,7 @@ from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import CENTRAL
 from tacit.errors import UsageError
-from tacit.randomizers.flips import Statistic
+from tacit.methods.flips import Statistic
 from tacit.recipe.quantity import exact, in_words
 
 WIDTH = 120

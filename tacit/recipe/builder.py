@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from tacit.errors import Refusal, UsageError
-from tacit.randomizers.flips import Flips
+from tacit.methods.flips import Flips
 from tacit.recipe.checks.design import MODE_OF_CLOSE, RANDOMIZERS_OF_STATISTIC, VDAF_OF_RANDOMIZER
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import plain

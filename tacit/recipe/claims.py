@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.dp.claim import Claim, NoiseStep, compute_claim, compute_noise_claim
 from tacit.dp.hidden_claim import Reports, Sample, compute_hidden_claim, count_cost, local_reports, noise_reports
 from tacit.errors import Refusal
-from tacit.randomizers.flips import Flips
+from tacit.methods.flips import Flips
 from tacit.recipe.derive import randomizer_of, vector_step
 from tacit.recipe.model import EncoderSpec, Recipe, Vector
 

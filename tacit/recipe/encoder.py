@@ -20,7 +20,7 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
 from fractions import Fraction
 from typing import Final, Protocol
 
-from tacit.randomizers.types import Answer
+from tacit.methods.types import Answer
 from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Range, Vector
 from tacit.recipe.quantity import PLACES, as_decimal, exact
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tacit.dp.donation import slot_share, yield_of
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.randomizers.flips import Flips
+from tacit.methods.flips import Flips
 from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import plain

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from infra.documents.cast import cast
+from tacit.testing.recipes import NOW, RecipeKit
+
 from infra.recipe_outlook import outlook
 from tacit.errors import DecodeError
 from tacit.recipe.claims import claim_of
@@ -22,7 +23,6 @@ from tacit.recipe.model import Number, Question, Recipe, Vector
 from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken
 from tacit.recipe.rounding import coarse_words, rounding_words
 from tacit.recipe.rules import check
-from tacit.testing.recipes import NOW, RecipeKit
 from tacit.tlog.canonical import validated
 
 KIT = RecipeKit()
