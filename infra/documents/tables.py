@@ -59,9 +59,8 @@ def members_page() -> str:
     parts = [
         "# Members",
         f"{MADE} A member is required unless its row says otherwise. *base64url* has no padding; *decimal* is text "
-        "such as `0.5`: digits without a leading zero, and up to 18 places. Integers reach 2^53 - 1. A "
-        "*fraction* is text such as `-0.25`: at most 9 digits before the point and 9 behind it, the last one not 0, so that "
-        "whole numbers are integers and nothing else.",
+        "such as `0.5`: digits without a leading zero, and up to 18 places; *fraction* is text such as `-0.25`: at "
+        "most 9 digits before the point and 9 behind it, the last one not 0. Integers reach 2^53 - 1.",
     ]
     for name in MEMBERS_OF:
         parts += _document(name)

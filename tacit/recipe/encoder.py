@@ -38,8 +38,8 @@ _WIDEST = 1024
 """Bits of the largest whole number that is read as text."""
 _FINEST = Decimal(1).scaleb(-2 * PLACES)
 _CLIPPED = Context(prec=64, rounding=ROUND_05UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
-"""Shortens a number that lies in a range to more digits than any end, edge or middle of two steps has, away from 0 and 5
-as the last one, so that it stays on its side of all of them; the time that takes does not grow with its exponent."""
+"""Shortens a number that lies in a range to more digits than any end or middle of two steps has, away from 0 and 5 as
+the last one, so that it stays on its side of all of them; the time that takes does not grow with its exponent."""
 
 
 class Encoder(Protocol):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from infra.documents.cast import cast
-from tacit.testing.recipes import NOW, RecipeKit
 
+from infra.lab.kit.recipes import NOW, RecipeKit
+from infra.lab.vectors.cast import cast
 from infra.recipe_outlook import outlook
 from tacit.errors import DecodeError
 from tacit.recipe.claims import claim_of

@@ -84,8 +84,8 @@ ASKED: dict[str, dict[str, Any]] = {
         "question": _question("How good?", "signal", "histogram", kind="buckets", edges=["-0.5", 0, "0.3", "0.75"])
     },
 }
-"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, rare answers with dummies, fractions. A
-recipe's place is its slot: new ones come last."""
+"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, rare answers with dummies, fractions.
+A recipe's place is its slot: new ones come last."""
 
 
 class Cast:
