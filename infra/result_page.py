@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from infra.lab.demo.report import STYLE
+from infra.page_style import STYLE
 from infra.response_lines import NORMAL_95, has_population, warning
 from infra.result_view import HEADINGS, columns, facts, in_order, price_caption, price_rows
 

@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.answer_table import Answer, answers_table
-from infra.lab.demo.report import STYLE
 from infra.lab.devices.metrics import Snapshot, edge_of
 from infra.lab.devices.target import Target
 from infra.lab.fleet.oracle import Estimated, Verdict
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
+from infra.page_style import STYLE
 from infra.response_lines import NORMAL_95, number
 from infra.terminal import estimate_form, plain_table
 
