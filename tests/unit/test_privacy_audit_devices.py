@@ -15,7 +15,6 @@ import pytest
 
 from tacit.accounting.events import Relation
 from tacit.accounting.mechanisms import explain
-from tacit.dp.claim import compute_noise_claim
 from tacit.ports import Entropy
 from tacit.randomizers.flips import Flips
 from tacit.randomizers.registry import randomizer_from
@@ -24,6 +23,7 @@ from tacit.recipe.claims import noise_step
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.model import Boolean, EncoderSpec, Vector
 from tacit.testing.audit import Draws, Samples, epsilon_lower_bound
+from tests.claims import compute_noise_claim
 
 E0, CATEGORIES = 1.5, 4
 DELTA = 0.01
@@ -160,7 +160,7 @@ class Shares:
         """The device's own accountant by replacement, the table's by deletion."""
         step = noise_step(self.encoder, self.shares)
         if self.relation is REPLACED:
-            return compute_noise_claim(step, n=DEVICES, sampling_rate=1.0, delta=DELTA).aggregator
+            return compute_noise_claim(step, n=DEVICES, sampling_rate=1.0, delta=DELTA)["aggregator"]
         given = {"scale": self.shares.scale, "flips": self.shares.flips, "n": DEVICES, "delta": DELTA}
         if isinstance(self.encoder, Vector):
             row = {"length": self.encoder.length, "maximum": self.encoder.maximum, "norm": self.encoder.norm}
