@@ -31,8 +31,8 @@ from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
+from tacit.methods.types import Answer, Measurement
 from tacit.ports import Clock, Entropy, Transport
-from tacit.randomizers.types import Answer, Measurement
 from tacit.recipe import derive, rules
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe

@@ -9,9 +9,9 @@ from typing import Any
 
 from client_agent.deciding import DECIDING_SHARE, asked_until
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
+from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
 from tacit.moments import when
-from tacit.randomizers.flips import Flips
 from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Interval, Recipe

@@ -14,7 +14,7 @@ from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import CENTRAL
 from tacit.errors import UsageError
-from tacit.randomizers.flips import Statistic
+from tacit.methods.flips import Statistic
 
 WIDTH = 120
 CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"

@@ -14,8 +14,8 @@ from tacit.dp.binomial import log_pmf
 from tacit.dp.claim import NoiseStep
 from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon
 from tacit.dp.vector_noise import VectorStep
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.estimate import CellModel
+from tacit.methods.design import SampleDesign
+from tacit.methods.estimate import CellModel
 
 Answer = dict[str, float]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tacit.dp import parameters
 from tacit.dp.binomial_noise import NoiseShare
 from tacit.dp.vector_noise import VectorStep
-from tacit.randomizers.flips import ONE_HOT, SCALAR, Statistic
+from tacit.methods.flips import ONE_HOT, SCALAR, Statistic
 
 MAX_EPSILON0 = 8.0
 SUMS = ("sum", "mean")

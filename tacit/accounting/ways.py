@@ -20,8 +20,8 @@ from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.rr_exact import rappor_flip, rr_flip
 from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
 from tacit.dp.vector_noise import vector_share
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.estimate import CellModel
+from tacit.methods.design import SampleDesign
+from tacit.methods.estimate import CellModel
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 from tacit.vdaf.registry import chunk_length_for
 

@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from tacit.errors import Refusal, UsageError
+from tacit.methods.flips import Flips
 from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
-from tacit.randomizers.flips import Flips
 from tacit.recipe.checks.design import MODE_OF_CLOSE, RANDOMIZERS_OF_STATISTIC, VDAF_OF_RANDOMIZER
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import plain

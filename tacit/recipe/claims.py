@@ -5,8 +5,8 @@ from __future__ import annotations
 from tacit.dp.claim import Claim, NoiseStep
 from tacit.dp.hidden_claim import Reports, Sample, count_cost, local_reports, noise_reports
 from tacit.errors import Refusal
+from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
-from tacit.randomizers.flips import Flips
 from tacit.recipe.derive import randomizer_of, vector_step
 from tacit.recipe.model import EncoderSpec, Recipe, Vector
 

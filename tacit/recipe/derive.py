@@ -21,10 +21,10 @@ from tacit.messages import (
     TaskConfiguration,
     TaskExtension,
 )
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.registry import randomizer_from
-from tacit.randomizers.types import Randomizer
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import Flips
+from tacit.methods.registry import randomizer_from
+from tacit.methods.types import Randomizer
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Boolean, Number, Question, Recipe, Sampling, Vector
 from tacit.task import BatchClose, Task, task_id_of

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final, Protocol
 
-from tacit.randomizers.types import Answer
+from tacit.methods.types import Answer
 from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Vector
 
 Scalar = str | int | float | bool | Decimal | None

@@ -10,8 +10,8 @@ from typing import Any
 from tacit.dp.binomial_noise import NoiseShare, noise_share
 from tacit.dp.vector_noise import vector_share
 from tacit.errors import UsageError
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.registry import randomizer_from
+from tacit.methods.flips import Flips
+from tacit.methods.registry import randomizer_from
 from tacit.recipe.checks.design import VDAF_OF_RANDOMIZER, VDAF_OF_SHARES
 from tacit.recipe.derive import range_of, vector_step
 from tacit.recipe.encoder import encoder_of

@@ -13,8 +13,8 @@ from typing import Any
 
 from tacit.dp.donation import slot_share, yield_of
 from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
-from tacit.randomizers.flips import Flips
 from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import plain

@@ -12,9 +12,9 @@ from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import MECHANISM_OF
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal, UsageError
+from tacit.methods.flips import Flips
 from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
-from tacit.randomizers.flips import Flips
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import REJECTION_SHARE, Members, local_members, noise_members
 from tacit.recipe.model import Question, Recipe

@@ -7,8 +7,8 @@ the transaction that ends the batch, so that a retry gives the same bytes and ne
 
 from __future__ import annotations
 
+from tacit.methods.draws import fair_flips
 from tacit.ports import Entropy
-from tacit.randomizers.draws import fair_flips
 from tacit.task import Task
 
 

@@ -28,16 +28,16 @@ from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import CallableSource
 from client_agent.wallet import HeldToken
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.recipes import NOW, RecipeKit
+from infra.lab.kit.reports import issuer_key
 from tacit.messages import Report
-from tacit.randomizers.draws import ONE
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.rappor import Rappor
+from tacit.methods.draws import ONE
+from tacit.methods.flips import Flips
+from tacit.methods.rappor import Rappor
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
-from tacit.testing.clock import SimClock
-from tacit.testing.recipes import NOW, RecipeKit
-from tacit.testing.reports import issuer_key
 from tacit.tlog.client import VerifiedEntry
 from tacit.tokens.binding import Preimages
 
@@ -171,10 +171,8 @@ class Path:
         self.clock = SimClock(float(now))
         self._made: list[Any] = []
         telling(monkeypatch, "client_agent.deciding.coin", of=lambda rate: (coin_threshold(rate), 1))
-        telling(
-            monkeypatch, "tacit.randomizers.krr.bernoulli", "tacit.randomizers.rr.bernoulli", of=lambda one: (one, 1)
-        )
-        telling(monkeypatch, "tacit.randomizers.krr.uniform_below", of=lambda bound: (0, bound))
+        telling(monkeypatch, "tacit.methods.krr.bernoulli", "tacit.methods.rr.bernoulli", of=lambda one: (one, 1))
+        telling(monkeypatch, "tacit.methods.krr.uniform_below", of=lambda bound: (0, bound))
         monkeypatch.setattr(Rappor, "dummy", dummy_by_law)
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])
         monkeypatch.setattr(deciding, "REPORT_ID_SIZE", 0)

@@ -18,8 +18,8 @@ from tacit.dp.gaussian import epsilon_gaussian
 from tacit.dp.heterogeneous import epsilon_heterogeneous
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.registry import randomizer_from
+from tacit.methods.design import SampleDesign
+from tacit.methods.registry import randomizer_from
 from tests.claims import compute_claim
 
 ONE_VECTOR = {"scale": 1, "flips": 3, "n": 9, "delta": 1e-6, "length": 2, "maximum": 1, "norm": 1}

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.cli import run
+from infra.lab.kit.recipes import RecipeKit
 from tacit.accounting.goal import Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED
@@ -21,15 +22,14 @@ from tacit.dp.claim import NoiseStep
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.vector_noise import epsilon_vector_noise
 from tacit.errors import Refusal
-from tacit.randomizers.design import SampleDesign
-from tacit.randomizers.flips import Flips, Statistic
-from tacit.randomizers.registry import randomizer_from
+from tacit.methods.design import SampleDesign
+from tacit.methods.flips import Flips, Statistic
+from tacit.methods.registry import randomizer_from
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import vector_step
 from tacit.recipe.model import Recipe, Vector
 from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
-from tacit.testing.recipes import RecipeKit
 from tacit.vdaf.registry import chunk_length_for
 from tests.claims import compute_claim, compute_noise_claim
 

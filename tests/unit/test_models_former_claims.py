@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.lab.kit.recipes import RecipeKit
 from tacit.dp.claim import NoiseStep
 from tacit.dp.hidden_claim import Sample, local_reports, noise_reports
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of, noise_step, reports_of, sample_of
 from tacit.recipe.derive import flips_of, randomizer_of
 from tacit.recipe.model import Recipe
-from tacit.testing.recipes import RecipeKit
 from tests.claims import FORM
 from tests.unit.former_claims import FormerClaim, compute_claim, compute_hidden_claim, compute_noise_claim
 

@@ -71,8 +71,8 @@ def test_the_lock_pins_every_dependency_with_hashes_and_no_host(project: dict[st
 
 def test_the_accountant_imports_nothing_heavy() -> None:
     program = (
-        "import importlib, json, pkgutil, sys, tacit.dp, tacit.randomizers\n"
-        "for package in (tacit.dp, tacit.randomizers):\n"
+        "import importlib, json, pkgutil, sys, tacit.dp, tacit.methods\n"
+        "for package in (tacit.dp, tacit.methods):\n"
         "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
         "        importlib.import_module(module.name)\n"
         f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))\n"

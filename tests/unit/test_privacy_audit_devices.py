@@ -15,15 +15,15 @@ import pytest
 
 from tacit.accounting.events import Relation
 from tacit.accounting.mechanisms import explain
+from tacit.methods.flips import Flips
+from tacit.methods.registry import randomizer_from
+from tacit.methods.types import Answer, Measurement, Randomizer
 from tacit.ports import Entropy
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.registry import randomizer_from
-from tacit.randomizers.types import Answer, Measurement, Randomizer
 from tacit.recipe.claims import noise_step
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.model import Boolean, EncoderSpec, Vector
-from tacit.testing.audit import Draws, Samples, epsilon_lower_bound
 from tests.claims import compute_noise_claim
+from tests.kit.audit import Draws, Samples, epsilon_lower_bound
 
 E0, CATEGORIES = 1.5, 4
 DELTA = 0.01

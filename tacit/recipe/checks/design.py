@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 
 from tacit.errors import Refusal
+from tacit.methods.flips import Flips
+from tacit.methods.registry import randomizer_from
 from tacit.models.forms.registry import known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
-from tacit.randomizers.flips import Flips
-from tacit.randomizers.registry import randomizer_from
 from tacit.recipe.context import Context
 from tacit.recipe.derive import labels, randomizer_of, range_of, vdaf_of
 from tacit.recipe.model import Recipe, Vector

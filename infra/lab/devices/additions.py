@@ -1,0 +1,78 @@
+"""What one contribution adds to the aggregate of its task if it counts.
+
+A bit, a category and a vector of bits add one to some cells: the cells are named, which for the very many devices of a
+fleet is what takes least room. Everything else (noise shares) adds a number of its own to every cell.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import Counter
+from typing import TypeAlias
+
+from tacit.codec import Reader, Writer
+from tacit.errors import DecodeError
+from tacit.methods.types import Measurement
+
+NUMBER = "Q"
+NUMBER_SIZE = 8
+Numbers: TypeAlias = "array[int]"
+"""One unsigned number of 64 bits per cell."""
+Ones: TypeAlias = tuple[int, ...]
+"""Cells, in order, to which one is added each."""
+Addition: TypeAlias = "Ones | Numbers"
+CELL_SIZE = 2
+_ONES, _NUMBERS = 0, 1
+_WHAT = "prepared contribution's addition"
+
+
+def addition_of(measurement: Measurement | Numbers, cells: int) -> Addition:
+    """What ``measurement`` adds to an aggregate of ``cells`` numbers; with several of them an integer is a category."""
+    if isinstance(measurement, int):
+        if cells > 1:
+            return (measurement,)
+        return (0,) * measurement if measurement in {0, 1} else array(NUMBER, [measurement])
+    if max(measurement, default=0) <= 1:
+        return tuple(cell for cell, bit in enumerate(measurement) if bit)
+    return measurement if isinstance(measurement, array) else array(NUMBER, measurement)
+
+
+def add(sums: Counter[int], addition: Addition) -> None:
+    """Add to the sums by cell."""
+    if isinstance(addition, tuple):
+        sums.update(addition)
+        return
+    for cell, number in enumerate(addition):
+        sums[cell] += number
+
+
+def write_addition(writer: Writer, addition: Addition) -> Writer:
+    """Append the encoding: a kind byte and a vector of cells (2 bytes each) or numbers (8 bytes each)."""
+    if isinstance(addition, tuple):
+        cells = b"".join(cell.to_bytes(CELL_SIZE, "big") for cell in addition)
+        return writer.uint(_ONES, 1).opaque(cells, 4)
+    return writer.uint(_NUMBERS, 1).opaque(_big_endian(addition).tobytes(), 4)
+
+
+def read_addition(reader: Reader) -> Addition:
+    """Strict inverse of ``write_addition``. Raises ``DecodeError``."""
+    kind = reader.uint(1)
+    if kind == _ONES:
+        ones = tuple(reader.vector(4, lambda inner: inner.uint(CELL_SIZE)))
+        if sorted(set(ones)) != list(ones):
+            raise DecodeError(f"a {_WHAT} does not name its cells in order")
+        return ones
+    data = reader.opaque(4)
+    if kind != _NUMBERS or len(data) % NUMBER_SIZE:
+        raise DecodeError(f"a {_WHAT} is malformed")
+    return _big_endian(array(NUMBER, data))
+
+
+def _big_endian(numbers: Numbers) -> Numbers:
+    """The same numbers with their bytes in the file's order, or back."""
+    if sys.byteorder == "big":
+        return numbers
+    swapped = numbers[:]
+    swapped.byteswap()
+    return swapped

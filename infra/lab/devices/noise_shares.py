@@ -1,0 +1,66 @@
+"""Noise shares of many devices at once: ``tacit.methods.flips.Flips.randomise`` in columns.
+
+Every number has its own coin flips from the operating system's randomness, as many bytes for each and in the same order
+as the device's own code draws them: with the same bytes the outputs are the same (the tests compare them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.methods.flips import ONE_HOT, Flips
+from tacit.methods.types import Answer
+from tacit.ports import Entropy
+
+PIECE = 1 << 22
+"""Bytes of randomness that are counted together."""
+
+
+def randomise_all(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> NDArray[np.uint64]:
+    """The measurements, a row of ``shares.cells`` numbers per answer. Raises ``ValueError`` for an answer out of
+    range."""
+    values = encoded_rows(shares, answers)
+    rows = max(1, PIECE // (_size(shares.flips) * shares.cells))
+    noise = [
+        flips_of(shares.flips, min(rows, len(answers) - at) * shares.cells, entropy)
+        for at in range(0, len(answers), rows)
+    ]
+    drawn = np.concatenate(noise) if noise else np.zeros(0, dtype=np.uint64)
+    return values * np.uint64(shares.scale) + drawn.reshape(values.shape)
+
+
+def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.uint64]:
+    """The values before the noise, a row per answer: one-hot in a histogram; without an answer those of a dummy. Raises
+    ``ValueError``."""
+    missing = [place for place, answer in enumerate(answers) if answer is None]
+    if missing:
+        blank = 0 if shares.cells == 1 or shares.statistic == ONE_HOT else (0,) * shares.cells
+        values = encoded_rows(shares, [blank if answer is None else answer for answer in answers])
+        values[missing] = shares.neutral
+        return values
+    is_category = shares.statistic == ONE_HOT
+    columns, most = (1, shares.cells - 1) if is_category else (shares.cells, shares.maximum)
+    given = np.asarray(answers, dtype=np.int64)
+    if given.size != len(answers) * columns or (given.size and not 0 <= given.min() <= given.max() <= most):
+        raise ValueError(f"an answer is {columns} numbers from 0 to {most}")
+    rows = given.reshape(len(answers), columns)
+    encoded: NDArray[np.uint64] = (rows == np.arange(shares.cells) if is_category else rows).astype(np.uint64)
+    return encoded
+
+
+def flips_of(flips: int, count: int, entropy: Entropy) -> NDArray[np.uint64]:
+    """``count`` draws of ``tacit.methods.draws.fair_flips``."""
+    size = _size(flips)
+    drawn = np.frombuffer(entropy(size * count), dtype=np.uint8).reshape(count, size)
+    spare = size * 8 - flips
+    heads: NDArray[np.uint64] = np.bitwise_count(drawn[:, 1:]).sum(axis=1, dtype=np.uint64)
+    heads += np.bitwise_count(drawn[:, 0] & np.uint8(0xFF >> spare))
+    return heads
+
+
+def _size(flips: int) -> int:
+    """Bytes for one number's flips."""
+    return (flips + 7) // 8

@@ -1,0 +1,51 @@
+"""Draws from a conditioned distribution without drawing again: the work depends on the parameters alone.
+
+A vector of independent bits, each one with probability p, given that at most ``most`` of them are one, is drawn in two
+steps. Its weight j has probability ``C(trials, j) p^j (1-p)^(trials-j) / Pr[Bin(trials, p) <= most]``, and given the
+weight every set of j places is equally likely. Each step compares a uniform 192-bit number with exact thresholds that
+are rounded down, so that what is drawn differs from that distribution by less than 2^-170 in total variation (for up to
+1,000 trials): less than what the thresholds of single bits are rounded by.
+"""
+
+from __future__ import annotations
+
+import bisect
+from functools import lru_cache
+
+from tacit.methods.draws import ONE
+from tacit.ports import Entropy
+
+DRAW_BITS = 192
+DRAW_BYTES = DRAW_BITS // 8
+_KEPT_BITS = 512
+"""Leading bits that sums of exact terms are cut to before they are divided."""
+
+
+def bounded_bits(trials: int, keep: int, most: int, entropy: Entropy) -> list[int]:
+    """``trials`` bits, each one with probability ``1 - keep / 2^128``, given that at most ``most`` are one. Takes
+    ``most + 1`` draws of ``DRAW_BYTES`` bytes, whatever comes out; 0 < ``keep`` < 2^128, 0 <= ``most`` <= ``trials``.
+    """
+    stream = entropy(DRAW_BYTES * (most + 1))
+    drawn = [int.from_bytes(stream[at : at + DRAW_BYTES], "big") for at in range(0, len(stream), DRAW_BYTES)]
+    weight = bisect.bisect_right(weight_thresholds(trials, keep, most), drawn[0])
+    places = list(range(trials))
+    for at, number in enumerate(drawn[1:]):
+        chosen = at + (number * (trials - at) >> DRAW_BITS)
+        places[at], places[chosen] = places[chosen], places[at]
+    bits = [0] * trials
+    for place in places[:weight]:
+        bits[place] = 1
+    return bits
+
+
+@lru_cache(maxsize=32)
+def weight_thresholds(trials: int, keep: int, most: int) -> tuple[int, ...]:
+    """For each weight j below ``most`` the probability of at most j, given at most ``most``, in units of 2^-192."""
+    term = keep**trials
+    sums = [term]
+    for weight in range(most):
+        term = term * (trials - weight) * (ONE - keep) // ((weight + 1) * keep)  # the next term, without a remainder
+        sums.append(sums[-1] + term)
+    cut = max(0, sums[-1].bit_length() - _KEPT_BITS)
+    total = sums[-1] >> cut
+    return tuple(((one >> cut) << DRAW_BITS) // total for one in sums[:-1])

@@ -1,0 +1,240 @@
+"""Noise shares (design rule P18): every device sends ``scale * value + Bin(flips, 1/2)`` in each cell.
+
+There is no local guarantee: what hides a device is the sum of everybody's shares, of which one aggregator or the
+analyst sees nothing but the total (``tacit.dp.binomial_noise``, ``tacit.dp.vector_noise``). A share lies in [0,
+flips], so an output lies in [0, scale * maximum + flips] and no encoding overflows.
+
+Estimates. With m reports, c the summed cell and q the sampling rate, ``y = (c - m flips/2) / scale`` is the sum of the
+values of those who sent plus centred noise of variance ``m flips / (4 scale^2)``. A dummy is the *neutral* value plus
+noise: v* = 0 where 0 is one of the values, else v* = ``low``. With p the probability of a dummy, ``s = q + (1-q) p``
+that of sending and ``pi = 1 - q/s`` the share of dummies to expect:
+
+* a total is ``(unit y + m low - m pi v*) / q``, unbiased over sampling, dummies and noise. Its variance is ``N s flips
+  unit^2 / (4 scale^2 q^2)`` for the noise and ``(1-q)/q sum x_i^2 + pi/q (N v*^2 - 2 v* sum x_i)`` for the sampling.
+  In a histogram or a count x is 0 or 1 and the sum of squares is the count itself. In a sum it is not known; the
+  reported error takes the largest that devices with this mean can have (all of them at ``low`` or ``high``), so that
+  it never covers too little. Beside it stands what values spread as evenly as their mean allows would give
+  (``tacit.methods.spread``);
+* a mean is ``((unit y + m low) / m - pi v*) / (1 - pi)``, a ratio of two totals in which q cancels. To first order
+  (delta method) its variance is ``flips unit^2 / (4 scale^2 (1-pi)^2 m)`` for the noise and ``((1-q) V + pi (v* -
+  mean)^2) / (q N)`` for the sampling, V the variance of the values in the population, at most ``(mean - low)(high -
+  mean)`` (Bhatia and Davis), which is what the reported error takes.
+
+In importance sampling the rate of a histogram's cell is that of its category and the rate of a count that of a 1. A
+sum needs a default that stands for 0: whoever holds it adds nothing, whatever its rate, and the others' rate is in the
+formulas. There v* = 0, so that dummies add noise alone. The noise is that of the m reports; N, where an error needs
+it, is ``m/s`` with the cell's own s, which is the largest that the m reports allow.
+
+Where each aggregator adds F flips of its own, ``m flips`` becomes ``m flips + 2 F`` in the variances.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from tacit.methods.design import SampleDesign
+from tacit.methods.draws import fair_flips
+from tacit.methods.estimate import Estimate
+from tacit.methods.spread import typical_variance
+from tacit.methods.types import Answer, Measurement
+from tacit.ports import Entropy
+
+Statistic = Literal["histogram", "count", "sum", "mean", "vector-sum"]
+ONE_HOT = "histogram"
+SCALAR = ("count", "sum", "mean")
+BOUNDED_SPREAD = ("sum", "mean", "vector-sum")
+"""Of which a release says no more than the mean of the values; the spread is bounded."""
+MAX_FLIPS = 1 << 16
+MAX_SCALE = 1 << 20
+"""The accountant's bounds (``tacit.dp.binomial_noise``)."""
+MAX_BATCH_FLIPS = 1 << 20
+"""Flips of an aggregator in each number."""
+MAX_MEASUREMENT = 1 << 32
+"""Largest output: 2^30 of them, more than any batch holds, add up to less than the modulus of Field64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``. ``batch_flips``: centred
+    flips that each of the two aggregators adds to every sum, beside the devices'."""
+
+    NAME: ClassVar[str] = "flips"
+    statistic: Statistic
+    scale: int
+    flips: int
+    maximum: int
+    cells: int
+    low: int = 0
+    unit: int = 1
+    batch_flips: int = 0
+    name: str = field(default=NAME, init=False)
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("scale", self.scale, MAX_SCALE), ("flips", self.flips, MAX_FLIPS)):
+            if not 1 <= value <= most:
+                raise ValueError(f"{name} must be from 1 to {most}")
+        if not 0 <= self.batch_flips <= MAX_BATCH_FLIPS or self.batch_flips % 2:
+            raise ValueError(f"the flips of an aggregator must be an even number up to {MAX_BATCH_FLIPS}")
+        if self.maximum < 1 or self.cells < 1:
+            raise ValueError("maximum and the number of cells must be at least 1")
+        if self.largest > MAX_MEASUREMENT:
+            raise ValueError(f"scale * maximum + flips must be at most {MAX_MEASUREMENT}")
+        if self.statistic in SCALAR and self.cells != 1:
+            raise ValueError(f"a {self.statistic} has one cell")
+        if self.statistic in {ONE_HOT, "count"} and self.maximum != 1:
+            raise ValueError(f"the values of a {self.statistic} are 0 and 1: maximum must be 1")
+
+    @property
+    def largest(self) -> int:
+        """The largest number in a measurement."""
+        return self.scale * self.maximum + self.flips
+
+    @property
+    def reject_probability(self) -> float:
+        """Every output is sent."""
+        return 0.0
+
+    def randomise(self, answer: Answer, entropy: Entropy, /) -> Measurement:
+        """The measurement for a category (histogram), an encoded number, or a vector of them. The work depends on the
+        parameters alone."""
+        return self._noisy(self._values(answer), entropy)
+
+    def dummy(self, entropy: Entropy, /) -> Measurement:
+        """The neutral value in every cell, and noise."""
+        return self._noisy((self.neutral,) * self.cells, entropy)
+
+    def missing(self, entropy: Entropy, /) -> Measurement:
+        """A dummy."""
+        return self.dummy(entropy)
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """The neutral value, in each cell; in importance sampling at the default's rate, as which nothing is added."""
+        return (float(self._neutral_value),) * self.cells
+
+    @property
+    def neutral(self) -> int:
+        """The encoded value of a dummy: that of 0, where 0 is a value, else that of ``low``."""
+        steps, rest = divmod(-self.low, self.unit)
+        return steps if rest == 0 and 0 <= steps <= self.maximum else 0
+
+    def _noisy(self, values: tuple[int, ...], entropy: Entropy) -> Measurement:
+        noisy = [self.scale * value + fair_flips(self.flips, entropy) for value in values]
+        return noisy[0] if self.statistic in SCALAR else noisy
+
+    def _values(self, answer: Answer) -> tuple[int, ...]:
+        if self.statistic == ONE_HOT and isinstance(answer, int):
+            if not 0 <= answer < self.cells:
+                raise ValueError(f"category must be from 0 to {self.cells - 1}")
+            return tuple(int(cell == answer) for cell in range(self.cells))
+        values = (int(answer),) if isinstance(answer, int) else tuple(answer)
+        if len(values) != self.cells or not all(0 <= value <= self.maximum for value in values):
+            raise ValueError(f"an answer is {self.cells} numbers from 0 to {self.maximum}")
+        return values
+
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
+        """Totals of the population (or its mean) from the sums of ``n`` reports; ``ValueError`` for sums that they
+        cannot have, and for importance sampling that the statistic does not bear."""
+        if isinstance(n, bool) or n < 1:
+            raise ValueError("n must be at least 1")
+        self._check_design(design)
+        spill = self.batch_flips
+        if len(counts) != self.cells or any(not -spill <= count <= n * self.largest + spill for count in counts):
+            raise ValueError(f"counts must hold {self.cells} sums of {n} reports of at most {self.largest}")
+        values, errors, typical = list[float](), list[float](), list[float]()
+        for cell, count in enumerate(counts):
+            rate = self._rate(cell, design)
+            share = design.dummy_share(rate)
+            real = self.low + self.unit * (count / n - self.flips / 2) / self.scale - share * self._neutral_value
+            population = n / design.sends(rate)
+            value = real / (1 - share) if self.statistic == "mean" else n * real / rate
+            mean = self._inside(value if self.statistic == "mean" else value / population)
+            values.append(value)
+            worst, usual = self._largest_square(mean), mean * mean + self._typical_variance(mean)
+            errors.append(self._stderr(population * worst, mean, population, n, rate, design))
+            typical.append(self._stderr(population * min(worst, usual), mean, population, n, rate, design))
+        bounds = self.statistic in BOUNDED_SPREAD and design.rate < 1
+        return Estimate(tuple(values), tuple(errors), tuple(typical) if bounds else None)
+
+    def expected_stderrs(
+        self,
+        truth: Sequence[float],
+        population: int,
+        design: SampleDesign,
+        squares: Sequence[float] | None = None,
+        holders: float = 0,
+    ) -> tuple[float, ...]:
+        """Standard deviations of the estimates at the true values; ``squares`` are the sums of the squared values, by
+        default the largest possible (which is exact for histograms and counts). ``holders``: how many devices have the
+        default answer of an importance-sampled sum; of histograms and counts the truth says it."""
+        self._check_design(design)
+        if design.default is not None and self.statistic == ONE_HOT:
+            holders = truth[design.default]
+        elif design.default is not None and self.statistic == "count":
+            holders = truth[0] if design.default else population - truth[0]
+        reports = design.sends(design.rate) * (population - holders)
+        reports += design.sends(design.rate_of(design.default)) * holders
+        means = [value / (1 if self.statistic == "mean" else population) for value in truth]
+        known = squares or [population * self._largest_square(mean) for mean in means]
+        return tuple(
+            self._stderr(square, mean, population, reports, self._rate(cell, design), design)
+            for cell, (square, mean) in enumerate(zip(known, means, strict=True))
+        )
+
+    def noise_stderr(self, reports: float, design: SampleDesign) -> float:
+        """The part of the standard error that is noise, from so many reports: everything, where everybody takes part.
+        In importance sampling that of a number whose holders take part at the higher rate."""
+        return self._noise(reports, design.rate, design)
+
+    def _noise(self, reports: float, rate: float, design: SampleDesign) -> float:
+        noise = self.unit * math.sqrt(reports * self.flips + 2 * self.batch_flips) / (2 * self.scale)
+        return noise / (reports * (1 - design.dummy_share(rate))) if self.statistic == "mean" else noise / rate
+
+    def _stderr(
+        self, square: float, mean: float, population: float, reports: float, rate: float, design: SampleDesign
+    ) -> float:
+        """``square`` and ``mean``: the sum of the squared values and the mean value of ``population`` devices."""
+        share, neutral = design.dummy_share(rate), self._neutral_value
+        if self.statistic == "mean":
+            spread = max(0.0, square / population - mean * mean)
+            sampling = ((1 - rate) * spread + share * (neutral - mean) ** 2) / (rate * population)
+        else:
+            dummies = share / rate * population * neutral * (neutral - 2 * mean)
+            sampling = max(0.0, (1 - rate) / rate * square + dummies)
+        return math.hypot(self._noise(reports, rate, design), math.sqrt(sampling))
+
+    def _rate(self, cell: int, design: SampleDesign) -> float:
+        """The rate of the devices whose values make up the cell's total."""
+        if self.statistic == ONE_HOT:
+            return design.rate_of(cell)
+        return design.rate_of(1) if self.statistic == "count" else design.rate
+
+    def _check_design(self, design: SampleDesign) -> None:
+        default = design.default
+        if default is None:
+            return
+        if self.statistic in {"mean", "vector-sum"}:
+            raise ValueError(f"a {self.statistic} cannot be sampled by importance")
+        answers = self.cells if self.statistic == ONE_HOT else self.maximum + 1
+        if not 0 <= default < answers:
+            raise ValueError(f"the default answer must be from 0 to {answers - 1}")
+        if self.statistic == "sum" and self.low + self.unit * default:
+            raise ValueError(f"the default answer of a sum must stand for 0, not for {self.low + self.unit * default}")
+
+    @property
+    def _neutral_value(self) -> int:
+        return self.low + self.unit * self.neutral
+
+    def _inside(self, mean: float) -> float:
+        """``mean``, put into the range of the values."""
+        return min(max(mean, self.low), self.low + self.unit * self.maximum)
+
+    def _typical_variance(self, mean: float) -> float:
+        return typical_variance(mean, self.low, self.low + self.unit * self.maximum)
+
+    def _largest_square(self, mean: float) -> float:
+        """The largest mean square of values from low to high with this mean (put into that range first)."""
+        high = self.low + self.unit * self.maximum
+        return self._inside(mean) * (self.low + high) - self.low * high
