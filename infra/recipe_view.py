@@ -21,6 +21,7 @@ from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
 from tacit.recipe.model import RandomizerSpec, Recipe, conjunction
 from tacit.recipe.policy import Policy
+from tacit.recipe.rounding import rounding_words
 
 PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
 STATES = {
@@ -45,6 +46,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         *_audience(recipe, document),
         ("metric", recipe.question.metric),
         ("answers", shown),
+        *([("rounding", rounded)] if (rounded := rounding_words(recipe.question)) else []),
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer)),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),

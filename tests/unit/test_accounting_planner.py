@@ -136,7 +136,7 @@ def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_est
         assert way.available
         assert way.share is not None
         shares = Flips(statistic, way.share.scale, way.share.flips, goal.maximum, cells, low=goal.low, unit=goal.unit)
-        middle = (goal.low + goal.high) / 2
+        middle = float(goal.low + goal.high) / 2
         truth = middle if statistic == "mean" else goal.holders if goal.counts else goal.population * middle
         expected = shares.expected_stderrs([truth] * cells, goal.population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(expected[0], rel=1e-3)

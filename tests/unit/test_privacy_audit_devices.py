@@ -223,6 +223,6 @@ def test_a_quarter_of_the_flips_in_every_device_is_caught(case: str) -> None:
 
 
 def test_a_clip_that_is_left_out_is_caught() -> None:
-    unclipped, opposite = (tuple(sign * entry - ROW.low for entry in FAR) for sign in (1, -1))
+    unclipped, opposite = (tuple(int(sign * entry - ROW.least) for entry in FAR) for sign in (1, -1))
     honest = SHARES["vector, in all directions"]
     assert replace(honest, first=unclipped, second=opposite).bound(sums=SUMS // FEW) > honest.claim()

@@ -197,7 +197,7 @@ def _numbers(question: Question, spec: Number | Vector, text: str) -> DrawnNumbe
     width = spec.length if isinstance(spec, Vector) else 1
     encoder = encoder_of(question)
     if kind == "uniform" and not rest:
-        return DrawnNumbers(text, "uniform", spec.low, spec.high, width, encoder)
+        return DrawnNumbers(text, "uniform", float(spec.least), float(spec.most), width, encoder)
     mean, comma, deviation = rest.partition(",")
     if kind != "normal" or not comma:
         raise UsageError("--data of numbers takes uniform or normal:MEAN,DEVIATION")

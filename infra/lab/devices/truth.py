@@ -8,6 +8,7 @@ noise and sampling alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -28,10 +29,10 @@ def _known(question: Question, answers: Sequence[Answer]) -> list[float]:
     spec, labels = question.encoder, encoder_of(question).labels
     if isinstance(spec, Vector):
         rows = np.asarray(answers, dtype=np.float64).reshape(len(answers), len(labels))
-        return [float(entry) for entry in rows.sum(axis=0) + spec.low * len(answers)]
+        return [float(entry) for entry in float(spec.step) * rows.sum(axis=0) + float(spec.least * len(answers))]
     if isinstance(spec, Number):
         steps = float(np.sum(np.asarray(answers, dtype=np.float64)))
-        return [spec.low * len(answers) + (spec.unit or 1) * steps]
+        return [float(spec.least * len(answers) + Fraction(spec.step) * Fraction(steps))]
     if question.statistic == "count":
         return [float(np.count_nonzero(np.asarray(answers)))]
     return [float(count) for count in np.bincount(np.asarray(answers, dtype=np.int64), minlength=len(labels))]

@@ -23,8 +23,9 @@ from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import reports_of, sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, range_of
-from tacit.recipe.model import Importance, Number, Recipe, Vector
+from tacit.recipe.model import Importance, Number, Range, Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.quantity import in_words
 
 IMPORTANCE_STATISTICS = ("histogram", "count", "sum")
 """What can be estimated where the rate depends on the answer."""
@@ -84,10 +85,10 @@ def importance_supported(recipe: Recipe, policy: Policy, context: Context) -> st
 def _default_problem(recipe: Recipe, importance: Importance) -> str | None:
     encoder = recipe.question.encoder
     if isinstance(encoder, Number):
-        value = encoder.low + importance.default * (encoder.unit or 1)
+        value = encoder.least + importance.default * encoder.step
         if value != 0:
-            return f"the default of a sum must stand for 0, not for {value}; only then does it add nothing"
-    answers = range_of(recipe.question) if isinstance(encoder, Number | Vector) else max(1, len(labels(recipe)) - 1)
+            return f"the default of a sum must stand for 0, not for {in_words(value)}; only then does it add nothing"
+    answers = range_of(recipe.question) if isinstance(encoder, Range) else max(1, len(labels(recipe)) - 1)
     if importance.default <= answers:
         return None
     return f"{importance.default} is no answer of the encoder; the largest is {answers}"
