@@ -11,6 +11,7 @@ from client_agent.deciding import DECIDING_SHARE, asked_until
 from infra.terminal import notes
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.flips import Flips
+from tacit.models.forms.registry import form_of
 from tacit.moments import when
 from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
@@ -90,7 +91,7 @@ def _shares(recipe: Recipe, shares: Flips) -> dict[str, Any]:
         "scale": shares.scale,
         "flips": shares.flips,
         "epsilon": claim_of(recipe).stated(),
-        "epsilon_half": claim_of(recipe, half).aggregator_with_relay,
+        "epsilon_half": claim_of(recipe, half)[form_of(recipe.model).charged_with_relay],
         **_errors(recipe, shares),
         "one_device": float(shares.unit * shares.largest / shares.scale),
         "measurement_bits": shares.cells * shares.largest.bit_length(),

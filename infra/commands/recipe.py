@@ -35,8 +35,8 @@ from infra.recipe_writing import draft_context, write_recipe
 from infra.terminal import answers, plain_table, print_json, span, styled
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
-from tacit.dp.claim import CONDITIONS
 from tacit.errors import UsageError
+from tacit.models.forms.registry import known
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
@@ -285,14 +285,14 @@ def show(
         document, found = asyncio.run(_logged(server_of(state_dir, server), transport_of(state_dir, server), recipe))
     audience = _audience(found, state_dir) if found.criteria and server is None else {}
     if as_json:
-        body = found.body()
+        body, form = found.body(), known(found.model)
         print_json(
             {
                 **document,
                 "hash": found.hash_text,
                 **audience,
                 **rounding(found),
-                "conditions": CONDITIONS,
+                "conditions": {} if form is None else form.conditions,
                 "recipe": body,
             }
         )

@@ -16,8 +16,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, ValidationInfo, field_validator
+from pydantic_core import CoreSchema
 
+from tacit.models.forms.form import Form
+from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
 from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
 from tacit.tlog.canonical import MAX_INTEGER
@@ -341,13 +344,34 @@ class Interval(Part):
         return self.start + self.duration
 
 
-class Epsilons(Part):
-    """The claim per adversary (P16)."""
+class Epsilons(RootModel[dict[str, EpsilonText]]):
+    """The claim per adversary (P16): one number for each of the recipe's model."""
 
-    aggregator: DecimalText
-    aggregator_with_relay: DecimalText
-    both_aggregators: EpsilonText
-    both_aggregators_with_relay: EpsilonText
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    def __getitem__(self, adversary: str) -> str:
+        """The stated epsilon."""
+        return self.root[adversary]
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """An object for each model that is known."""
+        value = handler(schema)
+        shapes = [_epsilon_schema(form, value) for form in FORMS.values()]
+        return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+
+
+def _epsilon_schema(form: Form, epsilons: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the epsilons of a model, from that of any epsilons."""
+    either = epsilons["additionalProperties"]
+    number, _ = either["anyOf"]
+    return {
+        "additionalProperties": False,
+        "description": epsilons["description"],
+        "properties": {one.name: either if one.unbounded else number for one in form.adversaries},
+        "required": list(form.names),
+        "type": "object",
+    }
 
 
 class Privacy(Part):
@@ -469,6 +493,16 @@ class Recipe(Document):
     token: TokenSlot
     parties: Parties
     series: SeriesRound | None = None
+
+    @field_validator("privacy")
+    @classmethod
+    def _claimed(cls, privacy: Privacy, info: ValidationInfo) -> Privacy:
+        """Refuse epsilons that are not by the adversaries of the model, where that is known."""
+        form = known(info.data.get("model", ""))
+        problem = None if form is None else form.epsilon_problem(privacy.epsilon.root)
+        if problem is not None:
+            raise ValueError(f"epsilon.{problem}")
+        return privacy
 
     @property
     def epsilon0(self) -> Decimal:

@@ -44,6 +44,8 @@ from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
@@ -403,7 +405,7 @@ def _understate(recipe: Recipe) -> Recipe:
     """The same recipe with every claim but the local one divided by two."""
     body = recipe.body()
     claims = body["privacy"]["epsilon"]
-    for name in ("aggregator", "aggregator_with_relay", "both_aggregators"):
+    for name in (row.name for row in form_of(recipe.model).adversaries if row.cap is not Cap.LOCAL):
         claims[name] = plain(Decimal(claims[name]) / 2)
     body["name"] = "understated"
     return Recipe.from_body(body)
