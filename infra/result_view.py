@@ -34,8 +34,9 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
 
 
 def form_of(document: Mapping[str, Any]) -> str:
-    """How the estimates of a result are written: totals as whole numbers, a mean with what its error leaves of it."""
-    if document["statistic"] != "mean":
+    """How the estimates of a result are written: numbers of devices as whole numbers, others with what the error leaves
+    of them."""
+    if document["statistic"] in {"histogram", "count"}:
         return ",.0f"
     return estimate_form(bucket["stderr"] for bucket in document["buckets"])
 

@@ -51,15 +51,22 @@ class Finding:
 
 @dataclass(frozen=True)
 class Estimated:
-    """One number of a release, and the ``truth`` among all devices of the fleet. ``low`` and ``high``: the 95 %
-    interval for all of them, silent ones included; None where the release bears none."""
+    """One number of a release, and the ``truth`` among all devices of the fleet; ``answered`` is that of their values
+    as the recipe rounds and clips them. ``low`` and ``high``: the 95 % interval for all of them, silent ones included;
+    None where the release bears none."""
 
     label: str
     estimate: float
     stderr: float
     truth: float
+    answered: float | None = None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def moved(self) -> bool:
+        """Whether rounding and clipping moved the truth by more than a standard error."""
+        return self.answered is not None and abs(self.answered - self.truth) > self.stderr
 
     @property
     def inside(self) -> bool | None:
@@ -175,17 +182,20 @@ def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimate
     """Estimates of a result document, with its intervals for all devices, beside what the fleet's devices know; none
     where that was not added up."""
     share = 1 / result.devices if document["statistic"] == "mean" else 1.0
-    rows = zip(document["buckets"], result.known, strict=True) if result.known else ()
+    answered: list[float | None] = [total * share for total in result.answered]
+    answered = answered or [None] * len(result.known)
+    rows = zip(document["buckets"], result.known, answered, strict=True) if result.known else ()
     return [
         Estimated(
             row["label"],
             row["estimate"],
             row["stderr"],
             total * share,
+            one,
             row.get("population_low"),
             row.get("population_high"),
         )
-        for row, total in rows
+        for row, total, one in rows
     ]
 
 

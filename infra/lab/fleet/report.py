@@ -144,6 +144,12 @@ def _inside(rows: Sequence[Estimated]) -> str:
     words = f"{sum(judged)} of {len(judged)} intervals of all devices hold the truth, silent devices included"
     if not judged:
         words = "estimates are of the devices that answered; nothing is said of all, whose truth stands beside them"
+    moved = sum(one.moved for one in rows)
+    if moved:
+        words += (
+            f"; rounding and clipping by the recipe moved {moved} of the truths by more than a standard error: a finer "
+            "unit or a wider range is needed"
+        )
     return f"{more} more answers are not shown; {words}" if more > 0 else words
 
 
