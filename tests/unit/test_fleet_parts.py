@@ -95,7 +95,9 @@ def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
     assert whole == [Estimated("mean", 4.25, 0.1, 4.0, low=3.5, high=4.5)]
     assert whole[0].inside
     assert estimated({"statistic": "sum", "buckets": rows}, FleetResult()) == []
-    verdict = Verdict(answers=[*whole, *(Estimated(f"a{number}", 5.0, 1.0, 4.0, low=4.5, high=6.0) for number in range(30))])
+    verdict = Verdict(
+        answers=[*whole, *(Estimated(f"a{number}", 5.0, 1.0, 4.0, low=4.5, high=6.0) for number in range(30))]
+    )
     console = Console(width=120, record=True, file=io.StringIO())
     show(result, verdict, Load(devices=8), console)
     text = console.export_text()
