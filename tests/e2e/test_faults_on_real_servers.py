@@ -47,7 +47,7 @@ from tacit.messages import UploadRequest
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
 from tacit.service.config import write_secret
-from tacit.tokens.blind_rsa import IssuerKey
+from tacit.tokens.issuer_key import IssuerKey
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 from tests.e2e.doomed_worker import STAGES
 from tests.kit.processes import ReadyProcess
