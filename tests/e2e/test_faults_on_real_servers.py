@@ -38,12 +38,13 @@ from infra.mosquitto import MosquittoServer
 from infra.postgres import PostgresServer
 from infra.processes import serve_command
 from infra.redis import RedisServer
-from infra.status import StackStatus, stack_status
+from infra.status import stack_status
 from tacit import ohttp
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest
+from tacit.operations.status import DeploymentStatus
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
 from tacit.service.config import write_secret
@@ -214,7 +215,7 @@ class Devices:
             self.acknowledged += 1
 
 
-async def statuses(layout: Layout) -> StackStatus:
+async def statuses(layout: Layout) -> DeploymentStatus:
     """What ``tacit status`` shows."""
     async with AiohttpTransport(timeout=5) as transport:
         return await stack_status(layout, transport)
