@@ -10,8 +10,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.answer_table import Answer, answers_table
-from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, plain_table, span
-from tacit.dp.claim import CONDITIONS
+from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, is_conditional, plain_table, span
 from tacit.moments import when
 
 NORMAL_95 = 1.96
@@ -34,8 +33,9 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
 
 
 def form_of(document: Mapping[str, Any]) -> str:
-    """How the estimates of a result are written: totals as whole numbers, a mean with what its error leaves of it."""
-    if document["statistic"] != "mean":
+    """How the estimates of a result are written: numbers of devices as whole numbers, others with what the error leaves
+    of them."""
+    if document["statistic"] in {"histogram", "count"}:
         return ",.0f"
     return estimate_form(bucket["stderr"] for bucket in document["buckets"])
 
@@ -134,7 +134,7 @@ def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
             adversary_text(name, privacy["n"]),
             epsilon_text(value),
             delta_text(name, value, privacy["delta"]),
-            epsilon_text(ran[name]) if name in ran and name not in CONDITIONS else "",
+            epsilon_text(ran[name]) if name in ran and not is_conditional(name) else "",
         )
         for name, value in privacy["by_adversary"].items()
     ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.dp.claim import CONDITIONS, Claim
+from tacit.dp.claim import Claim
 from tacit.errors import Refusal
+from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
@@ -106,7 +107,7 @@ def _outside(encoder: EncoderSpec) -> str:
 
 
 def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
-    stated = recipe.privacy.epsilon.model_dump()
+    form, stated = form_of(recipe.model), recipe.privacy.epsilon.root
     ran = claim_of(recipe, report_count).no_worse_than(claim_of(recipe))
     exceeded = ran.exceeds(stated)
     if exceeded:
@@ -117,14 +118,14 @@ def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
     by_adversary = {name: epsilon_value(value) for name, value in stated.items()}
     return {
         "privacy": {
-            "epsilon": by_adversary["aggregator"],
+            "epsilon": by_adversary[form.charged],
             "delta": float(recipe.delta),
             "epsilon0": epsilon_value(recipe.privacy.epsilon0),
             "relation": recipe.privacy.relation,
             "mechanism": recipe.privacy.mechanism,
             "n": recipe.privacy.n,
             "by_adversary": by_adversary,
-            "conditions": CONDITIONS,
+            "conditions": form.conditions,
         },
         **({} if recipe.sampling.importance else {"privacy_of_batch": _of_batch(report_count, ran)}),
     }

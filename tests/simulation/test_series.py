@@ -72,11 +72,11 @@ async def test_three_rounds_with_donation_are_released_and_no_device_is_in_two(
             assert len(sent) <= 1
             taken.update(entry.name for entry in sent)
             paid = [entry.charged_epsilon for entry in entries if entry is not None and entry.charged_epsilon]
-            assert paid == [series.claim.epsilon.aggregator]
+            assert paid == [series.claim.epsilon["aggregator"]]
         for recipe in rounds:
             (result,) = await simulation.results(recipe)
             assert result["report_count"] == taken[recipe.name] == 2
         assert await charges(simulation) == {
-            **{recipe.name: (recipe.privacy.epsilon.aggregator, False) for recipe in rounds},
-            "training": (series.claim.epsilon.aggregator, True),
+            **{recipe.name: (recipe.privacy.epsilon["aggregator"], False) for recipe in rounds},
+            "training": (series.claim.epsilon["aggregator"], True),
         }

@@ -50,12 +50,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Estimated:
-    """One number of a release, and the ``truth`` among the fleet's devices."""
+    """One number of a release, and the ``truth`` among the fleet's devices; ``answered`` is that of their values as the
+    recipe rounds and clips them."""
 
     label: str
     estimate: float
     stderr: float
     truth: float
+    answered: float | None = None
+
+    @property
+    def moved(self) -> bool:
+        """Whether rounding and clipping moved the truth by more than a standard error."""
+        return self.answered is not None and abs(self.answered - self.truth) > self.stderr
 
     @property
     def inside(self) -> bool:
@@ -168,8 +175,10 @@ class Oracle:
 def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
     """Estimates of a result document beside what the fleet's devices know; none where that was not added up."""
     share = 1 / result.devices if document["statistic"] == "mean" else 1.0
-    rows = zip(document["buckets"], result.known, strict=True) if result.known else ()
-    return [Estimated(row["label"], row["estimate"], row["stderr"], total * share) for row, total in rows]
+    answered: list[float | None] = [total * share for total in result.answered]
+    answered = answered or [None] * len(result.known)
+    rows = zip(document["buckets"], result.known, answered, strict=True) if result.known else ()
+    return [Estimated(row["label"], row["estimate"], row["stderr"], total * share, one) for row, total, one in rows]
 
 
 def noise_bound(flips: int) -> int:

@@ -144,6 +144,12 @@ def _answers_table(rows: Sequence[Estimated], width: int) -> Group:
 def _inside(rows: Sequence[Estimated]) -> str:
     inside, more = sum(one.inside for one in rows), len(rows) - MOST_ANSWERS
     words = f"{inside} of {len(rows)} intervals hold the truth; one in twenty does not, by chance"
+    moved = sum(one.moved for one in rows)
+    if moved:
+        words += (
+            f"; rounding and clipping by the recipe moved {moved} of the truths by more than a standard error: a finer "
+            "unit or a wider range is needed"
+        )
     return f"{more} more answers are not shown; {words}" if more > 0 else words
 
 

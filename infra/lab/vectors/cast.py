@@ -80,8 +80,13 @@ ASKED: dict[str, dict[str, Any]] = {
         "attested_devices": 20_000,
         "dummies": Decimal(200),
     },
+    "idle": {"question": _question("Idle share of time?", "idle", "mean", kind="number", low=0, high=1, unit="0.01")},
+    "signal": {
+        "question": _question("How good?", "signal", "histogram", kind="buckets", edges=["-0.5", 0, "0.3", "0.75"])
+    },
 }
-"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, and rare answers with dummies."""
+"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, rare answers with dummies, fractions.
+A recipe's place is its slot: new ones come last."""
 
 
 class Cast:
