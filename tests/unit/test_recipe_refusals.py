@@ -132,7 +132,13 @@ DESIGN = [
     bad("batch-too-large", "batch.min_batch_size", 10_000_001, "B = 10000001", "limit of 10000000"),
     bad("batch-mode", "batch.mode", "leader_selected", "not leader_selected", "needs mode time_interval"),
     bad("contributions-below-batch", "batch.expected_contributions", 199, "199", "expect at least 200"),
-    bad("interval-unaligned", "interval.start", NOW + 1, f"start {NOW + 1}", f"{NOW + 60} and 3600 are the next"),
+    bad(
+        "interval-unaligned",
+        "interval.start",
+        NOW + 1,
+        f"start {moment(NOW + 1)}",
+        f"{moment(NOW + 60)} and 3600 are the next",
+    ),
     bad("interval-over", "interval.start", NOW - 7_200, "3600 seconds ago", f"must end after {NOW}"),
     bad("interval-too-long", "interval.duration", 32 * 86_400, str(32 * 86_400), f"limit of {31 * 86_400}"),
     bad(

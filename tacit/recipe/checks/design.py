@@ -215,8 +215,8 @@ def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | 
     interval = recipe.interval
     start, duration = (-(-seconds // precision) * precision for seconds in (interval.start, interval.duration))
     return (
-        f"start {interval.start} and duration {interval.duration} must be multiples of {precision} seconds; "
-        f"{start} and {duration} are the next"
+        f"start {moment(interval.start)} and duration {interval.duration} must be multiples of {precision} seconds; "
+        f"{moment(start)} and {duration} are the next"
     )
 
 

@@ -20,6 +20,7 @@ from tacit.dp.hidden_count import MAX_COUNT_EPSILON
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
 from tacit.models.forms.registry import form_of
+from tacit.moments import moment
 from tacit.recipe.claims import reports_of, sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, range_of
@@ -200,7 +201,7 @@ def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str 
         return None
     return (
         f"{importance.devices} devices cannot be counted on to decide in time about a recipe that begins before it is "
-        f"taken up; a start after {math.ceil(context.now)} would pass"
+        f"taken up; a start after {moment(math.ceil(context.now))} would pass"
     )
 
 
