@@ -7,12 +7,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from client_agent.deciding import DECIDING_SHARE, asked_until
 from infra.terminal import notes
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
 from tacit.moments import when
+from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Interval, Recipe

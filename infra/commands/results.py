@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.api import REFUSAL_PREFIX, call, hash_of, logged_recipe
+from infra.api import hash_of
 from infra.layout import Layout
 from infra.places import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.result_page import result_page
@@ -17,6 +17,7 @@ from infra.result_view import in_order, show_result
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, Refusal, UsageError
+from tacit.operations.services import REFUSAL_PREFIX, call, logged_recipe
 from tacit.ports import Clock, Transport
 from tacit.recipe.response import stated, with_response
 

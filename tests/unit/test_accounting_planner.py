@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +227,17 @@ def test_a_range_that_no_question_has_is_refused(bad: dict[str, Any]) -> None:
         Goal(**{"population": 1000, "cells": 1, "epsilon": 1.0, "delta": 1e-6, **bad})
 
 
+def test_hundredths_are_planned_as_as_many_whole_steps() -> None:
+    cents = Goal(20_000, 1, 1.0, 1e-6, statistic="sum", low=-20, high=80, allow_unbounded_local=True)
+    euros = replace(cents, low=Fraction("-0.2"), high=Fraction("0.8"), unit=Fraction("0.01"))
+    for one, other in zip(alternatives(cents), alternatives(euros), strict=True):
+        assert (one.model, one.share, one.batch_size) == (other.model, other.share, other.batch_size)
+        assert other.stderr == pytest.approx(one.stderr / 100)
+        assert other.relative(euros) == pytest.approx(one.relative(cents))
+    with pytest.raises(ValueError, match="unit must divide"):
+        replace(euros, unit=Fraction("0.03"))
+
+
 def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('allow_unbounded_local = true\nmax_epsilon_local = "3"\n')
@@ -238,8 +251,10 @@ def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.
 
 
 NUMBER = ["--statistic", "mean", "--low", "0", "--high", "40", "--allow-unbounded-local"]
+SHARE = ["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.010", "--allow-unbounded-local"]
 ASKED = {
     "mean by noise shares": (NUMBER, []),
+    "mean in hundredths": (SHARE, []),
     "histogram by krr": (["--cells", "16"], ["--buckets", ",".join(map(str, range(16)))]),
     "yes or no": (["--cells", "1"], ["--boolean"]),
 }

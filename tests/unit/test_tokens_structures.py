@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tacit.errors import CryptoError, DecodeError
-from tacit.tokens.blind_rsa import IssuerKey, TokenKey
+from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.directory import DirectoryKey, IssuerDirectory
 from tacit.tokens.http_auth import (
     PrivateTokenChallenge,
@@ -23,7 +23,8 @@ from tacit.tokens.http_auth import (
     parse_www_authenticate,
     unpadded,
 )
-from tacit.tokens.issuance import PendingToken, issue, request_token
+from tacit.tokens.issuance import PendingToken, request_token
+from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
 from tacit.tokens.structures import GREASE_TYPES, Token, TokenChallenge, TokenRequest, TokenResponse
 

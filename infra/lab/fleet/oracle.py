@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from client_agent.journal import State
-from infra.api import call
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.target import Target
 from infra.lab.fleet.result import FleetResult
 from infra.layout import Layout
 from infra.response_lines import warning
 from tacit.errors import Abort
+from tacit.operations.services import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.derive import labels
 from tacit.recipe.response import stated, with_response
