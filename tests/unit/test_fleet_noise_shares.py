@@ -235,7 +235,9 @@ def released(asked: Question, cells: list[str]) -> Estimated:
     sent = [answer.measurement for chunk in chunks for answer in randomise(chunk, shares, SeededEntropy(8))[0]]
     sums = [sum(one for one in sent if isinstance(one, int))]
     found = shares.estimate(sums, len(sent), design)
-    row = {"label": "mean", "estimate": found.values[0], "stderr": found.stderrs[0]}
+    value, error = found.values[0], found.stderrs[0]
+    interval = {"population_low": value - 1.96 * error, "population_high": value + 1.96 * error}
+    row = {"label": "mean", "estimate": value, "stderr": error, **interval}
     (one,) = estimated({"statistic": asked.statistic, "buckets": [row]}, result)
     return one
 
