@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-<<<<<<< HEAD
-from functools import lru_cache
-=======
 from collections.abc import Callable
->>>>>>> main
 
 from tacit.dp import parameters
 from tacit.dp.sampling import amplify_visible
@@ -26,12 +22,7 @@ def _check(delta: float, target_epsilon: float) -> float:
     return target
 
 
-<<<<<<< HEAD
-@lru_cache(maxsize=1024)
-def largest_epsilon0(mechanism: str, n: int, delta: float, target_epsilon: float, *, places: int = 4) -> float:
-=======
 def largest_epsilon0(keeps: Keeps, n: int, delta: float, target_epsilon: float, *, places: int = 4) -> float:
->>>>>>> main
     """The largest local epsilon0 whose n reports stay within ``target_epsilon``, no sampling claimed.
 
     Rounded down to ``places`` decimals (never below ``target_epsilon``, where no amplification is needed) and
