@@ -15,11 +15,12 @@ from typing import Any, Literal
 from tacit.errors import Refusal, UsageError
 from tacit.methods.flips import Flips
 from tacit.models.forms.form import Cap
+from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
 from tacit.recipe.checks.design import MODE_OF_CLOSE, RANDOMIZERS_OF_STATISTIC, VDAF_OF_RANDOMIZER
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import plain
-from tacit.recipe.model import UNBOUNDED, Parties, Question, Recipe, TokenSlot
+from tacit.recipe.model import UNBOUNDED, Question, Recipe, TokenSlot
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan
 

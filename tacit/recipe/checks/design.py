@@ -108,6 +108,8 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
     with its ``max_weight``, rr Prio3Count, flips Prio3Sum for a count, sum or mean and else Prio3SumVec, with
     ``max_measurement`` = scale * maximum + flips. ``vdaf.length`` is 1 for Prio3Count and Prio3Sum, else
     ``randomizer.categories``."""
+    if recipe.vdaf is None:
+        return None
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
     shares = randomizer.name == Flips.NAME
     wanted = VDAF_OF_SHARES[recipe.question.statistic] if shares else VDAF_OF_RANDOMIZER.get(randomizer.name)
@@ -157,6 +159,8 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
     elements that are checked (1 for Prio3Count and Prio3Sum), and the leader's input share has at most 258,048 bytes:
     it fits into what a device can send."""
     spec = recipe.vdaf
+    if spec is None:
+        return None
     if spec.length > policy.max_length:
         return f"length {spec.length} is over the limit of {policy.max_length}"
     elements = spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)
