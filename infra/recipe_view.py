@@ -10,13 +10,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from client_agent.deciding import asked_until
 from infra.audience_view import audience_lines
 from infra.terminal import adversary_text, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms.registry import form_of
 from tacit.moments import when
+from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
 from tacit.recipe.model import RandomizerSpec, Recipe, VdafSpec, conjunction

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.dp.claim import decimal_up
 from tacit.models.forms.registry import adversary
 from tacit.moments import when
 
@@ -49,11 +48,6 @@ def notes() -> Console:
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-
-
-def computed_epsilon(value: float) -> str:
-    """An epsilon that was computed, rounded up to 4 decimals."""
-    return "inf" if math.isinf(value) else decimal_up(value, 4)
 
 
 def span(start: float, end: float) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from infra.api import hash_of, logged_recipe, read_recipe, recipes_of, verified_log
+from infra.api import hash_of, read_recipe, verified_log
 from infra.audience_view import audience_document
 from infra.commands.census import census
 from infra.commands.design import design
@@ -37,6 +37,7 @@ from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.models.forms.registry import known
+from tacit.operations.services import logged_recipe, recipes_of
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from client_agent.journal import State
-from infra.ledger import ledger_document, whole_log
+from infra.api import whole_log
+from tacit.operations.ledger import ledger_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
@@ -37,7 +38,7 @@ def series_of(simulation: Simulation) -> Series:
 
 async def charges(simulation: Simulation) -> dict[str, tuple[str, bool]]:
     log = await whole_log(simulation.network, simulation.layout, simulation.policy)
-    (account,) = ledger_document(log, simulation.policy, simulation.clock.now())["accounts"]
+    (account,) = ledger_of(log, simulation.policy, simulation.clock.now()).document()["accounts"]
     return {one["name"]: (one["epsilon"], one["charged"]) for one in account["recipes"]}
 
 

@@ -115,9 +115,7 @@ DESIGN = [
     bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", "krr, rappor, rr, flips are"),
     bad("randomizer-parameters", "randomizer.epsilon0", "0", "krr with epsilon0 0:", "from 0.000001 to 40"),
     bad("randomizer-parameters", "randomizer.max_weight", 3, "krr has max_weight 3", "leave it out"),
-    bad(
-        "randomizer-parameters", "randomizer.scale", 3, "krr has scale, flips, maximum 3", "every other randomizer none"
-    ),
+    bad("randomizer-parameters", "randomizer.scale", 3, "krr has scale 3", "leave it out"),
     bad(
         "rejection-too-likely",
         "randomizer",
@@ -138,7 +136,13 @@ DESIGN = [
     bad("batch-too-large", "batch.min_batch_size", 10_000_001, "B = 10000001", "limit of 10000000"),
     bad("batch-mode", "batch.mode", "leader_selected", "not leader_selected", "needs mode time_interval"),
     bad("contributions-below-batch", "batch.expected_contributions", 199, "199", "expect at least 200"),
-    bad("interval-unaligned", "interval.start", NOW + 1, f"start {NOW + 1}", f"{NOW + 60} and 3600 are the next"),
+    bad(
+        "interval-unaligned",
+        "interval.start",
+        NOW + 1,
+        f"start {moment(NOW + 1)}",
+        f"{moment(NOW + 60)} and 3600 are the next",
+    ),
     bad("interval-over", "interval.start", NOW - 7_200, "3600 seconds ago", f"must end after {NOW}"),
     bad("interval-too-long", "interval.duration", 32 * 86_400, str(32 * 86_400), f"limit of {31 * 86_400}"),
     bad(

@@ -12,6 +12,7 @@ from infra.lab.kit.bundles import signed_bundle
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.errors import DecodeError
 from tacit.ledger.account import ChargeState
+from tacit.moments import moment
 from tacit.recipe import series_rules
 from tacit.recipe.charges import charges_of, series_charge
 from tacit.recipe.context import Context, Stage
@@ -164,7 +165,8 @@ def test_with_donation_a_round_has_its_window_and_no_other(start: int, duration:
     window = SERIES.window(1)
     recipe = SERIES.round(1, Interval(start=window.start + start, duration=duration))
     assert refused(recipe, SERIES) == ["series-donation"]
-    assert f"from {window.start} to {window.end}, not {window.start + start}" in detail(recipe, SERIES)
+    begins = moment(window.start + start)
+    assert f"from {moment(window.start)} to {moment(window.end)}, not from {begins}" in detail(recipe, SERIES)
 
 
 def test_a_donation_series_that_is_longer_than_its_rounds_is_refused() -> None:

@@ -19,7 +19,8 @@ from tacit.recipe.model import Question, Recipe
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.task import Task
 from tacit.tokens.attestation import SoftwareDevice
-from tacit.tokens.blind_rsa import PUBLIC_EXPONENT, IssuerKey
+from tacit.tokens.blind_rsa import PUBLIC_EXPONENT
+from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot
 from tacit.tokens.software_root import SoftwareRoot
 

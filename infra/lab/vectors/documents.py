@@ -27,7 +27,8 @@ from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tokens.attestation import attestation_binding, token_request_body
 from tacit.tokens.binding import Preimages
 from tacit.tokens.blind_rsa import blind_with
-from tacit.tokens.issuance import PendingToken, issue
+from tacit.tokens.issuance import PendingToken
+from tacit.tokens.issuer_key import issue
 from tacit.tokens.slots import redemption_context, slot_challenge
 from tacit.tokens.structures import BLIND_RSA_2048, TokenRequest, token_input
 from tacit.version import DAP_18

@@ -7,6 +7,7 @@ from decimal import Decimal
 from tacit.dp.claim import TOLERANCE, covers, stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms.registry import form_of
+from tacit.moments import moment
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -48,8 +49,8 @@ def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | N
         return None
     own, wanted = recipe.interval, series.window(recipe.series.index)
     if own != wanted:
-        times = f"from {wanted.start} to {wanted.end}, not {own.start} to {own.end}"
-        return f"round {recipe.series.index} must last {times}"
+        has, must = (f"from {moment(one.start)} to {moment(one.end)}" for one in (own, wanted))
+        return f"round {recipe.series.index} must last {must}, not {has}"
     return donation_form(series)
 
 
