@@ -20,7 +20,7 @@ from tacit.aggregator.keys import HpkeKey, generate_hpke_key
 from tacit.aggregator.parties import PARTIES
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.codec import unb64url
-from tacit.errors import UsageError
+from tacit.errors import DecodeError, UsageError
 from tacit.messages import HpkeConfig, Role
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
@@ -133,9 +133,7 @@ class Provisioning:
 
     def _party(self, asked: AggregatorTask) -> Party:
         verify_key = unb64url(asked.vdaf_verify_key, what="vdaf_verify_key")
-        collector = HpkeConfig.decode(unb64url(asked.collector_hpke_config, what="collector_hpke_config"))
-        if not usable(collector):
-            raise UsageError("collector_hpke_config: its suite or key is not supported")
+        collector = _config(asked.collector_hpke_config)
         configs = {self._role: self._key.config, Role.COLLECTOR: collector}
         task = bare_task(asked.id, asked.configuration(self._version), self._version, configs)
         if len(verify_key) != task.vdaf.VERIFY_KEY_SIZE:
@@ -145,3 +143,14 @@ class Provisioning:
     def _require_role(self, role: str) -> None:
         if role != self._role.name.lower():
             raise UsageError(f"role: this server is a {self._role.name.lower()}")
+
+
+def _config(text: str) -> HpkeConfig:
+    """The collector's HPKE configuration. Raises ``UsageError``."""
+    try:
+        config = HpkeConfig.decode(unb64url(text))
+    except DecodeError as error:
+        raise UsageError(f"collector_hpke_config: {error}") from error
+    if not usable(config):
+        raise UsageError("collector_hpke_config: its suite or key is not supported")
+    return config
