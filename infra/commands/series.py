@@ -64,7 +64,7 @@ def new(
     """Make a series of a recipe: its rate spread over the slots, B, noise and the total claim follow from that.
 
     The series as a whole has the recipe's delta. Example:
-    tacit series new --from train.json --rounds 10 --donation-slots 10 --out training.json
+    tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
     """
     recipe = read_recipe(read_file(source), str(source))
     layout = stack_if_any(state_dir)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from tacit.accounting.goal import Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED
 from tacit.dp.binomial_noise import delta_noise
-from tacit.dp.claim import NoiseStep, compute_claim, compute_claims, compute_noise_claim
+from tacit.dp.claim import NoiseStep
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.vector_noise import epsilon_vector_noise
 from tacit.errors import Refusal
@@ -31,6 +33,7 @@ from tacit.recipe.model import Recipe, Vector
 from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
 from tacit.vdaf.registry import chunk_length_for
+from tests.claims import compute_claim, compute_noise_claim
 
 
 def only(found: list[Alternative], model: str, randomizer: str) -> Alternative:
@@ -49,7 +52,7 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
         claim = compute_claim(
             randomizer=way.randomizer, epsilon0=way.epsilon0, n=way.batch_size, sampling_rate=way.rate, delta=1e-7
         )
-        assert claim.aggregator <= epsilon * (1 + 1e-6)
+        assert claim["aggregator"] <= epsilon * (1 + 1e-6)
         weight = cells if way.randomizer == "rappor" else None
         randomizer = randomizer_from(way.randomizer, repr(way.epsilon0), max(2, cells), weight)
         truth = [round(goal.holders)] * max(1, cells)
@@ -135,14 +138,14 @@ def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_est
         assert way.available
         assert way.share is not None
         shares = Flips(statistic, way.share.scale, way.share.flips, goal.maximum, cells, low=goal.low, unit=goal.unit)
-        middle = (goal.low + goal.high) / 2
+        middle = float(goal.low + goal.high) / 2
         truth = middle if statistic == "mean" else goal.holders if goal.counts else goal.population * middle
         expected = shares.expected_stderrs([truth] * cells, goal.population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(expected[0], rel=1e-3)
         step = NoiseStep(way.share.scale, way.share.flips, goal.maximum, goal.moved)
         claim = compute_noise_claim(step, n=way.batch_size // 2, sampling_rate=way.rate, delta=1e-7)
-        assert claim.aggregator <= 1.05
-        assert claim.aggregator_with_relay <= (way.inner or 0) * (1 + 1e-6)
+        assert claim["aggregator"] <= 1.05
+        assert claim["aggregator_with_relay"] <= (way.inner or 0) * (1 + 1e-6)
     chosen = proposal(found)
     assert chosen.stderr == min(way.stderr for way in found if way.available)
     assert only(found, CENTRAL, "Gaussian").stderr < chosen.stderr
@@ -165,12 +168,14 @@ def test_a_vector_is_hidden_by_noise_shares_near_the_optimum_and_locally_far_fro
 def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, accuracy: float) -> None:
     for way in alternatives(Goal(population, 16, 1.0, 1e-6), accuracy * population):
         if way.available and way.epsilon0 is not None:
-            claims = compute_claims(
-                randomizer=way.randomizer, epsilon0=way.epsilon0, n=way.batch_size, sampling_rate=way.rate, delta=1e-6
+            size, sampled = way.batch_size, {"sampling_rate": way.rate, "delta": 1e-6}
+            at_batch, at_half = (
+                compute_claim(randomizer=way.randomizer, epsilon0=way.epsilon0, n=n, **sampled)
+                for n in (size, max(1, size // 2))
             )
-            assert claims.at_batch.aggregator <= 1 + 1e-6
-            assert claims.at_half.aggregator <= 2 + 1e-6
-            assert claims.at_batch.aggregator_with_relay == pytest.approx(way.inner or 0, rel=1e-3)
+            assert at_batch["aggregator"] <= 1 + 1e-6
+            assert at_half["aggregator"] <= 2 + 1e-6
+            assert at_batch["aggregator_with_relay"] == pytest.approx(way.inner or 0, rel=1e-3)
 
 
 def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
@@ -222,6 +227,17 @@ def test_a_range_that_no_question_has_is_refused(bad: dict[str, Any]) -> None:
         Goal(**{"population": 1000, "cells": 1, "epsilon": 1.0, "delta": 1e-6, **bad})
 
 
+def test_hundredths_are_planned_as_as_many_whole_steps() -> None:
+    cents = Goal(20_000, 1, 1.0, 1e-6, statistic="sum", low=-20, high=80, allow_unbounded_local=True)
+    euros = replace(cents, low=Fraction("-0.2"), high=Fraction("0.8"), unit=Fraction("0.01"))
+    for one, other in zip(alternatives(cents), alternatives(euros), strict=True):
+        assert (one.model, one.share, one.batch_size) == (other.model, other.share, other.batch_size)
+        assert other.stderr == pytest.approx(one.stderr / 100)
+        assert other.relative(euros) == pytest.approx(one.relative(cents))
+    with pytest.raises(ValueError, match="unit must divide"):
+        replace(euros, unit=Fraction("0.03"))
+
+
 def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('allow_unbounded_local = true\nmax_epsilon_local = "3"\n')
@@ -235,8 +251,10 @@ def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.
 
 
 NUMBER = ["--statistic", "mean", "--low", "0", "--high", "40", "--allow-unbounded-local"]
+SHARE = ["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.010", "--allow-unbounded-local"]
 ASKED = {
     "mean by noise shares": (NUMBER, []),
+    "mean in hundredths": (SHARE, []),
     "histogram by krr": (["--cells", "16"], ["--buckets", ",".join(map(str, range(16)))]),
     "yes or no": (["--cells", "1"], ["--boolean"]),
 }

@@ -20,11 +20,10 @@ from rich.console import Console
 
 from client_agent.config import AgentConfig, Budget
 from infra.agents import MEAN_VISITS, SHARES, provision_agents
-from infra.api import call, verified_log
+from infra.api import verified_log
 from infra.commands.up import open_stack, show
 from infra.deployables import SERVICES, deployable
 from infra.deployment import HOSTED, Deployment, deploy
-from infra.issuance import read_counts
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
@@ -39,6 +38,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
+from tacit.operations.issuance import read_counts
+from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.turnout import FILL
 from tacit.service.config import load_config, read_secret
@@ -176,19 +177,32 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
     assert services[0].restart_command == f"tacit serve recipe_server --config '{services[0].part.config}'"
 
 
-def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
+def modules_of(service: str) -> set[str]:
+    """What a process that serves it has imported."""
     program = (
         "import json, sys\n"
         "from infra.cli import build\n"
         "from infra.deployables import deployable\n"
-        "build('serve'); deployable('relay'); print(json.dumps(sorted(sys.modules)))\n"
+        f"build('serve'); deployable('{service}'); print(json.dumps(sorted(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    loaded = set(json.loads(done.stdout))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
+    loaded = modules_of("relay")
     assert "relay.app" in loaded
     assert loaded.isdisjoint(
         {"tacit.hpke", "tacit.ohttp", "tacit.vdaf.prio3", "tacit.messages", "services.gateway.app"}
     )
+
+
+@pytest.mark.parametrize("service", ["leader", "gateway", "recipe_server"])
+def test_a_service_imports_the_clients_of_servers_and_drawings_when_it_uses_them(service: str) -> None:
+    """Imports are most of the time that a service needs to start."""
+    loaded = modules_of(service)
+    assert deployable(service).create_app.__module__ in loaded
+    assert loaded.isdisjoint({"redis", "aiomqtt", "asyncpg", "numpy", "scipy", "matplotlib", "dp_accounting"})
 
 
 def setting(layout: Layout, setting: str) -> object:
@@ -263,7 +277,7 @@ async def test_a_stack_with_tls_works_in_one_process(tmp_path: Path) -> None:
         log = await verified_log(operator, layout, policy)
         assert log.directories
         for name in ("issuer", "attester"):
-            assert await read_counts(layout, operator, name) == {}
+            assert await read_counts(operator, name, layout.urls[name], layout.operator_token(name)) == {}
         config = layout.agent_config(tmp_path, {"kind": "csv", "path": tmp_path / "data.csv"})
         async with AiohttpTransport(tls=ClientTls(config.tls_ca)) as device:
             for name, url in layout.urls.items():

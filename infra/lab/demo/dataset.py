@@ -8,23 +8,27 @@ The built-in data is the RAND Health Insurance Experiment as statsmodels ships i
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
 from client_agent.csv_rows import SEPARATORS, MalformedCsvError, table_of
 from tacit.errors import UsageError
 from tacit.recipe.encoder import BucketEncoder
+from tacit.recipe.quantity import PLACES, exact, quantity
 
 T = TypeVar("T")
 
 MIN_DEVICES = 200
 MAX_CATEGORIES = 64
 MAX_BUCKETS = 16
+FEW_BUCKETS = 6
 NUMERIC_SHARE = 0.9
 """From this share of numeric cells on, a column counts as numeric and a text cell in it as a mistake."""
 
@@ -42,7 +46,7 @@ class Question:
 
     text: str
     metric: str
-    edges: tuple[int, ...] | None = None
+    edges: tuple[int | str, ...] | None = None
     categories: tuple[str, ...] | None = None
     proposed: bool = False
 
@@ -92,7 +96,7 @@ def load_csv(
     path: Path,
     column: str,
     *,
-    edges: Sequence[int] | None,
+    edges: Sequence[int | str] | None,
     categories: Sequence[str] | None,
     devices: int | None,
 ) -> Dataset:
@@ -182,7 +186,7 @@ def _no_number(text: str) -> tuple[str, str]:
 
 
 def _propose(column: _Column) -> Question:
-    """Integer edges for a numeric column, the distinct values for any other."""
+    """Edges for a numeric column, the distinct values for any other."""
     numbers = [value for _, text in column.filled if (value := _number(text)) is not None]
     text = f"How is {column.name} distributed?"
     if len(numbers) >= NUMERIC_SHARE * len(column.filled):
@@ -200,16 +204,33 @@ def _propose(column: _Column) -> Question:
     return Question(text, column.name, categories=tuple(sorted(counts)), proposed=True)
 
 
-def _propose_edges(numbers: Sequence[float]) -> tuple[int, ...]:
-    """At most 16 lower edges: every integer where there are few, quantiles where there are many."""
+def _propose_edges(numbers: Sequence[float]) -> tuple[int | str, ...]:
+    """At most 16 lower edges: every integer where there are few, quantiles where there are many; fractional ones where
+    numbers that are not whole would else fall into a few."""
     low, high = math.floor(min(numbers)), math.floor(max(numbers))
     ordered = sorted(numbers)
-    tail = math.floor(ordered[int(0.98 * (len(ordered) - 1))])
+    most = ordered[int(0.98 * (len(ordered) - 1))]
+    tail = math.floor(most)
+    if tail - low < FEW_BUCKETS and most > ordered[0] and not all(number.is_integer() for number in numbers):
+        return _fractional_edges(ordered[0], most)
     if tail - low < MAX_BUCKETS:
         last = max(low + 1, min(high, low + MAX_BUCKETS - 1))
         return tuple(range(low, last + 1))
     quantiles = {math.floor(ordered[(len(ordered) - 1) * i // MAX_BUCKETS]) for i in range(MAX_BUCKETS)}
     return tuple(sorted(quantiles | {low}))
+
+
+def _fractional_edges(low: float, high: float) -> tuple[int | str, ...]:
+    """At most 16 multiples of a power of ten, or of its half or fifth, from ``low`` on."""
+    for size in itertools.chain.from_iterable((power, power / 2, power / 5) for power in map(_tenth, range(PLACES))):
+        first, last = (math.floor(Fraction(repr(number)) / size) for number in (low, high))
+        if last - first >= FEW_BUCKETS:
+            break
+    return tuple(quantity(at * size) for at in range(first, max(first + 1, min(last, first + MAX_BUCKETS - 1)) + 1))
+
+
+def _tenth(places: int) -> Fraction:
+    return Fraction(1, 10**places)
 
 
 def _check_cells(column: _Column, question: Question) -> None:
@@ -218,7 +239,7 @@ def _check_cells(column: _Column, question: Question) -> None:
             value = _number(text)
             if value is None:
                 raise column.wrong(line, *_no_number(text))
-            if value < question.edges[0]:
+            if value < float(exact(question.edges[0])):
                 raise column.wrong(
                     line, f"{text[:20]} lies below the first edge {question.edges[0]}", "lower the first edge"
                 )
