@@ -7,14 +7,15 @@ The built-in data is the RAND Health Insurance Experiment as statsmodels ships i
 
 from __future__ import annotations
 
-import io
+import codecs
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from client_agent.csv_rows import SEPARATORS, MalformedCsvError, table_of
 from tacit.errors import UsageError
@@ -23,6 +24,9 @@ from tacit.recipe.encoder import BucketEncoder
 T = TypeVar("T")
 
 MIN_DEVICES = 200
+MAX_DEVICES = 100_000
+MAX_COLUMNS = 1000
+CHUNK = 1 << 16
 MAX_CATEGORIES = 64
 MAX_BUCKETS = 16
 NUMERIC_SHARE = 0.9
@@ -96,8 +100,13 @@ def load_csv(
     categories: Sequence[str] | None,
     devices: int | None,
 ) -> Dataset:
-    """Read ``column`` of ``path`` and settle the question. Raises ``UsageError`` with the first thing wrong."""
-    cells = list(read_column(path, column))
+    """Read ``column`` of ``path``, no more rows of it than there are to be ``devices``, and settle the question. Raises
+    ``UsageError`` with the first thing wrong."""
+    if devices is not None and devices > MAX_DEVICES:
+        raise UsageError(_too_many(path, column, f"{devices:,} devices are asked for"))
+    cells = list(islice(read_column(path, column), MAX_DEVICES + 1 if devices is None else devices))
+    if len(cells) > MAX_DEVICES:
+        raise UsageError(_too_many(path, column, f"has more than {MAX_DEVICES:,} rows"))
     if len(cells) < MIN_DEVICES and devices is None:
         raise UsageError(
             f"{path}: {len(cells)} rows below the header, column {column}; "
@@ -116,6 +125,14 @@ def load_csv(
     return Dataset(str(path), question, tuple(text for _, text in taken.cells))
 
 
+def _too_many(path: Path, column: str, what: str) -> str:
+    return (
+        f"{path}: {what}, and the demo simulates {MAX_DEVICES:,} at most; take the first ones with --devices "
+        f"{MAX_DEVICES}, or ask all of them on a stack (tacit up) with tacit fleet run --population {path} --column "
+        f"{column}"
+    )
+
+
 def _take(items: list[T], devices: int | None, source: str) -> list[T]:
     if devices is None:
         return items
@@ -129,11 +146,24 @@ def _take(items: list[T], devices: int | None, source: str) -> list[T]:
 def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
     """Yield (line where the row begins, cell) for each data row. Raises ``UsageError`` for what is not a clean
     table."""
-    text = _read_text(path)
     try:
-        header, separator, rows = table_of(io.StringIO(text, newline=""), column)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from _cells(path, file, column)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check --input") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: line {_line_of_other_text(path)}: not UTF-8 text; save the file as UTF-8") from error
+
+
+def _cells(path: Path, file: TextIO, column: str) -> Iterator[tuple[int, str]]:
+    try:
+        header, separator, rows = table_of(file, column)
         if not header:
             raise UsageError(f"{path}: line 1: the file is empty; it needs a header and a row per device")
+        if len(header) > MAX_COLUMNS:
+            raise UsageError(
+                f"{path}: line 1: {len(header):,} columns are more than {MAX_COLUMNS:,}; keep column {column} alone"
+            )
         if header.count(column) != 1:
             found = "more than once" if column in header else f"not among: {', '.join(header)[:120]}"
             raise UsageError(f"{path}: line 1: column {column} is {found}; name one with --column")
@@ -147,19 +177,22 @@ def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
                 )
             yield line, cells[at]
     except MalformedCsvError as error:
-        raise UsageError(f"{path}: line {error.line}, column {column}: {error.why}; mend the quoting") from error
+        raise UsageError(
+            f"{path}: line {error.line}, column {column}: {error.why}; mend the line, or its quoting"
+        ) from error
 
 
-def _read_text(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); check --input") from error
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}: line {line}: not UTF-8 text; save the file as UTF-8") from error
+def _line_of_other_text(path: Path) -> int:
+    """The first line of the file that is not UTF-8."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError as error:
+                return line + error.object.count(b"\n", 0, error.start)
+            line += chunk.count(b"\n")
+    return line
 
 
 def _number(text: str) -> float | None:

@@ -31,11 +31,13 @@ FOLDER = "fleet"
 @dataclass(frozen=True)
 class Origin:
     """A deployment as one device's configuration names it, and the authority (PEM) that attests the fleet's devices.
-    ``layout`` is there for a local stack only."""
+    ``layout`` is there for a local stack only; ``ahead`` is by how many seconds its clock is ahead of this machine's,
+    as that of the demo is."""
 
     config: AgentConfig
     authority: bytes = field(repr=False)
     layout: Layout | None = None
+    ahead: float = 0.0
 
 
 def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path | None) -> Origin:
