@@ -7,18 +7,21 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from client_agent.deciding import DECIDING_SHARE, asked_until
+from infra.terminal import notes
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.flips import Flips
+from tacit.models.forms.registry import form_of
 from tacit.moments import when
+from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Interval, Recipe
+from tacit.recipe.rounding import coarse_words, rounding_words
 
 
 def outlook(recipe: Recipe) -> dict[str, Any]:
-    """``{outlook: {...}}`` for noise shares, ``{hiding: {...}}`` for importance sampling and dummies, nothing for other
-    recipes.
+    """``{outlook: {...}}`` for noise shares, ``{hiding: {...}}`` for importance sampling and dummies, ``{rounding:
+    ...}`` where values are rounded, and ``{warnings: [...]}`` where that is coarse; nothing for other recipes.
 
     Errors are in units of the result at the expected contributions: ``noise_stderr`` per number, ``sampling_stderr`` at
     most that of the sample; in importance sampling they are those of a number whose holders take part at the higher
@@ -27,7 +30,21 @@ def outlook(recipe: Recipe) -> dict[str, Any]:
     what is proved. ``hiding`` is described at ``hiding``.
     """
     shares = randomizer_of(recipe)
-    return {**({"outlook": _shares(recipe, shares)} if isinstance(shares, Flips) else {}), **hiding(recipe)}
+    noise = {"outlook": _shares(recipe, shares)} if isinstance(shares, Flips) else {}
+    return {**noise, **hiding(recipe), **rounding(recipe)}
+
+
+def rounding(recipe: Recipe) -> dict[str, Any]:
+    """``{rounding: ..., warnings: [...]}``, each where there is something to say."""
+    words, coarse = rounding_words(recipe.question), coarse_words(recipe)
+    return {**({"rounding": words} if words else {}), **({"warnings": [coarse]} if coarse else {})}
+
+
+def tell_coarse(recipe: Recipe) -> None:
+    """Warn of a unit that is coarse for its range."""
+    coarse = coarse_words(recipe)
+    if coarse is not None:
+        notes().print(f"warning: {coarse}", style="yellow")
 
 
 def asked_words(interval: Interval, now: float) -> str:
@@ -74,9 +91,9 @@ def _shares(recipe: Recipe, shares: Flips) -> dict[str, Any]:
         "scale": shares.scale,
         "flips": shares.flips,
         "epsilon": claim_of(recipe).stated(),
-        "epsilon_half": claim_of(recipe, half).aggregator_with_relay,
+        "epsilon_half": claim_of(recipe, half)[form_of(recipe.model).charged_with_relay],
         **_errors(recipe, shares),
-        "one_device": shares.unit * shares.largest / shares.scale,
+        "one_device": float(shares.unit * shares.largest / shares.scale),
         "measurement_bits": shares.cells * shares.largest.bit_length(),
         "leader_share_bytes": (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE,
     }
@@ -87,7 +104,7 @@ def _errors(recipe: Recipe, shares: Flips) -> dict[str, float]:
     reports = recipe.batch.expected_contributions
     population = reports / design.sends(design.rate)
     low, high = shares.low, shares.low + shares.unit * shares.maximum
-    worst = (low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high)
+    worst = float((low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high))
     noise = shares.noise_stderr(reports, design)
     (total,) = shares.expected_stderrs([worst], round(population), design)[:1]
     return {"noise_stderr": noise, "sampling_stderr": max(0.0, total**2 - noise**2) ** 0.5}
@@ -97,6 +114,7 @@ def outlook_lines(recipe: Recipe) -> list[str]:
     """The same in sentences."""
     document = outlook(recipe)
     lines = _share_lines(recipe, document["outlook"]) if "outlook" in document else []
+    lines += [document["rounding"]] if "rounding" in document else []
     return [*lines, *(_hiding_lines(recipe, document["hiding"]) if "hiding" in document else [])]
 
 

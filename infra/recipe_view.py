@@ -10,16 +10,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from client_agent.deciding import asked_until
 from infra.audience_view import audience_lines
-from infra.terminal import ADVERSARIES, adversary_text, delta_text, plain_table, span, styled
+from infra.terminal import adversary_text, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
+from tacit.models.forms.registry import form_of
 from tacit.moments import when
+from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
 from tacit.recipe.model import RandomizerSpec, Recipe, conjunction
 from tacit.recipe.policy import Policy
+from tacit.recipe.rounding import rounding_words
 
 PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
 STATES = {
@@ -44,6 +46,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         *_audience(recipe, document),
         ("metric", recipe.question.metric),
         ("answers", shown),
+        *([("rounding", rounded)] if (rounded := rounding_words(recipe.question)) else []),
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer)),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
@@ -86,8 +89,7 @@ def _audience(recipe: Recipe, document: Mapping[str, Any]) -> list[tuple[str, st
 
 def _price(recipe: Recipe) -> Group:
     table = plain_table("who might look at your contribution", "ε", "δ")
-    for name in ADVERSARIES:
-        stated = getattr(recipe.privacy.epsilon, name)
+    for name, stated in recipe.privacy.epsilon.root.items():
         words = adversary_text(name, recipe.privacy.n)
         table.add_row(words, stated, delta_text(name, stated, recipe.privacy.delta))
     privacy = recipe.privacy
@@ -124,12 +126,8 @@ def show_check(recipe: Recipe, policy: Policy, verdicts: Sequence[tuple[str, str
 
 
 def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
-    caps = {
-        "aggregator": policy.max_epsilon_aggregator,
-        "aggregator_with_relay": policy.max_epsilon_aggregator_with_relay,
-        "both_aggregators_with_relay": policy.max_epsilon_local,
-    }
     try:
+        form = form_of(recipe.model)
         computed = claim_of(recipe)
         half = claim_of(recipe, recipe.batch.min_batch_size // 2)
     except (Refusal, ValueError) as error:
@@ -137,10 +135,9 @@ def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
     table = plain_table(
         f"ε at δ = {recipe.privacy.delta}, n = B = {recipe.batch.min_batch_size}", "stated", "recomputed", "cap"
     )
-    for name in ADVERSARIES:
-        stated, true = getattr(recipe.privacy.epsilon, name), getattr(computed, name)
-        table.add_row(
-            adversary_text(name, recipe.batch.min_batch_size), stated, stated_epsilon(true), caps.get(name) or "none"
-        )
-    table.add_row("one aggregator, at B/2", "", f"{half.aggregator:.6f}", policy.max_epsilon_half_batch)
+    for one in form.adversaries:
+        words = adversary_text(one.name, recipe.batch.min_batch_size)
+        stated, true = recipe.privacy.epsilon[one.name], stated_epsilon(computed[one.name])
+        table.add_row(words, stated, true, policy.cap(one.cap) or "none")
+    table.add_row("one aggregator, at B/2", "", f"{half[form.charged]:.6f}", policy.max_epsilon_half_batch)
     return table

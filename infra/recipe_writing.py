@@ -14,7 +14,7 @@ from infra.api import verified_log
 from infra.layout import Layout
 from infra.places import layout_of, policy_of, read_file, write_file
 from infra.recipe_form import Form, place_by_hand, place_in_stack, recipe_of
-from infra.recipe_outlook import asked_words, outlook, outlook_lines
+from infra.recipe_outlook import asked_words, outlook, outlook_lines, tell_coarse
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
@@ -95,6 +95,7 @@ def _deliver(
     notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
     for line in [asked_words(recipe.interval, SystemClock().now()), *outlook_lines(recipe)]:
         notes().print(line, style="dim")
+    tell_coarse(recipe)
     if out is not None and refusals:
         notes().print(f"next: make {out} anew without what is refused", style="dim")
     elif out is not None:

@@ -285,7 +285,8 @@ async def _check_period(config: OhttpConfig, tx: Transaction, now: float) -> Non
         raise Refusal("ohttp-config-order", f"the log holds the key set of the later period {newest}")
     current = int(now) // config.rotation_seconds
     if config.period < current:
-        raise Refusal("ohttp-config-over", f"period {config.period} ended at {config.start + config.rotation_seconds}")
+        end = config.start + config.rotation_seconds
+        raise Refusal("ohttp-config-over", f"period {config.period} ended at {moment(end)}")
     if config.period > current + 1:
         raise Refusal("ohttp-config-early", f"it is period {current}; the key set of the next one may be published")
     before = known.get(config.period - 1)

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from recipe_server.schema import OPT_INS, RECIPES, SERIES, SERIES_ROUNDS, VOIDS
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
-from tacit.recipe.charges import series_charge
+from tacit.recipe.charges import series_charge, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 
@@ -39,11 +39,11 @@ class SeriesRows:
                 position=index,
                 account=charge.account,
                 name=charge.name,
-                epsilon=series.claim.epsilon.aggregator,
+                epsilon=f"{series_cost(series).epsilon:f}",
                 delta=series.claim.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
-                epsilon_with_relay=series.claim.epsilon.aggregator_with_relay,
+                epsilon_with_relay=f"{with_relay_of(series):f}",
             )
         )
 

@@ -22,6 +22,7 @@ from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
 from tacit.ledger.account import ROLES
 from tacit.ports import Announcer, Clock
+from tacit.recipe.charges import cost_of
 from tacit.recipe.derive import task_id
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.keys import read_signing_key
@@ -304,6 +305,6 @@ def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
         "interval": recipe.interval.model_dump(mode="json"),
         "min_batch_size": recipe.batch.min_batch_size,
         "token": recipe.token.model_dump(mode="json"),
-        "epsilon": recipe.privacy.epsilon.aggregator,
+        "epsilon": f"{cost_of(recipe).epsilon:f}",
         "delta": recipe.privacy.delta,
     }

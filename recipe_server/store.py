@@ -192,12 +192,12 @@ class Transaction:
                 recipe_hash=recipe.hash,
                 account=charge.account,
                 name=charge.name,
-                epsilon=recipe.privacy.epsilon.aggregator,
+                epsilon=f"{charge.cost.epsilon:f}",
                 delta=recipe.privacy.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
                 refundable=recipe.sampling.importance is None,
-                epsilon_with_relay=recipe.privacy.epsilon.aggregator_with_relay,
+                epsilon_with_relay=f"{charge.with_relay().cost.epsilon:f}",
             )
         )
 

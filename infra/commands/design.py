@@ -9,12 +9,14 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from infra.places import AsJson, policy_of
+from infra.recipe_form import quantity_of
 from infra.terminal import answers, plain_table, print_json
 from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import CENTRAL
 from tacit.errors import UsageError
 from tacit.methods.flips import Statistic
+from tacit.recipe.quantity import exact, in_words
 
 WIDTH = 120
 CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
@@ -28,10 +30,10 @@ def design(
     statistic: Annotated[
         str, typer.Option("--statistic", help="histogram, count, sum, mean or vector-sum.")
     ] = "histogram",
-    low: Annotated[int, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = 0,
-    high: Annotated[int, typer.Option("--high", help="Largest value.")] = 1,
-    unit: Annotated[int, typer.Option("--unit", help="Round values to multiples of this.")] = 1,
-    norm: Annotated[int, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = 1,
+    low: Annotated[str, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = "0",
+    high: Annotated[str, typer.Option("--high", help="Largest value.")] = "1",
+    unit: Annotated[str, typer.Option("--unit", help="Round values to multiples of this, such as 0.01.")] = "1",
+    norm: Annotated[str, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = "1",
     epsilon: Annotated[float, typer.Option("--epsilon", help="Against one aggregator or the analyst.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-6,
     max_epsilon0: Annotated[
@@ -55,11 +57,10 @@ def design(
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
     allowed = _allowed(policy, max_epsilon0, unbounded=allow_unbounded_local)
+    said = {"low": low, "high": high, "unit": unit, "norm": norm}
+    numbers: dict[str, Any] = {name: exact(quantity_of(text, f"--{name}")) for name, text in said.items()}
     try:
-        goal = Goal(
-            population, cells, epsilon, delta, statistic=_statistic(statistic), low=low, high=high, unit=unit,
-            norm=norm, **allowed,
-        )  # fmt: skip
+        goal = Goal(population, cells, epsilon, delta, statistic=_statistic(statistic), **numbers, **allowed)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
     if accuracy is not None and not 0 < accuracy < 1:
@@ -169,9 +170,9 @@ def _randomizer(one: Alternative) -> str:
 def next_command(goal: Goal, one: Alternative) -> str:
     """The beginning of the command that makes the recipe: its epsilon is what a batch may cost before its sampling."""
     inner = math.floor((one.inner or goal.epsilon) * 1e4 + 1e-9) / 1e4
-    number = "" if goal.counts else f" --low {goal.low} --high {goal.high}"
-    number += f" --unit {goal.unit}" if goal.unit > 1 else ""
-    number += f" --length {goal.cells} --norm {goal.norm}" if goal.statistic == "vector-sum" else ""
+    number = "" if goal.counts else f" --low {in_words(goal.low)} --high {in_words(goal.high)}"
+    number += f" --unit {in_words(goal.unit)}" if goal.unit != 1 else ""
+    number += f" --length {goal.cells} --norm {in_words(goal.norm)}" if goal.statistic == "vector-sum" else ""
     statistic = "count" if goal.counts and goal.cells == 1 else goal.statistic
     delta = f"{goal.delta:.15f}".rstrip("0")
     return (

@@ -59,7 +59,8 @@ def members_page() -> str:
     parts = [
         "# Members",
         f"{MADE} A member is required unless its row says otherwise. *base64url* has no padding; *decimal* is text "
-        "such as `0.5`: digits without a leading zero, and up to 18 places. Integers reach 2^53 - 1.",
+        "such as `0.5`: digits without a leading zero, and up to 18 places; *fraction* is text such as `-0.25`: at "
+        "most 9 digits before the point and 9 behind it, the last one not 0. Integers reach 2^53 - 1.",
     ]
     for name in MEMBERS_OF:
         parts += _document(name)
@@ -129,6 +130,8 @@ def _text(content: Mapping[str, Any]) -> str:
     pattern = content.get("pattern", "")
     if content.get("contentEncoding") == "base64url":
         return "base64url of 32 bytes" if _BASE64_OF_32 in pattern else "base64url"
+    if pattern.endswith("[1-9]$"):
+        return "fraction"
     if pattern.startswith("^(0|[1-9]"):
         return "decimal"
     if content.get("format") == "path":

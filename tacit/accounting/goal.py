@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tacit.dp import parameters
 from tacit.dp.binomial_noise import NoiseShare
@@ -30,10 +31,10 @@ class Goal:
     delta: float
     max_epsilon0: float = MAX_EPSILON0
     statistic: Statistic = "histogram"
-    low: int = 0
-    high: int = 1
-    unit: int = 1
-    norm: int = 1
+    low: int | Fraction = 0
+    high: int | Fraction = 1
+    unit: int | Fraction = 1
+    norm: int | Fraction = 1
     allow_unbounded_local: bool = False
     min_batch_size: int = 2
     max_epsilon_half: float = 0.0
@@ -41,8 +42,10 @@ class Goal:
     max_half_with_relay: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("population", "cells", "unit", "norm", "min_batch_size"):
+        for name in ("population", "cells", "min_batch_size"):
             parameters.reports(getattr(self, name), name)
+        if self.unit <= 0 or self.norm <= 0:
+            raise ValueError("unit and norm must be above 0")
         parameters.failure_probability(self.delta)
         if not parameters.MIN_EPSILON0 <= parameters.finite("epsilon", self.epsilon) <= parameters.MAX_EPSILON0:
             raise ValueError(f"epsilon must be from {parameters.MIN_EPSILON0:g} to {parameters.MAX_EPSILON0:g}")
@@ -55,8 +58,10 @@ class Goal:
             raise ValueError(f"the values of a {self.statistic} are 0 and 1: low, high and unit must be left out")
         if (self.high - self.low) % self.unit:
             raise ValueError("unit must divide high - low")
-        if self.statistic == VECTOR and (not self.low <= 0 <= self.high or self.unit != 1):
-            raise ValueError("the range of a vector's entries must hold 0, and unit must be 1")
+        if self.statistic == VECTOR and (
+            not self.low <= 0 <= self.high or self.low % self.unit or self.norm % self.unit
+        ):
+            raise ValueError("the range of a vector's entries must hold 0, and unit must divide low, high and norm")
 
     @property
     def counts(self) -> bool:
@@ -66,7 +71,7 @@ class Goal:
     @property
     def maximum(self) -> int:
         """The largest encoded value."""
-        return (self.high - self.low) // self.unit
+        return int((self.high - self.low) // self.unit)
 
     @property
     def holders(self) -> float:
@@ -80,14 +85,15 @@ class Goal:
 
     @property
     def vector_step(self) -> VectorStep:
-        """How far one replaced vector moves the sum."""
-        return VectorStep.replaced(self.cells, self.maximum, self.norm, one_signed=0 in (self.low, self.high))
+        """How far one replaced vector moves the sum, in units."""
+        radius = int(self.norm // self.unit)
+        return VectorStep.replaced(self.cells, self.maximum, radius, one_signed=0 in (self.low, self.high))
 
     @property
     def step(self) -> float:
         """How far one replaced answer moves the answer, in its own units and by its Euclidean length."""
         if self.statistic == VECTOR:
-            return math.sqrt(self.vector_step.squares)
+            return self.unit * math.sqrt(self.vector_step.squares)
         return self.unit * self.maximum * math.sqrt(self.moved)
 
     @property
@@ -95,11 +101,11 @@ class Goal:
         """Sum of the squared values of one number: of a sum or mean that of half the devices at either end, about the
         mean where that is asked for; of a vector's entry its part of vectors of full length; of a cell its holders."""
         if self.statistic == VECTOR:
-            return self.population * min(self.norm**2 / self.cells, max(-self.low, self.high) ** 2)
+            return self.population * float(min(self.norm**2 / self.cells, max(-self.low, self.high) ** 2))
         if self.statistic == "mean":
-            return self.population * (self.high - self.low) ** 2 / 4
+            return float(self.population * (self.high - self.low) ** 2 / 4)
         if self.statistic == "sum":
-            return self.population * (self.low**2 + self.high**2) / 2
+            return float(self.population * (self.low**2 + self.high**2) / 2)
         return self.holders
 
     @property

@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import ClassVar, Literal
 
 from tacit.methods.design import SampleDesign
@@ -67,8 +68,8 @@ class Flips:
     flips: int
     maximum: int
     cells: int
-    low: int = 0
-    unit: int = 1
+    low: int | Fraction = 0
+    unit: int | Fraction = 1
     batch_flips: int = 0
     name: str = field(default=NAME, init=False)
 
@@ -118,7 +119,7 @@ class Flips:
     def neutral(self) -> int:
         """The encoded value of a dummy: that of 0, where 0 is a value, else that of ``low``."""
         steps, rest = divmod(-self.low, self.unit)
-        return steps if rest == 0 and 0 <= steps <= self.maximum else 0
+        return int(steps) if rest == 0 and 0 <= steps <= self.maximum else 0
 
     def _noisy(self, values: tuple[int, ...], entropy: Entropy) -> Measurement:
         noisy = [self.scale * value + fair_flips(self.flips, entropy) for value in values]
@@ -221,20 +222,24 @@ class Flips:
         if not 0 <= default < answers:
             raise ValueError(f"the default answer must be from 0 to {answers - 1}")
         if self.statistic == "sum" and self.low + self.unit * default:
-            raise ValueError(f"the default answer of a sum must stand for 0, not for {self.low + self.unit * default}")
+            value = float(self.low + self.unit * default)
+            raise ValueError(f"the default answer of a sum must stand for 0, not for {value:g}")
 
     @property
-    def _neutral_value(self) -> int:
+    def _neutral_value(self) -> int | Fraction:
         return self.low + self.unit * self.neutral
+
+    @property
+    def _high(self) -> int | Fraction:
+        return self.low + self.unit * self.maximum
 
     def _inside(self, mean: float) -> float:
         """``mean``, put into the range of the values."""
-        return min(max(mean, self.low), self.low + self.unit * self.maximum)
+        return min(max(mean, float(self.low)), float(self._high))
 
     def _typical_variance(self, mean: float) -> float:
-        return typical_variance(mean, self.low, self.low + self.unit * self.maximum)
+        return typical_variance(mean, float(self.low), float(self._high))
 
     def _largest_square(self, mean: float) -> float:
         """The largest mean square of values from low to high with this mean (put into that range first)."""
-        high = self.low + self.unit * self.maximum
-        return self._inside(mean) * (self.low + high) - self.low * high
+        return float(self._inside(mean) * (self.low + self._high) - self.low * self._high)

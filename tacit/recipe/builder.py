@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from tacit.errors import Refusal, UsageError
 from tacit.methods.flips import Flips
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.recipe.checks.design import MODE_OF_CLOSE, RANDOMIZERS_OF_STATISTIC, VDAF_OF_RANDOMIZER
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import plain
@@ -111,9 +113,7 @@ def _randomizer_for(question: Question, wanted: str | None) -> str:
 def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default") -> Recipe:
     """The recipe of ``body`` (without ``privacy``) with the claim that its parameters give, rounded up."""
     epsilon0 = body["randomizer"].get("epsilon0", UNBOUNDED)
-    unclaimed = dict.fromkeys(
-        ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay"), "0"
-    )
+    form = form_of(body["model"])
     privacy = {
         "delta": plain(delta),
         "relation": "replacement",
@@ -121,7 +121,7 @@ def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default"
         "n": body["batch"]["min_batch_size"],
         "epsilon0": epsilon0,
         "account": account,
-        "epsilon": unclaimed,
+        "epsilon": form.unclaimed(),
     }
     try:
         claim = claim_of(Recipe.from_body({**body, "privacy": privacy}))
@@ -129,5 +129,5 @@ def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default"
         raise UsageError(str(error)) from error
     stated = claim.rounded_up()
     if "importance" not in body["sampling"]:
-        stated["both_aggregators_with_relay"] = epsilon0
+        stated |= {row.name: epsilon0 for row in form.capped(Cap.LOCAL)}
     return Recipe.from_body({**body, "privacy": {**privacy, "mechanism": claim.mechanism, "epsilon": stated}})

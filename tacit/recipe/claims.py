@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from tacit.dp.claim import Claim, NoiseStep, compute_claim, compute_noise_claim
-from tacit.dp.hidden_claim import Reports, Sample, compute_hidden_claim, count_cost, local_reports, noise_reports
+from tacit.dp.claim import Claim, NoiseStep
+from tacit.dp.hidden_claim import Reports, Sample, count_cost, local_reports, noise_reports
 from tacit.errors import Refusal
 from tacit.methods.flips import Flips
+from tacit.models.forms.registry import form_of
 from tacit.recipe.derive import randomizer_of, vector_step
 from tacit.recipe.model import EncoderSpec, Recipe, Vector
 
 
 def claim_of(recipe: Recipe, n: int | None = None) -> Claim:
-    """The claim at ``n`` reports (default: B); dummies are among them. Refusal ``randomizer-parameters`` or
-    ``claim-not-computable``."""
-    reports = recipe.batch.min_batch_size if n is None else n
-    if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
-        return _hidden_claim(recipe, reports)
-    randomizer = randomizer_of(recipe)
+    """The claim at ``n`` reports (default: B); dummies are among them. Refusal ``model-unsupported``,
+    ``randomizer-parameters`` or ``claim-not-computable``."""
+    size = recipe.batch.min_batch_size if n is None else n
+    form = form_of(recipe.model)
     try:
-        if isinstance(randomizer, Flips):
-            step = noise_step(recipe.question.encoder, randomizer)
-            return compute_noise_claim(step, n=reports, sampling_rate=float(recipe.rate), delta=float(recipe.delta))
-        return compute_claim(
-            randomizer=recipe.randomizer.name,
-            epsilon0=float(recipe.epsilon0),
-            n=reports,
-            sampling_rate=float(recipe.rate),
-            delta=float(recipe.delta),
-            reject_probability=randomizer.reject_probability,
-        )
-    except ValueError as error:
-        raise Refusal("claim-not-computable", str(error)) from error
-
-
-def _hidden_claim(recipe: Recipe, n: int) -> Claim:
-    try:
-        return compute_hidden_claim(reports_of(recipe), sample_of(recipe), n=n, delta=float(recipe.delta))
+        return form.claim(reports_of(recipe), sample_of(recipe), n=size, delta=float(recipe.delta))
     except ValueError as error:
         raise Refusal("claim-not-computable", str(error)) from error
 

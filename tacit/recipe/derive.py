@@ -26,7 +26,8 @@ from tacit.methods.flips import Flips
 from tacit.methods.registry import randomizer_from
 from tacit.methods.types import Randomizer
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Question, Recipe, Sampling, Vector
+from tacit.recipe.model import Boolean, Number, Question, Range, Recipe, Sampling, Vector
+from tacit.recipe.quantity import in_words
 from tacit.task import BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
@@ -124,10 +125,7 @@ def randomizer_of(recipe: Recipe) -> Randomizer:
 def flips_of(recipe: Recipe) -> Flips:
     """The recipe's noise shares. ``ValueError`` names the parameter that does not fit."""
     spec, encoder = recipe.randomizer, recipe.question.encoder
-    low, unit = 0, 1
-    if isinstance(encoder, Number | Vector):
-        low = encoder.low
-        unit = encoder.unit or 1 if isinstance(encoder, Number) else 1
+    low, unit = (encoder.least, encoder.step) if isinstance(encoder, Range) else (0, 1)
     return Flips(
         recipe.question.statistic,
         scale=spec.scale or 0,
@@ -162,12 +160,12 @@ def sample_design(sampling: Sampling) -> SampleDesign:
 def range_of(question: Question) -> int:
     """The largest encoded value of a cell: 1 for categories and truth values."""
     spec = question.encoder
-    return spec.maximum if isinstance(spec, Number | Vector) else 1
+    return spec.maximum if isinstance(spec, Range) else 1
 
 
 def vector_step(spec: Vector) -> VectorStep:
-    """How far replacing one device's vector by another one moves their sum, before the scale."""
-    return VectorStep.replaced(spec.length, spec.maximum, spec.norm, one_signed=0 in (spec.low, spec.high))
+    """How far replacing one device's vector by another one moves their sum, in units and before the scale."""
+    return VectorStep.replaced(spec.length, spec.maximum, spec.radius, one_signed=0 in (spec.low, spec.high))
 
 
 def slot_of(recipe: Recipe) -> Slot:
@@ -184,7 +182,7 @@ def answer_label(question: Question, answer: int) -> str:
     """An encoded answer as a person reads it."""
     encoder = question.encoder
     if isinstance(encoder, Number):
-        return str(encoder.low + answer * (encoder.unit or 1))
+        return in_words(encoder.least + answer * encoder.step)
     if isinstance(encoder, Boolean):
         return "yes" if answer else "no"
     names = encoder_of(question).labels

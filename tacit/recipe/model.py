@@ -2,7 +2,8 @@
 costs.
 
 This module holds its form only: members, types, canonical bytes (RFC 8785, rule P6) and hash. What makes a
-recipe acceptable are the named rules of ``tacit.recipe.rules``. Numbers are integers or decimal strings;
+recipe acceptable are the named rules of ``tacit.recipe.rules``. Numbers are integers or decimal strings
+(``tacit.recipe.quantity``: those that may be either);
 binary members are unpadded base64url; every member is required unless it says otherwise.
 """
 
@@ -15,15 +16,21 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, ValidationInfo, field_validator
+from pydantic_core import CoreSchema
 
+from tacit.models.forms.form import Form
+from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
+from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
 from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tlog.leaves import Blob, Body, Key32, Name
 
 MAX_LABELS = 4096
 MAX_CELLS = 1024
 """Conjunctions that a census may count: an aggregate share of so many numbers still fits into an entry of the log."""
+LEAST_STEPS = 2
+"""Of a range that is not of whole numbers."""
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
 UNBOUNDED = "unbounded"
@@ -46,7 +53,6 @@ AttributeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 AttributeValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 """One of the values of an attribute, such as ``de``."""
 EpsilonText = DecimalText | Literal["unbounded"]
-Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 
 
 def epsilon_of(text: str) -> Decimal:
@@ -64,15 +70,20 @@ class Buckets(Part):
     without a number; they follow the buckets in this order."""
 
     kind: Literal["buckets"]
-    edges: Annotated[tuple[Integer, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
+    edges: Annotated[tuple[Quantity, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
     other: Label | None = None
     missing: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse edges that do not increase."""
-        if sorted(set(self.edges)) != list(self.edges):
+        if any(low >= high for low, high in itertools.pairwise(self.lower)):
             raise ValueError("edges must be strictly increasing")
         _check_stated((), self.other, self.missing)
+
+    @property
+    def lower(self) -> tuple[Exact, ...]:
+        """The edges as numbers."""
+        return tuple(map(exact, self.edges))
 
 
 class Categories(Part):
@@ -98,46 +109,91 @@ class Boolean(Part):
     kind: Literal["boolean"]
 
 
-class Number(Part):
+class Range(Part):
+    """Numbers from ``low`` to ``high`` in steps of ``unit`` (default 1); all three may be fractional."""
+
+    low: Quantity
+    high: Quantity
+    unit: PositiveQuantity | None = None
+
+    @property
+    def least(self) -> Exact:
+        """``low`` as a number."""
+        return exact(self.low)
+
+    @property
+    def most(self) -> Exact:
+        """``high`` as a number."""
+        return exact(self.high)
+
+    @property
+    def step(self) -> Exact:
+        """``unit`` as a number."""
+        return exact(self.unit or 1)
+
+    @property
+    def fractional(self) -> bool:
+        """Whether an end or the unit is no whole number."""
+        return any(isinstance(number, str) for number in (self.low, self.high, self.unit))
+
+    @property
+    def maximum(self) -> int:
+        """The largest encoded value: steps from ``low`` to ``high``."""
+        return int((self.most - self.least) // self.step)
+
+    def _check_steps(self) -> None:
+        """Refuse what ``unit`` does not divide, and a fractional range of a single step: that asks on which side of a
+        point a device is, which is a yes-or-no question and has to say so."""
+        if (self.most - self.least) % self.step:
+            raise ValueError(f"unit must divide high - low: {_fitting(self.least, self.most, self.step)}")
+        if self.fractional and self.maximum < LEAST_STEPS:
+            raise ValueError(
+                f"a fractional range has at least {LEAST_STEPS} steps: lower unit {in_words(self.step)}, or ask a "
+                "yes-or-no question"
+            )
+
+
+class Number(Range):
     """Number to a multiple of ``unit`` (default 1) above ``low``, the nearest one, after a clip to [low, high]."""
 
     kind: Literal["number"]
-    low: Integer
-    high: Integer
-    unit: Positive | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse an empty range, and one that ``unit`` does not divide."""
-        if self.low >= self.high:
+        if self.least >= self.most:
             raise ValueError("low must be below high")
-        if (self.high - self.low) % (self.unit or 1):
-            raise ValueError("unit must divide high - low")
-
-    @property
-    def maximum(self) -> int:
-        """The largest encoded value."""
-        return (self.high - self.low) // (self.unit or 1)
+        self._check_steps()
 
 
-class Vector(Part):
-    """``length`` numbers, each rounded and clipped to [low, high], then the vector shrunk to Euclidean length at most
-    ``norm`` by the device itself (P18)."""
+class Vector(Range):
+    """``length`` numbers, each clipped to [low, high] and rounded to a multiple of ``unit`` (default 1), then the
+    vector shrunk to Euclidean length at most ``norm`` by the device itself (P18)."""
 
     kind: Literal["vector"]
     length: Size
-    low: Integer
-    high: Integer
-    norm: Positive
+    norm: PositiveQuantity
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a range without 0, towards which vectors are shrunk."""
-        if not self.low <= 0 <= self.high or self.low == self.high:
+        """Refuse a range without 0, towards which vectors are shrunk, and what is no multiple of ``unit``."""
+        if not self.least <= 0 <= self.most or self.least == self.most:
             raise ValueError("low must be at most 0, high at least 0, and one of them another number")
+        for name, number in (("low", self.least), ("high", self.most), ("norm", exact(self.norm))):
+            if number % self.step:
+                raise ValueError(f"{name} must be a multiple of unit: {in_words(number)} is none of {self.unit}")
+        self._check_steps()
 
     @property
-    def maximum(self) -> int:
-        """The largest encoded value."""
-        return self.high - self.low
+    def radius(self) -> int:
+        """``norm`` in steps."""
+        return int(exact(self.norm) // self.step)
+
+
+def _fitting(low: Exact, high: Exact, unit: Exact) -> str:
+    """Which member to change, and to what, where ``unit`` does not divide the range."""
+    steps = int((high - low) // unit)
+    ends = [in_words(low + count * unit) for count in (steps, steps + 1) if count]
+    given = f"unit {in_words(unit)} does not divide {in_words(high)} - {in_words(low)}"
+    return f"{given}; change high to {' or '.join(ends)}, or unit"
 
 
 class Attributes(Part):
@@ -288,13 +344,34 @@ class Interval(Part):
         return self.start + self.duration
 
 
-class Epsilons(Part):
-    """The claim per adversary (P16)."""
+class Epsilons(RootModel[dict[str, EpsilonText]]):
+    """The claim per adversary (P16): one number for each of the recipe's model."""
 
-    aggregator: DecimalText
-    aggregator_with_relay: DecimalText
-    both_aggregators: EpsilonText
-    both_aggregators_with_relay: EpsilonText
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    def __getitem__(self, adversary: str) -> str:
+        """The stated epsilon."""
+        return self.root[adversary]
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """An object for each model that is known."""
+        value = handler(schema)
+        shapes = [_epsilon_schema(form, value) for form in FORMS.values()]
+        return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+
+
+def _epsilon_schema(form: Form, epsilons: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the epsilons of a model, from that of any epsilons."""
+    either = epsilons["additionalProperties"]
+    number, _ = either["anyOf"]
+    return {
+        "additionalProperties": False,
+        "description": epsilons["description"],
+        "properties": {one.name: either if one.unbounded else number for one in form.adversaries},
+        "required": list(form.names),
+        "type": "object",
+    }
 
 
 class Privacy(Part):
@@ -416,6 +493,16 @@ class Recipe(Document):
     token: TokenSlot
     parties: Parties
     series: SeriesRound | None = None
+
+    @field_validator("privacy")
+    @classmethod
+    def _claimed(cls, privacy: Privacy, info: ValidationInfo) -> Privacy:
+        """Refuse epsilons that are not by the adversaries of the model, where that is known."""
+        form = known(info.data.get("model", ""))
+        problem = None if form is None else form.epsilon_problem(privacy.epsilon.root)
+        if problem is not None:
+            raise ValueError(f"epsilon.{problem}")
+        return privacy
 
     @property
     def epsilon0(self) -> Decimal:

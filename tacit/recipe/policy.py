@@ -16,6 +16,7 @@ from pydantic import Field
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
+from tacit.models.forms.form import Cap
 from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Parties, Positive, Url
 from tacit.tlog.canonical import parse_json, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
@@ -133,6 +134,20 @@ class Policy(Part):
             return None
         beside = None if limit.epsilon_with_relay is None else Decimal(limit.epsilon_with_relay)
         return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds, beside)
+
+    def cap(self, cap: Cap | None) -> str | None:
+        """What this kind of claim is held to at B; None: to nothing."""
+        if cap is Cap.AGGREGATE:
+            return self.max_epsilon_aggregator
+        if cap is Cap.AGGREGATE_WITH_RELAY:
+            return self.max_epsilon_aggregator_with_relay
+        return self.max_epsilon_local if cap is Cap.LOCAL else None
+
+    def cap_at_half(self, cap: Cap | None) -> str | None:
+        """The same at B/2."""
+        if cap is Cap.AGGREGATE:
+            return self.max_epsilon_half_batch
+        return self.max_epsilon_half_batch_with_relay if cap is Cap.AGGREGATE_WITH_RELAY else None
 
     def require_aggregators(self) -> None:
         """Raise ``UsageError`` where no aggregators are named: for Leader, Helper and Collector at their start."""

@@ -26,8 +26,10 @@ class Rule:
     check: Check
 
 
+UNSUPPORTED = "model-unsupported"
+
 RULES = (
-    Rule("model-unsupported", Stage.DRAFT, design.model_supported),
+    Rule(UNSUPPORTED, Stage.DRAFT, design.model_supported),
     Rule("recipe-signature", Stage.PUBLISH, log.recipe_signature),
     Rule("recipe-in-log", Stage.LOGGED, log.recipe_in_log),
     Rule("analyst-unknown", Stage.DRAFT, parties.analyst_known),
@@ -92,8 +94,10 @@ RULES = (
 def check(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> list[Refusal]:
     """Every rule that refuses the recipe, in the order of the table; empty: it is accepted. ``only`` names the
     rules to apply (default: all of the context's stage)."""
-    refusals = []
+    refusals: list[Refusal] = []
     for rule in RULES:
+        if refusals and refusals[0].rule == UNSUPPORTED:
+            break  # nothing else can be asked of a recipe whose form is not known
         if context.stage < rule.stage or (only is not None and rule.name not in only):
             continue
         detail = rule.check(recipe, policy, context)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tacit.models.forms.registry import known
 from tacit.moments import moment
 from tacit.recipe.document import Document
 from tacit.recipe.model import (
@@ -93,7 +94,10 @@ class Series(Document):
             raise ValueError("slots: the last round's epoch is no number that a recipe can hold")
         if self.interval.start + self.rounds * self.round_seconds > MAX_INTEGER:
             raise ValueError("interval: the last round's end is no number that a recipe can hold")
-        _ = self.probe
+        form = known(self.probe.model)
+        problem = None if form is None else form.epsilon_problem(self.claim.epsilon.root)
+        if problem is not None:
+            raise ValueError(f"claim.epsilon.{problem}")
 
     @cached_property
     def probe(self) -> Recipe:

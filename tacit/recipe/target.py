@@ -13,6 +13,8 @@ from tacit.dp.claim import MECHANISM_OF
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal, UsageError
 from tacit.methods.flips import Flips
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.members import REJECTION_SHARE, Members, local_members, noise_members
 from tacit.recipe.model import Question, Recipe
@@ -97,14 +99,15 @@ class Target:
 
     def _kept(self, recipe: Recipe, half: int) -> bool:
         epsilon, most = float(self.epsilon), float(self.max_epsilon0)
-        at_half = claim_of(recipe, half).aggregator
+        form = form_of(recipe.model)
+        at_half = claim_of(recipe, half)[form.charged]
         if self.is_noise:
             return at_half <= epsilon
         claim = claim_of(recipe)
         return (
-            claim.aggregator <= epsilon
+            claim[form.charged] <= epsilon
             and at_half <= _HALF_FACTOR * epsilon
-            and claim.both_aggregators_with_relay <= most
+            and all(claim[row.name] <= most for row in form.capped(Cap.LOCAL))
         )
 
     def _bounds(self, plan: TurnoutPlan) -> tuple[float, float, float]:

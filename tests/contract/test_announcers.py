@@ -59,6 +59,7 @@ async def until(subscription: Subscription, payload: bytes) -> None:
         async for announcement in subscription:
             if announcement.payload == payload:
                 return
+    pytest.fail(f"the subscription ended before {payload!r}")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from infra.lab.kit.network import InProcessTransport
 from infra.layout import StackOptions, create_layout
 from infra.postgres import PostgresServer
 from infra.readiness_watch import LOOKS, START_SECONDS, Changes
-from infra.status import ProcessStatus, stack_status
+from infra.status import stack_status
 from services.gateway.service import REPLAYED, TARGET_UNREACHABLE, WINDOW_AWAY, WINDOW_RESTORED
 from services.gateway.store import SeenRequest
 from services.gateway.targets import TARGET_REFUSED
@@ -29,6 +29,7 @@ from tacit.adapters.durability import Durability
 from tacit.adapters.sql import Database
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import NoRoom, Refusal, RolledBack, Unavailable
+from tacit.operations.status import ProcessStatus
 from tacit.ports import TransportError
 from tacit.problem import OF_GATEWAY, party_of
 from tacit.service.app import PROBES, UNAVAILABLE, Deps, add_driver, add_store, make_app

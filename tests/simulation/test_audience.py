@@ -168,7 +168,7 @@ async def test_only_devices_of_the_audience_answer_a_targeted_recipe_and_the_oth
             assert entry is not None
             if number in MEMBERS:
                 assert entry.state in {State.SENT, State.NOT_SAMPLED}
-                assert entry.charged_epsilon == recipe.privacy.epsilon.aggregator
+                assert entry.charged_epsilon == recipe.privacy.epsilon["aggregator"]
             else:
                 assert (entry.state, entry.detail) == (State.INELIGIBLE, "outside the recipe's audience")
                 assert (entry.charged_epsilon, entry.report) == ("", b"")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.issuance import Accepted, SlotIssuance, compare
 from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, Fault
 from infra.status import stack_status
 from tacit import media_types
 from tacit.errors import Refusal
+from tacit.operations.issuance import Accepted, SlotIssuance, compare
 from tacit.recipe.model import Recipe
 from tacit.service.config import read_secret
 from tacit.tokens.issuance import request_token

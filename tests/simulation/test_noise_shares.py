@@ -126,7 +126,7 @@ async def test_each_aggregator_adds_its_own_noise_once(permissive: Template, tmp
         question=AGES, population=DEVICES, min_batch_size=12, token=simulation.slot(), aggregator_flips=flips
     )
     plain = simulation.recipe(question=AGES, population=DEVICES, min_batch_size=12, token=simulation.slot())
-    assert float(recipe.privacy.epsilon.aggregator) < float(plain.privacy.epsilon.aggregator)
+    assert float(recipe.privacy.epsilon["aggregator"]) < float(plain.privacy.epsilon["aggregator"])
     async with lived(simulation, [recipe], [{"age": str(n)} for n in range(DEVICES)]):
         collection = await simulation.collect(recipe)
         assert collection["state"] == "released", collection

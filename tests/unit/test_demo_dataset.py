@@ -59,6 +59,23 @@ def test_few_integers_get_one_edge_each_and_many_get_quantiles(csv_file: Make) -
     assert 8 <= len(many.question.edges) <= 16
 
 
+def test_fractions_get_edges_between_which_they_spread(csv_file: Make) -> None:
+    def edges(cells: list[str]) -> tuple[int | str, ...] | None:
+        return load_csv(csv_file(column(cells)), "value", edges=None, categories=None, devices=None).question.edges
+
+    assert edges([str(n / 300) for n in range(300)]) == (0, *(f"0.{tenth}" for tenth in range(1, 10)))
+    assert edges(["0.29", "0.31"] * 150) == tuple(f"0.{n}".rstrip("0") for n in range(290, 312, 2))
+    assert edges(["0.3"] * ROWS) == (0, 1)
+    assert edges(["1e-12", "2e-12"] * ROWS) == (0, "0.000000002")
+
+
+def test_a_value_below_a_fractional_first_edge_is_told(csv_file: Make) -> None:
+    path = csv_file(column(["0.3", "0.25"] * ROWS))
+    assert load_csv(path, "value", edges=["0.25", "0.3"], categories=None, devices=None).question.edges
+    with pytest.raises(UsageError, match=r"0\.25 lies below the first edge 0\.3"):
+        load_csv(path, "value", edges=["0.3", "0.4"], categories=None, devices=None)
+
+
 def test_a_constant_numeric_column_still_gets_two_buckets(csv_file: Make) -> None:
     question = load_csv(csv_file(column(["5"] * ROWS)), "value", edges=None, categories=None, devices=None).question
     assert question.edges == (5, 6)

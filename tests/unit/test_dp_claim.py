@@ -14,18 +14,9 @@ from scipy import stats
 
 from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
 from tacit.dp.calibrate import largest_epsilon0, largest_sampling_rate, smallest_n
-from tacit.dp.claim import (
-    ADVERSARIES,
-    RAPPOR_EXACT,
-    RR_EXACT,
-    SHUFFLE_FMT22,
-    Claim,
-    compute_claim,
-    compute_claims,
-    decimal_up,
-    epsilon_shuffle,
-)
+from tacit.dp.claim import RAPPOR_EXACT, RR_EXACT, SHUFFLE_FMT22, Claim, decimal_up, epsilon_shuffle
 from tacit.dp.sampling import amplify, amplify_visible, excess_bound, q_eff
+from tests.claims import FORM, compute_claim
 
 MECHANISMS = (SHUFFLE_FMT22, RR_EXACT, RAPPOR_EXACT)
 
@@ -56,11 +47,11 @@ def test_sampling_is_not_claimed_at_rate_one_or_when_delta_has_no_room() -> None
 def test_a_claim_lists_what_each_adversary_learns() -> None:
     claim = krr_claim()
     shuffled = epsilon_fmt22(4.0, 10_000, 1e-10)
-    assert claim.aggregator_with_relay == shuffled == pytest.approx(0.6053, rel=0.005)
-    assert claim.aggregator == claim.both_aggregators == amplify_visible(shuffled, 0.02, 10_000, 1e-10)
-    assert claim.both_aggregators_with_relay == 4.0
+    assert claim["aggregator_with_relay"] == shuffled == pytest.approx(0.6053, rel=0.005)
+    assert claim["aggregator"] == claim["both_aggregators"] == amplify_visible(shuffled, 0.02, 10_000, 1e-10)
+    assert claim["both_aggregators_with_relay"] == 4.0
     assert (claim.mechanism, claim.relation, claim.n) == ("shuffle-fmt22+sampling", "replacement", 10_000)
-    assert tuple(claim.by_adversary()) == ADVERSARIES
+    assert tuple(claim) == FORM.names
 
 
 def test_sampling_is_not_claimed_where_a_small_population_could_fill_the_batch() -> None:
@@ -78,24 +69,24 @@ def test_sampling_is_not_claimed_where_a_small_population_could_fill_the_batch()
 def test_without_sampling_the_mechanism_says_so() -> None:
     claim = krr_claim(sampling_rate=1.0)
     assert claim.mechanism == "shuffle-fmt22"
-    assert claim.aggregator == claim.aggregator_with_relay
+    assert claim["aggregator"] == claim["aggregator_with_relay"]
 
 
 @pytest.mark.parametrize(("randomizer", "mechanism"), [("rr", RR_EXACT), ("rappor", RAPPOR_EXACT)])
 def test_one_aggregator_sees_only_the_exact_aggregate_of_bits(randomizer: str, mechanism: str) -> None:
     claim = compute_claim(randomizer=randomizer, epsilon0=3.0, n=2000, sampling_rate=0.3, delta=1e-7)
     assert claim.mechanism == mechanism + "+sampling"
-    assert claim.aggregator < claim.both_aggregators < claim.both_aggregators_with_relay
-    assert claim.aggregator_with_relay == epsilon_shuffle(mechanism, 3.0, 2000, 1e-7)
+    assert claim["aggregator"] < claim["both_aggregators"] < claim["both_aggregators_with_relay"]
+    assert claim["aggregator_with_relay"] == epsilon_shuffle(mechanism, 3.0, 2000, 1e-7)
 
 
 def test_half_a_batch_of_honest_devices_costs_more() -> None:
-    claims = compute_claims(randomizer="krr", epsilon0=3.0, n=501, sampling_rate=0.4, delta=1e-6)
-    assert (claims.at_batch.n, claims.at_half.n) == (501, 250)
-    for name in ADVERSARIES[:3]:
-        assert claims.at_half.by_adversary()[name] > claims.at_batch.by_adversary()[name]
-    single = compute_claims(randomizer="krr", epsilon0=3.0, n=1, sampling_rate=0.4, delta=1e-6)
-    assert single.at_half.n == 1
+    at_batch, at_half = (
+        compute_claim(randomizer="krr", epsilon0=3.0, n=n, sampling_rate=0.4, delta=1e-6) for n in (501, 250)
+    )
+    assert (at_batch.n, at_half.n) == (501, 250)
+    for name in FORM.names[:3]:
+        assert at_half[name] > at_batch[name]
 
 
 def test_rejected_rappor_outputs_are_paid_for() -> None:
@@ -111,7 +102,7 @@ def test_a_stated_claim_below_the_recomputed_one_is_noticed_per_adversary() -> N
     claim = krr_claim()
     stated = claim.rounded_up()
     assert claim.exceeds(stated) == ()
-    lowered = {**stated, "aggregator": decimal_up(claim.aggregator - 1e-5)}
+    lowered = {**stated, "aggregator": decimal_up(claim["aggregator"] - 1e-5)}
     assert claim.exceeds(lowered) == ("aggregator",)
     del lowered["both_aggregators"]
     assert claim.exceeds(lowered) == ("aggregator", "both_aggregators")
@@ -129,9 +120,9 @@ def test_a_larger_batch_is_never_claimed_to_cost_more_than_a_smaller_one() -> No
         )
 
     small, large = at(1000), at(3600)
-    assert large.aggregator > small.aggregator
-    assert large.no_worse_than(small).aggregator == small.aggregator
-    assert large.no_worse_than(small).both_aggregators == large.both_aggregators
+    assert large["aggregator"] > small["aggregator"]
+    assert large.no_worse_than(small)["aggregator"] == small["aggregator"]
+    assert large.no_worse_than(small)["both_aggregators"] == large["both_aggregators"]
     assert large.no_worse_than(small).n == 3600
     with pytest.raises(ValueError, match="fewer"):
         small.no_worse_than(large)

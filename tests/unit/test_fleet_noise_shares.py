@@ -5,26 +5,35 @@
 
 from __future__ import annotations
 
+import io
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from scipy.stats import kstest, norm, uniform
 
 from infra.lab.devices.additions import NUMBER, add, addition_of
 from infra.lab.devices.decisions import CHUNK, decide, kept_cells, randomise
 from infra.lab.devices.noise_shares import randomise_all
-from infra.lab.devices.population import drawn_population, listed_population
+from infra.lab.devices.population import drawn_population, listed_numbers, listed_population
 from infra.lab.devices.truth import added, totals
+from infra.lab.fleet.oracle import Estimated, Verdict, estimated
+from infra.lab.fleet.report import show
+from infra.lab.fleet.result import FleetResult
+from infra.lab.fleet.run import Load
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import UsageError
 from tacit.methods.flips import Flips, Statistic
 from tacit.methods.types import Answer
+from tacit.recipe.derive import design_of, flips_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Sampling
 
@@ -207,3 +216,62 @@ def test_everybodys_answers_are_told_where_they_are_wanted_and_agree_with_those_
     assert (
         next(decide(Sampling(rate="0.5"), population, 0, 9, SeededEntropy(6), np.random.default_rng(1))).everybody == ()
     )
+
+
+def released(asked: Question, cells: list[str]) -> Estimated:
+    """What a release of a whole fleet with these data says, beside the truth that the fleet knows."""
+    recipe = RecipeKit().recipe(question=asked, population=3000, rate=Decimal(1))
+    shares, design = flips_of(recipe), design_of(recipe)
+    population = listed_numbers("file", asked, cells)
+    chunks = list(
+        decide(recipe.sampling, population, 0, 3000, SeededEntropy(6), np.random.default_rng(1), everybody=True)
+    )
+    result = FleetResult(devices=3000)
+    for chunk in chunks:
+        adds = shares.missing_adds(design)
+        result.known = added(result.known, totals(asked, chunk.everybody, adds, chunk.numbers))
+        result.answered = added(result.answered, totals(asked, chunk.everybody, adds))
+    sent = [answer.measurement for chunk in chunks for answer in randomise(chunk, shares, SeededEntropy(8))[0]]
+    sums = [sum(one for one in sent if isinstance(one, int))]
+    found = shares.estimate(sums, len(sent), design)
+    row = {"label": "mean", "estimate": found.values[0], "stderr": found.stderrs[0]}
+    (one,) = estimated({"statistic": asked.statistic, "buckets": [row]}, result)
+    return one
+
+
+def test_a_mean_of_values_about_0_3_is_about_0_3_and_so_is_the_truth() -> None:
+    cells = ["0.3", "0.29", "0.31", "0.3", "0.2999"]
+    fine = released(question("mean", kind="number", low=0, high=1, unit="0.01"), cells)
+    assert fine.truth == pytest.approx(0.29998)
+    assert fine.estimate == pytest.approx(0.3, abs=6 * fine.stderr)
+    assert fine.stderr < 0.01
+    assert fine.inside
+    assert not fine.moved
+    coarse = released(question("mean", kind="number", low=0, high=1), cells)
+    assert coarse.truth == pytest.approx(0.29998), "the truth is that of the data, not of what is left of them"
+    assert coarse.answered == 0
+    assert coarse.moved
+    assert not coarse.inside
+    for one, words in ((fine, False), (coarse, True)):
+        console = Console(width=120, record=True, file=io.StringIO())
+        show(FleetResult(devices=3000), Verdict(answers=[one]), Load(devices=3000), console)
+        shown = " ".join(console.export_text().replace("│", "").split())
+        assert ("a finer unit or a wider range" in shown) is words
+
+
+def test_a_fleets_truth_is_of_the_numbers_as_its_devices_have_them() -> None:
+    sums = question("sum", kind="number", low=-1, high=2, unit="0.5")
+    population = listed_numbers("file", sums, ["0.3", "", "7", "x", " -0.2 ", "1e999"])
+    data = population.of(0, 6, np.random.default_rng())
+    answers = population.answers(data)
+    assert answers == [3, None, 6, None, 2, 6]
+    assert totals(sums, answers, [0.0], population.numbers(data)) == pytest.approx([0.3 + 7 - 0.2 + 2])
+    assert totals(sums, answers, [0.0]) == [0.5 + 2 + 0 + 2]
+    rows = question("vector-sum", kind="vector", length=2, low=-1, high=1, unit="0.1", norm=1)
+    population = listed_numbers("file", rows, ["0.21,0.39", "3,4", "1", "0.1;2"])
+    data = population.of(0, 4, np.random.default_rng())
+    assert population.answers(data)[0] == (12, 14)
+    assert population.answers(data)[2:] == [None, None]
+    assert totals(rows, population.answers(data), [0.0, 0.0], population.numbers(data)) == pytest.approx([3.21, 4.39])
+    with pytest.raises(UsageError, match="no device with a value"):
+        listed_numbers("file", sums, ["", "x"])

@@ -88,13 +88,25 @@ def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
     rows = [{"label": "mean", "estimate": 4.25, "stderr": 0.1}, {"label": "no", "estimate": 9.0, "stderr": 0.1}]
     found = estimated({"statistic": "mean", "buckets": rows[:1]}, result)
     assert found == [Estimated("mean", 4.25, 0.1, 4.0)]
-    assert not found[0].inside
+    assert found[0].inside is None, "nothing is said of all devices"
+    whole = estimated(
+        {"statistic": "mean", "buckets": [{**rows[0], "population_low": 3.5, "population_high": 4.5}]}, result
+    )
+    assert whole == [Estimated("mean", 4.25, 0.1, 4.0, low=3.5, high=4.5)]
+    assert whole[0].inside
     assert estimated({"statistic": "sum", "buckets": rows}, FleetResult()) == []
-    verdict = Verdict(answers=[*found, *(Estimated(f"a{number}", 5.0, 1.0, 4.0) for number in range(30))])
+    verdict = Verdict(
+        answers=[*whole, *(Estimated(f"a{number}", 5.0, 1.0, 4.0, low=4.5, high=6.0) for number in range(30))]
+    )
     console = Console(width=120, record=True, file=io.StringIO())
     show(result, verdict, Load(devices=8), console)
     text = console.export_text()
-    for words in ("  dummies", "4.25", "a22", "7 more answers are not shown; 30 of 31 intervals hold the truth"):
+    for words in (
+        "  dummies",
+        "4.25",
+        "a22",
+        "7 more answers are not shown; 1 of 31 intervals of all devices hold the truth",
+    ):
         assert words in text, words
     assert "a23" not in text
 

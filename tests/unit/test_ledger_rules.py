@@ -26,7 +26,7 @@ from tacit.tlog.log import MemoryTree
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()
-COST = Decimal(GOOD.privacy.epsilon.aggregator)
+COST = Decimal(GOOD.privacy.epsilon["aggregator"])
 DELTA = Decimal(GOOD.privacy.delta)
 
 
@@ -147,7 +147,7 @@ def test_claims_with_the_relay_have_a_balance_of_their_own() -> None:
     assert check(GOOD, limited, context((earlier("0.01"),))) == []
     assert check(GOOD, policy("50"), context((before,))) == [], "an account that does not limit them"
     stated = charge_of(GOOD, ChargeState.PENDING).with_relay().cost.epsilon
-    assert stated == Decimal(GOOD.privacy.epsilon.aggregator_with_relay) > COST
+    assert stated == Decimal(GOOD.privacy.epsilon["aggregator_with_relay"]) > COST
 
 
 def test_what_taking_part_tells_the_relay_is_capped_by_default() -> None:

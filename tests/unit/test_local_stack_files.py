@@ -20,11 +20,10 @@ from rich.console import Console
 
 from client_agent.config import AgentConfig, Budget
 from infra.agents import MEAN_VISITS, SHARES, provision_agents
-from infra.api import call, verified_log
+from infra.api import verified_log
 from infra.commands.up import open_stack, show
 from infra.deployables import SERVICES, deployable
 from infra.deployment import HOSTED, Deployment, deploy
-from infra.issuance import read_counts
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
@@ -39,6 +38,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
+from tacit.operations.issuance import read_counts
+from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.turnout import FILL
 from tacit.service.config import load_config, read_secret
@@ -276,7 +277,7 @@ async def test_a_stack_with_tls_works_in_one_process(tmp_path: Path) -> None:
         log = await verified_log(operator, layout, policy)
         assert log.directories
         for name in ("issuer", "attester"):
-            assert await read_counts(layout, operator, name) == {}
+            assert await read_counts(operator, name, layout.urls[name], layout.operator_token(name)) == {}
         config = layout.agent_config(tmp_path, {"kind": "csv", "path": tmp_path / "data.csv"})
         async with AiohttpTransport(tls=ClientTls(config.tls_ca)) as device:
             for name, url in layout.urls.items():

@@ -166,7 +166,7 @@ def test_every_vector_has_an_encoding_in_range(entries: list[int], norm: int) ->
     assert found == VectorEncoder(spec).encode(entries)
     assert found is not MISSING
     assert all(0 <= entry <= spec.maximum for entry in found)
-    assert sum((entry + spec.low) ** 2 for entry in found) <= norm * norm
+    assert sum((entry + spec.least) ** 2 for entry in found) <= norm * norm
 
 
 def test_rows_that_are_no_vector_are_missing() -> None:

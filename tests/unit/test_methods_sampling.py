@@ -373,7 +373,7 @@ def test_simulated_noise_shares_are_unbiased_with_the_stated_spread(shares: Flip
     values = rng.choice(categories, 3000, p=rng.dirichlet(np.full(categories, 2.0)))
     if design.default is not None:
         values[:1800] = design.default
-    real = shares.low + shares.unit * values
+    real = float(shares.low) + float(shares.unit) * values
     truth, squares, tight = [float(real.sum())], [float((real * real).sum())], False
     if shares.statistic == "mean":
         truth = [float(real.mean())]

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 from client_agent.sources import Reading, read
 from infra.lab.kit.recipes import census_question
-from tacit.dp.claim import compute_claim
 from tacit.errors import UsageError
 from tacit.recipe.checks.design import VDAF_OF_RANDOMIZER, VDAF_OF_SHARES
 from tacit.recipe.derive import design_of, randomizer_of, range_of, vdaf_of
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
 from tacit.tlog.canonical import validated
+from tests.claims import compute_claim
 from tests.unit.device_path import KIT, SILENCE, Law, Path, Sent, convolved, divergence, log_ratio
 
 BASE = KIT.recipe()
@@ -154,7 +154,7 @@ async def test_whether_a_device_sends_depends_on_nothing_but_the_sampling_that_t
     assert MISSING in laws
     assert len(laws) >= 3, "several answers, and none"
     charged = {paid for law in laws.values() for _, paid in law}
-    assert charged == {(recipe.privacy.epsilon.aggregator, recipe.privacy.delta)}
+    assert charged == {(recipe.privacy.epsilon["aggregator"], recipe.privacy.delta)}
     silence = {answer: sum(p for (made, _), p in law.items() if made is SILENCE) for answer, law in laws.items()}
     sends, rejects = Fraction(1) if sampling == "everybody" else Fraction(1, 2), Fraction(0)
     randomizer = randomizer_of(recipe)
@@ -211,7 +211,7 @@ async def test_the_claim_against_an_aggregator_holds_in_batches_of_a_few_devices
         crowd = convolved(others, plus, zero)
         whole = [convolved([crowd, convolved([law], plus, zero)], added, zero) for law in laws]
         for one, other in itertools.permutations(whole, 2):
-            assert divergence(one, other, claim.aggregator) <= delta + SLACK
+            assert divergence(one, other, claim["aggregator"]) <= delta + SLACK
 
 
 def added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

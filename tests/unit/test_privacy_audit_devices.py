@@ -15,7 +15,6 @@ import pytest
 
 from tacit.accounting.events import Relation
 from tacit.accounting.mechanisms import explain
-from tacit.dp.claim import compute_noise_claim
 from tacit.methods.flips import Flips
 from tacit.methods.registry import randomizer_from
 from tacit.methods.types import Answer, Measurement, Randomizer
@@ -23,6 +22,7 @@ from tacit.ports import Entropy
 from tacit.recipe.claims import noise_step
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.model import Boolean, EncoderSpec, Vector
+from tests.claims import compute_noise_claim
 from tests.kit.audit import Draws, Samples, epsilon_lower_bound
 
 E0, CATEGORIES = 1.5, 4
@@ -160,7 +160,7 @@ class Shares:
         """The device's own accountant by replacement, the table's by deletion."""
         step = noise_step(self.encoder, self.shares)
         if self.relation is REPLACED:
-            return compute_noise_claim(step, n=DEVICES, sampling_rate=1.0, delta=DELTA).aggregator
+            return compute_noise_claim(step, n=DEVICES, sampling_rate=1.0, delta=DELTA)["aggregator"]
         given = {"scale": self.shares.scale, "flips": self.shares.flips, "n": DEVICES, "delta": DELTA}
         if isinstance(self.encoder, Vector):
             row = {"length": self.encoder.length, "maximum": self.encoder.maximum, "norm": self.encoder.norm}
@@ -223,6 +223,6 @@ def test_a_quarter_of_the_flips_in_every_device_is_caught(case: str) -> None:
 
 
 def test_a_clip_that_is_left_out_is_caught() -> None:
-    unclipped, opposite = (tuple(sign * entry - ROW.low for entry in FAR) for sign in (1, -1))
+    unclipped, opposite = (tuple(int(sign * entry - ROW.least) for entry in FAR) for sign in (1, -1))
     honest = SHARES["vector, in all directions"]
     assert replace(honest, first=unclipped, second=opposite).bound(sums=SUMS // FEW) > honest.claim()

@@ -14,6 +14,7 @@ from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_ques
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
 from tacit.methods.design import SampleDesign
+from tacit.moments import moment
 from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of
@@ -181,7 +182,7 @@ def test_devices_are_counted_on_only_where_they_have_time_to_decide() -> None:
     for stage in Stage:
         late = told(counting, stage, start + 895)
         assert (late is not None) is (stage in {Stage.PUBLISH, Stage.LOGGED}), "devices decide in the first quarter"
-        assert late is None or late.endswith(f"a start after {start + 895} would pass")
+        assert late is None or late.endswith(f"a start after {moment(start + 895)} would pass")
         assert told(counting, stage, start) is None
         assert told(alone, stage, start + 895) is None, "its claim counts on one device"
         short = changed(counting, "interval.duration", 60)

@@ -31,7 +31,7 @@ from tacit.recipe.rules import RULES, check
 KIT = RecipeKit()
 GOOD = KIT.recipe()
 FULL = KIT.recipe(rate=Decimal(1), population=300)
-EPSILON = GOOD.privacy.epsilon
+CLAIMED, BESIDE = (GOOD.privacy.epsilon[name] for name in ("aggregator", "aggregator_with_relay"))
 OTHER_KEY = b64url(bytes(31) + b"\x01")
 LEADER = GOOD.parties.leader
 START, END = EPOCH * EPOCH_SECONDS, (EPOCH + 1) * EPOCH_SECONDS
@@ -127,12 +127,18 @@ DESIGN = [
     bad("vdaf-parameters", "vdaf.length", 2000, "length 2000", "limit of 1024"),
     bad("sampling-rate", "sampling.rate", "0", "q = 0", "above 0 and at most 1"),
     bad("sampling-cap", "sampling.rate", "0.5", "q = 0.5", "cap of 0.25", max_sampling_rate="0.25"),
-    bad("sampling-one-claimed", "sampling.rate", "1", EPSILON.aggregator, f"claim {EPSILON.aggregator_with_relay}"),
+    bad("sampling-one-claimed", "sampling.rate", "1", CLAIMED, f"claim {BESIDE}"),
     bad("batch-floor", "batch.min_batch_size", 99, "B = 99", "floor of 100"),
     bad("batch-too-large", "batch.min_batch_size", 10_000_001, "B = 10000001", "limit of 10000000"),
     bad("batch-mode", "batch.mode", "leader_selected", "not leader_selected", "needs mode time_interval"),
     bad("contributions-below-batch", "batch.expected_contributions", 199, "199", "expect at least 200"),
-    bad("interval-unaligned", "interval.start", NOW + 1, f"start {NOW + 1}", f"{NOW + 60} and 3600 are the next"),
+    bad(
+        "interval-unaligned",
+        "interval.start",
+        NOW + 1,
+        f"start {moment(NOW + 1)}",
+        f"{moment(NOW + 60)} and 3600 are the next",
+    ),
     bad("interval-over", "interval.start", NOW - 7_200, "3600 seconds ago", f"must end after {NOW}"),
     bad("interval-too-long", "interval.duration", 32 * 86_400, str(32 * 86_400), f"limit of {31 * 86_400}"),
     bad(
@@ -149,7 +155,7 @@ CLAIMS = [
     bad("claim-parameters", "privacy.epsilon0", "1", "epsilon0 1,", f"claim {GOOD.randomizer.epsilon0}"),
     bad("delta-cap", "privacy.delta", "0.00001", "delta 0.00001", "at most 0.000001"),
     bad("claim-mechanism", "privacy.mechanism", "trust-me", "says trust-me", f"claim {GOOD.privacy.mechanism}"),
-    bad("claim-understated", "privacy.epsilon.aggregator", "0.5", "epsilon 0.5", f"give {EPSILON.aggregator}; claim"),
+    bad("claim-understated", "privacy.epsilon.aggregator", "0.5", "epsilon 0.5", f"give {CLAIMED}; claim"),
     bad("claim-cap", "privacy.epsilon.aggregator", "1.1", "epsilon 1.1", "cap of 1; lower epsilon0 or raise B"),
     bad("claim-cap", "privacy.epsilon.both_aggregators_with_relay", "9", "epsilon 9", "cap of 8; lower epsilon0 until"),
     bad("claim-half-batch", "randomizer.epsilon0", "6", "at B/2 = 100 epsilon is", "B of at least"),
@@ -164,7 +170,7 @@ CLAIMS = [
     Case(
         "budget-spent",
         GOOD,
-        f"this recipe's {EPSILON.aggregator}",
+        f"this recipe's {CLAIMED}",
         "at most epsilon 0.3",
         {"accounts": {"default": AccountLimit(epsilon="1.3", delta="0.00001", window_seconds=86_400)}},
         {"charges": (Charge("default", b"one", "earlier", NOW, NOW + 60, Cost(Decimal(1), Decimal("0.000001"))),)},
@@ -297,7 +303,7 @@ def config(*, relay_url: str = GOOD.parties.relay.url, epoch_seconds: int = EPOC
             "budget-spent",
             config(),
             [Entry(b"x" * 32, "first", State.SENT, NOW, charged_epsilon="9.9", charged_delta="0.000001")],
-            f"this recipe's {EPSILON.aggregator}",
+            f"this recipe's {CLAIMED}",
             "at most epsilon 0.1000 still fits",
         ),
         (
@@ -351,7 +357,7 @@ def test_a_policy_without_local_guarantee_is_named_with_the_epsilon_that_passes(
 def test_a_recipe_that_takes_every_device_is_told_the_claim_to_make() -> None:
     claimed = changed(FULL, "privacy.epsilon.aggregator", "0.1")
     (refusal,) = check(claimed, KIT.policy, ACTIVE, only={"sampling-one-claimed"})
-    assert f"claim {FULL.privacy.epsilon.aggregator_with_relay} there" in refusal.detail
+    assert f"claim {FULL.privacy.epsilon['aggregator_with_relay']} there" in refusal.detail
 
 
 def test_a_refusal_names_times_as_the_recipe_has_them_and_as_people_read_them() -> None:

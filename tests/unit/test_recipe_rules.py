@@ -9,13 +9,13 @@ import pytest
 
 from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.codec import b64url
-from tacit.dp.claim import compute_claim
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Boolean, Categories, Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.rules import RULES, check, require
 from tacit.tlog.leaves import LeafType, sign_leaf
+from tests.claims import compute_claim
 from tests.unit.test_recipe_audience import RULES as AUDIENCE_RULES
 
 KIT = RecipeKit()
@@ -202,7 +202,7 @@ def test_proposals_for_categories_pass_the_rules(randomizer: str, population: in
     encoder = Categories(kind="categories", categories=("a", "b", "c", "d"))
     recipe = KIT.recipe(question=question(encoder), randomizer=randomizer, population=population, rate=Decimal(rate))
     assert check(recipe, KIT.policy, Context(Stage.DRAFT, NOW)) == []
-    assert float(recipe.privacy.epsilon.aggregator_with_relay) <= 1
+    assert float(recipe.privacy.epsilon["aggregator_with_relay"]) <= 1
 
 
 def test_a_proposal_for_a_boolean_question_is_a_count() -> None:
@@ -220,9 +220,9 @@ def test_a_proposal_closing_at_b_is_leader_selected() -> None:
 def test_the_proposed_claim_is_the_accountants_rounded_up() -> None:
     claim = compute_claim(randomizer="krr", epsilon0=float(GOOD.epsilon0), n=200, sampling_rate=0.5, delta=1e-6)
     stated = GOOD.privacy.epsilon
-    assert claim.aggregator <= float(stated.aggregator) < claim.aggregator + 1.1e-6
-    assert claim.aggregator_with_relay <= float(stated.aggregator_with_relay) <= 1
-    assert stated.both_aggregators_with_relay == GOOD.randomizer.epsilon0
+    assert claim["aggregator"] <= float(stated["aggregator"]) < claim["aggregator"] + 1.1e-6
+    assert claim["aggregator_with_relay"] <= float(stated["aggregator_with_relay"]) <= 1
+    assert stated["both_aggregators_with_relay"] == GOOD.randomizer.epsilon0
     assert GOOD.batch.expected_contributions == 250
     assert GOOD.vdaf.chunk_length == 6
 

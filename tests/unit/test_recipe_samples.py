@@ -65,10 +65,10 @@ def test_what_is_proposed_passes_every_rule_and_states_what_is_recomputed(name: 
     claim = claim_of(recipe)
     assert claim.exceeds(recipe.privacy.epsilon.model_dump()) == ()
     assert claim.mechanism == recipe.privacy.mechanism
-    assert charge_of(recipe, ChargeState.PENDING).cost.epsilon == Decimal(recipe.privacy.epsilon.aggregator)
+    assert charge_of(recipe, ChargeState.PENDING).cost.epsilon == Decimal(recipe.privacy.epsilon["aggregator"])
     half = claim_of(recipe, recipe.batch.min_batch_size // 2)
-    assert claim.aggregator < half.aggregator <= 2
-    assert 0.4 < claim.aggregator <= 1
+    assert claim["aggregator"] < half["aggregator"] <= 2
+    assert 0.4 < claim["aggregator"] <= 1
 
 
 def test_the_mechanisms_name_says_who_sends() -> None:
@@ -81,25 +81,25 @@ def test_the_mechanisms_name_says_who_sends() -> None:
 @pytest.mark.parametrize("name", ["sum", "histogram of shares", "both"])
 def test_noise_keeps_the_target_against_one_aggregator_with_half_of_the_devices(name: str) -> None:
     recipe = RECIPES[name]
-    assert 0.9 < claim_of(recipe, recipe.batch.min_batch_size // 2).aggregator <= 1
-    assert claim_of(recipe).aggregator_with_relay > 2, "no noise lessens what taking part tells the relay"
+    assert 0.9 < claim_of(recipe, recipe.batch.min_batch_size // 2)["aggregator"] <= 1
+    assert claim_of(recipe)["aggregator_with_relay"] > 2, "no noise lessens what taking part tells the relay"
 
 
 def test_a_local_epsilon_leaves_room_for_what_taking_part_tells() -> None:
     for name in ("krr", "rappor", "rr"):
         recipe = RECIPES[name]
         stated = recipe.privacy.epsilon
-        told = Decimal(stated.both_aggregators_with_relay) - recipe.epsilon0
+        told = Decimal(stated["both_aggregators_with_relay"]) - recipe.epsilon0
         assert float(told) == pytest.approx(math.log(10), abs=1e-5)
-        assert Decimal(stated.both_aggregators_with_relay) <= 8
+        assert Decimal(stated["both_aggregators_with_relay"]) <= 8
 
 
 def test_dummies_alone_keep_the_target_against_the_relay_and_are_as_many_as_were_asked_for() -> None:
     local, shares = RECIPES["dummies"], RECIPES["enough dummies"]
-    assert 0.99 < float(local.privacy.epsilon.aggregator_with_relay) <= 1
-    assert local.privacy.epsilon.both_aggregators_with_relay == local.randomizer.epsilon0
+    assert 0.99 < float(local.privacy.epsilon["aggregator_with_relay"]) <= 1
+    assert local.privacy.epsilon["both_aggregators_with_relay"] == local.randomizer.epsilon0
     half = claim_of(shares, shares.batch.min_batch_size // 2)
-    assert 0.9 < half.aggregator_with_relay <= 1
+    assert 0.9 < half["aggregator_with_relay"] <= 1
     told = outlook(shares)["hiding"]
     assert 0.99 < told["dummies_epsilon"] <= 1
     assert told["part_epsilon"] == 0

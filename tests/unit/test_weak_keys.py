@@ -21,7 +21,8 @@ from tacit.recipe import derive, rules
 from tacit.recipe.context import Context, Stage
 from tacit.service.config import write_secret
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tokens.blind_rsa import IssuerKey, TokenKey
+from tacit.tokens.blind_rsa import TokenKey
+from tacit.tokens.issuer_key import IssuerKey
 
 P = 2**255 - 19
 ENTROPY = SeededEntropy(b"weak keys")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import sys
@@ -17,7 +18,9 @@ from infra.lab.demo.dataset import Dataset, load_csv, load_randhie
 from infra.lab.demo.report import prepare_report, write_report
 from infra.lab.demo.run import AGENTS_OF_A_CROWD, MOST_AGENTS, DemoRun, rate_of
 from infra.lab.demo.view import Stages, show
+from infra.recipe_form import edges_of
 from tacit.errors import UsageError
+from tacit.recipe.quantity import exact
 from tacit.service.log import set_log_level
 
 DEFAULT_DEVICES = 1500
@@ -28,7 +31,9 @@ AGENTS_SECONDS, CONTRIBUTION_SECONDS = 30.0, 0.012
 def demo(
     input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
     column: Annotated[str | None, typer.Option(help="Column of the CSV file that is asked for.")] = None,
-    buckets: Annotated[str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4")] = None,
+    buckets: Annotated[
+        str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
+    ] = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="Take the first N rows (at least 200).")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
@@ -79,12 +84,9 @@ def _dataset(
     )
 
 
-def _edges(text: str) -> list[int]:
-    try:
-        edges = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter("--buckets takes integers with commas between, such as 0,1,2,4") from error
-    if len(edges) < 2 or sorted(set(edges)) != edges:
+def _edges(text: str) -> list[int | str]:
+    edges = edges_of(text)
+    if len(edges) < 2 or any(exact(low) >= exact(high) for low, high in itertools.pairwise(edges)):
         raise typer.BadParameter("--buckets takes at least two edges, each larger than the one before")
     return edges
 

@@ -45,6 +45,8 @@ from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
@@ -53,6 +55,7 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.members import plain
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
+from tacit.recipe.quantity import exact, in_words
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
@@ -409,7 +412,7 @@ class DemoRun:
     def _outside(self) -> str:
         """A value outside the buckets, or of no category."""
         edges = self._dataset.question.edges
-        return "none of the categories" if edges is None else str(edges[0] - 1)
+        return "none of the categories" if edges is None else in_words(exact(edges[0]) - 1)
 
     def _jump_to(self, moment: float) -> None:
         self._clock.jump(max(0.0, moment - self._clock.now()))
@@ -450,7 +453,7 @@ def _understate(recipe: Recipe) -> Recipe:
     """The same recipe with every claim but the local one divided by two."""
     body = recipe.body()
     claims = body["privacy"]["epsilon"]
-    for name in ("aggregator", "aggregator_with_relay", "both_aggregators"):
+    for name in (row.name for row in form_of(recipe.model).adversaries if row.cap is not Cap.LOCAL):
         claims[name] = plain(Decimal(claims[name]) / 2)
     body["name"] = "understated"
     return Recipe.from_body(body)

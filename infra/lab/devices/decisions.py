@@ -31,7 +31,8 @@ CHUNK = 1 << 16
 @dataclass(frozen=True)
 class Decided:
     """One chunk: numbers of the sampled devices, their encoded answers, numbers of the devices that send dummies; and
-    the encoded answers of ``everybody``, if they were asked for."""
+    the encoded answers of ``everybody``, if they were asked for, with the ``numbers`` that they have, where they have
+    any."""
 
     first: int
     count: int
@@ -39,6 +40,7 @@ class Decided:
     answers: Sequence[Answer | None] = field(repr=False)
     dummies: NDArray[np.uint32]
     everybody: Sequence[Answer | None] = field(default=(), repr=False)
+    numbers: Data | None = field(default=None, repr=False)
 
 
 def coins(rate: Decimal | Fraction, count: int, entropy: Entropy) -> NDArray[np.bool_]:
@@ -93,7 +95,8 @@ def decide(
         dummies = dummies[coins(sampling.dummy_rate, len(dummies), entropy) if sampling.dummies else slice(0)]
         sampled, filling = ((places + begin).astype(np.uint32) for places in (chosen, dummies))
         answers = [known[place] for place in chosen.tolist()] if known else population.answers(data[chosen])
-        yield Decided(begin, len(data), sampled, answers, filling, known if everybody else ())
+        whole = (known, population.numbers(data)) if everybody else ((), None)
+        yield Decided(begin, len(data), sampled, answers, filling, *whole)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import bisect
 from tacit.errors import Refusal
 from tacit.methods.flips import Flips
 from tacit.methods.registry import randomizer_from
+from tacit.models.forms.registry import known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
@@ -14,7 +15,6 @@ from tacit.recipe.derive import labels, randomizer_of, range_of, vdaf_of
 from tacit.recipe.model import Recipe, Vector
 from tacit.recipe.policy import Policy
 
-SUPPORTED_MODEL = "secure-aggregation"
 VDAF_OF_RANDOMIZER = {"krr": "Prio3Histogram", "rappor": "Prio3MultihotCountVec", "rr": "Prio3Count"}
 VDAF_OF_SHARES = {
     "histogram": "Prio3SumVec",
@@ -47,10 +47,8 @@ MODE_OF_CLOSE = {"interval_end": "time_interval", "at_B": "leader_selected"}
 
 
 def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """``model`` is ``secure-aggregation``, the only one that this implementation can run."""
-    if recipe.model == SUPPORTED_MODEL:
-        return None
-    return f"model {recipe.model} is not supported; {SUPPORTED_MODEL} is"
+    """``model`` is one that this version knows; of any other recipe no further rule is asked."""
+    return None if known(recipe.model) is not None else unsupported(recipe.model)
 
 
 def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -217,8 +215,8 @@ def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | 
     interval = recipe.interval
     start, duration = (-(-seconds // precision) * precision for seconds in (interval.start, interval.duration))
     return (
-        f"start {interval.start} and duration {interval.duration} must be multiples of {precision} seconds; "
-        f"{start} and {duration} are the next"
+        f"start {moment(interval.start)} and duration {interval.duration} must be multiples of {precision} seconds; "
+        f"{moment(start)} and {duration} are the next"
     )
 
 

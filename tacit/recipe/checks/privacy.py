@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.dp.claim import TOLERANCE, Claim, stated_epsilon
+from tacit.dp.claim import TOLERANCE, Claim, covers, stated_epsilon
 from tacit.errors import Refusal
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context
 from tacit.recipe.model import UNBOUNDED, Recipe, epsilon_of
 from tacit.recipe.policy import Policy
-
-ADVERSARIES = ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay")
 
 _SEARCHED = 1 << 14
 """Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""
@@ -59,9 +59,9 @@ def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str |
         computed = _computed(recipe, policy)
     except Refusal as refusal:
         return refusal.detail
-    for adversary in ADVERSARIES:
-        claimed, true = getattr(recipe.privacy.epsilon, adversary), getattr(computed, adversary)
-        if float(epsilon_of(claimed)) < true * (1 - TOLERANCE):
+    for adversary, true in computed.items():
+        claimed = recipe.privacy.epsilon[adversary]
+        if not covers(claimed, true):
             least = stated_epsilon(true)
             return f"{adversary}: epsilon {claimed} is claimed, the parameters give {least}; claim at least that"
     return None
@@ -72,23 +72,16 @@ def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     ``max_epsilon_aggregator_with_relay`` where set, and ``max_epsilon_local``; ``unbounded`` only where the policy has
     ``allow_unbounded_local``."""
     epsilon = recipe.privacy.epsilon
-    if (
-        UNBOUNDED in (epsilon.both_aggregators, epsilon.both_aggregators_with_relay)
-        and not policy.allow_unbounded_local
-    ):
+    if UNBOUNDED in epsilon.root.values() and not policy.allow_unbounded_local:
         return (
             f"{UNBOUNDED} against both aggregators together; only a policy with allow_unbounded_local accepts that, "
             f"a randomizer with epsilon0 of at most {policy.max_epsilon_local} passes"
         )
-    capped = (
-        ("aggregator", epsilon.aggregator, policy.max_epsilon_aggregator),
-        ("aggregator_with_relay", epsilon.aggregator_with_relay, policy.max_epsilon_aggregator_with_relay),
-        ("both_aggregators_with_relay", epsilon.both_aggregators_with_relay, policy.max_epsilon_local),
-    )
-    for adversary, claimed, cap in capped:
+    for adversary in form_of(recipe.model).capped():
+        claimed, cap = epsilon[adversary.name], policy.cap(adversary.cap)
         if cap is not None and claimed != UNBOUNDED and Decimal(claimed) > Decimal(cap):
-            lower = "lower epsilon0" if adversary == "both_aggregators_with_relay" else _knobs(recipe)
-            return f"{adversary}: epsilon {claimed} is over the cap of {cap}; {lower} until it is at most that"
+            lower = "lower epsilon0" if adversary.cap is Cap.LOCAL else _knobs(recipe)
+            return f"{adversary.name}: epsilon {claimed} is over the cap of {cap}; {lower} until it is at most that"
     return None
 
 
@@ -100,7 +93,7 @@ def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | 
         claim = _computed(recipe, policy, half)
     except Refusal as refusal:
         return f"at B/2 = {half}: {refusal.detail}"
-    for epsilon, cap in _half_batch(claim, policy):
+    for epsilon, cap in _half_batch(recipe, claim, policy):
         if epsilon > cap * (1 + TOLERANCE):
             size = _fitting_batch(recipe, policy)
             fitting = f"B of at least {size} passes" if size is not None else _knobs(recipe)
@@ -108,12 +101,9 @@ def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | 
     return None
 
 
-def _half_batch(claim: Claim, policy: Policy) -> list[tuple[float, float]]:
+def _half_batch(recipe: Recipe, claim: Claim, policy: Policy) -> list[tuple[float, float]]:
     """The epsilons at B/2 that the policy caps, with their caps."""
-    capped = (
-        (claim.aggregator, policy.max_epsilon_half_batch),
-        (claim.aggregator_with_relay, policy.max_epsilon_half_batch_with_relay),
-    )
+    capped = ((claim[one.name], policy.cap_at_half(one.cap)) for one in form_of(recipe.model).capped())
     return [(epsilon, float(cap)) for epsilon, cap in capped if cap is not None]
 
 
@@ -126,7 +116,7 @@ def _fitting_batch(recipe: Recipe, policy: Policy) -> int | None:
             claim = claim_of(recipe, size // 2)
         except Refusal:
             return False
-        return all(epsilon <= cap * (1 + TOLERANCE) for epsilon, cap in _half_batch(claim, policy))
+        return all(epsilon <= cap * (1 + TOLERANCE) for epsilon, cap in _half_batch(recipe, claim, policy))
 
     low, high = recipe.batch.min_batch_size, recipe.batch.min_batch_size
     while not passes(high):

@@ -19,11 +19,14 @@ from tacit.dp.hidden_claim import (
 from tacit.dp.hidden_count import MAX_COUNT_EPSILON
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
+from tacit.models.forms.registry import form_of
+from tacit.moments import moment
 from tacit.recipe.claims import reports_of, sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, range_of
-from tacit.recipe.model import Importance, Number, Recipe, Vector
+from tacit.recipe.model import Importance, Number, Range, Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.quantity import in_words
 
 IMPORTANCE_STATISTICS = ("histogram", "count", "sum")
 """What can be estimated where the rate depends on the answer."""
@@ -53,15 +56,15 @@ def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None
 def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """q = 1 only where no amplification by sampling is claimed (P19): the mechanism names none, and claim (a) is not
     below claim (b)."""
-    claimed = recipe.privacy.epsilon
-    amplified = Decimal(claimed.aggregator) < Decimal(claimed.aggregator_with_relay)
+    form, claimed = form_of(recipe.model), recipe.privacy.epsilon
+    amplified = Decimal(claimed[form.charged]) < Decimal(claimed[form.charged_with_relay])
     named = any(word in recipe.privacy.mechanism for word in _CLAIMED)
     if recipe.rate < 1 or not (named or amplified):
         return None
-    stated = claimed.aggregator_with_relay
     return (
         f"q = 1 gives no amplification by sampling, but the claim has it ({recipe.privacy.mechanism}, epsilon "
-        f"{claimed.aggregator} against an aggregator); claim {stated} there as with the relay, or lower q below 1"
+        f"{claimed[form.charged]} against an aggregator); claim {claimed[form.charged_with_relay]} there as with the "
+        f"relay, or lower q below 1"
     )
 
 
@@ -83,10 +86,10 @@ def importance_supported(recipe: Recipe, policy: Policy, context: Context) -> st
 def _default_problem(recipe: Recipe, importance: Importance) -> str | None:
     encoder = recipe.question.encoder
     if isinstance(encoder, Number):
-        value = encoder.low + importance.default * (encoder.unit or 1)
+        value = encoder.least + importance.default * encoder.step
         if value != 0:
-            return f"the default of a sum must stand for 0, not for {value}; only then does it add nothing"
-    answers = range_of(recipe.question) if isinstance(encoder, Number | Vector) else max(1, len(labels(recipe)) - 1)
+            return f"the default of a sum must stand for 0, not for {in_words(value)}; only then does it add nothing"
+    answers = range_of(recipe.question) if isinstance(encoder, Range) else max(1, len(labels(recipe)) - 1)
     if importance.default <= answers:
         return None
     return f"{importance.default} is no answer of the encoder; the largest is {answers}"
@@ -198,7 +201,7 @@ def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str 
         return None
     return (
         f"{importance.devices} devices cannot be counted on to decide in time about a recipe that begins before it is "
-        f"taken up; a start after {math.ceil(context.now)} would pass"
+        f"taken up; a start after {moment(math.ceil(context.now))} would pass"
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.dp.claim import TOLERANCE, stated_epsilon
+from tacit.dp.claim import TOLERANCE, covers, stated_epsilon
 from tacit.errors import Refusal
-from tacit.recipe.checks.privacy import ADVERSARIES
+from tacit.models.forms.registry import form_of
+from tacit.moments import moment
 from tacit.recipe.context import Context
-from tacit.recipe.model import Recipe, epsilon_of
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
@@ -48,8 +49,8 @@ def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | N
         return None
     own, wanted = recipe.interval, series.window(recipe.series.index)
     if own != wanted:
-        times = f"from {wanted.start} to {wanted.end}, not {own.start} to {own.end}"
-        return f"round {recipe.series.index} must last {times}"
+        has, must = (f"from {moment(one.start)} to {moment(one.end)}" for one in (own, wanted))
+        return f"round {recipe.series.index} must last {must}, not {has}"
     return donation_form(series)
 
 
@@ -74,9 +75,9 @@ def claim_understated(series: Series, policy: Policy) -> str | None:
         computed = total_claim(series)
     except Refusal as refusal:
         return refusal.detail
-    for adversary in ADVERSARIES:
-        claimed, true = getattr(series.claim.epsilon, adversary), getattr(computed, adversary)
-        if float(epsilon_of(claimed)) < true * (1 - TOLERANCE):
+    for adversary, true in computed.items():
+        claimed = series.claim.epsilon[adversary]
+        if not covers(claimed, true):
             return f"{adversary}: a total epsilon of {claimed} is claimed, the rounds give {stated_epsilon(true)}"
     return None
 
@@ -86,18 +87,18 @@ def claim_over_cap(series: Series, policy: Policy) -> str | None:
     B/2 (P17). A round's own (a) is a single slot's, as small as there are slots."""
     if series.donation is None:
         return None
-    half = series.probe.batch.min_batch_size // 2
+    half, charged = series.probe.batch.min_batch_size // 2, form_of(series.probe.model).charged
     try:
-        at_half = total_claim(series, half).aggregator
+        at_half = total_claim(series, half)[charged]
     except Refusal as refusal:
         return f"at B/2 = {half}: {refusal.detail}"
     capped = (
-        ("", float(series.claim.epsilon.aggregator), policy.max_epsilon_aggregator),
+        ("", float(series.claim.epsilon[charged]), policy.max_epsilon_aggregator),
         (f"at B/2 = {half} ", at_half, policy.max_epsilon_half_batch),
     )
     for where, epsilon, cap in capped:
         if epsilon > float(cap) * (1 + TOLERANCE):
-            return f"{where}the total epsilon of aggregator is {epsilon:.6f}, over the cap of {cap}; more noise passes"
+            return f"{where}the total epsilon of {charged} is {epsilon:.6f}, over the cap of {cap}; more noise passes"
     return None
 
 

@@ -1,17 +1,16 @@
-"""Whether the servers of a stack answer: databases, Redis, the broker, each asked as the services would."""
+"""Whether the servers behind services answer: databases, Redis, the broker, each asked as the services would."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy.engine import make_url
 
-from infra.layout import Layout
 from tacit.adapters.postgres import administer
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -34,22 +33,22 @@ class ServerStatus:
     detail: str = ""
 
 
-async def server_status(layout: Layout) -> list[ServerStatus]:
-    """Ask every server that a service's configuration names."""
+async def server_status(configs: Mapping[str, Path]) -> list[ServerStatus]:
+    """Ask every server that a configuration names; ``configs`` are the services' files by name."""
     checks = [
-        _checked(layout, "postgres", ("database_file",), _database),
-        _checked(layout, "redis", ("queue", "replay_window"), _redis),
-        _checked(layout, "mosquitto", ("announcer",), _broker),
+        _checked(configs, "postgres", ("database_file",), _database),
+        _checked(configs, "redis", ("queue", "replay_window"), _redis),
+        _checked(configs, "mosquitto", ("announcer",), _broker),
     ]
     return [found for found in await asyncio.gather(*checks) if found is not None]
 
 
 async def _checked(
-    layout: Layout, name: str, members: tuple[str, ...], check: Callable[[Path, Any], Awaitable[str]]
+    configs: Mapping[str, Path], name: str, members: tuple[str, ...], check: Callable[[Path, Any], Awaitable[str]]
 ) -> ServerStatus | None:
     """``check`` with the folder of every service that has one of ``members``, and its value; None where none has."""
     used: dict[str, Awaitable[str]] = {}
-    for service, config in layout.configs.items():
+    for service, config in configs.items():
         body = json.loads(config.read_text())
         for member in members:
             if member in body:

@@ -23,9 +23,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.api import call
-from infra.layout import Layout
 from tacit.errors import DecodeError
+from tacit.operations.services import call
 from tacit.ports import Transport
 from tacit.service.log import get_logger
 
@@ -76,10 +75,10 @@ class Accepted:
     contributions: int
 
 
-async def read_counts(layout: Layout, transport: Transport, service: str) -> Counts:
-    """The counts of the attester or the issuer. Raises ``TacitError`` and ``TransportError``."""
-    bearer = layout.operator_token(service)
-    page: Any = await call(transport, "GET", layout.urls[service] + _PATH, bearer=bearer)
+async def read_counts(transport: Transport, service: str, url: str, bearer: str) -> Counts:
+    """The counts of the attester or the issuer at ``url``, for whom its operator's token ``bearer`` opens them. Raises
+    ``TacitError`` and ``TransportError``."""
+    page: Any = await call(transport, "GET", url + _PATH, bearer=bearer)
     try:
         return {
             (row["epoch"], row["slot"]): {k: int(v) for k, v in row.items() if k not in _PLACE} for row in page["slots"]
