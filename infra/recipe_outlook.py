@@ -13,7 +13,7 @@ from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
 from tacit.moments import when
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
-from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
+from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.rounding import coarse_words, rounding_words
@@ -70,7 +70,7 @@ def hiding(recipe: Recipe) -> dict[str, Any]:
     sampling = recipe.sampling
     if sampling.importance is None and sampling.dummies is None:
         return {}
-    reports, sample = reports_of(recipe), sample_of(recipe)
+    reports, sample = randomizer_of(recipe), sample_of(recipe)
     alone = dummies_cost(reports, sample, n=sample.batch, delta=float(recipe.delta))
     counted = count_cost_of(recipe)
     unfilled = unfilled_cost(reports, sample, n=sample.batch, delta=float(recipe.delta))

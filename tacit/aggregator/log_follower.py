@@ -9,7 +9,7 @@ that we do not remember means that the records of spent tokens and released batc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from aiohttp import web
 
 from tacit import media_types
 from tacit.aggregator.census import CensusShares
-from tacit.aggregator.config import LogConfig
+from tacit.aggregator.config import AggregatorConfig, LogConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.log_reader import LogReader
@@ -35,7 +35,8 @@ from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Aggregator, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.aggregator import Party
-from tacit.service.app import Deps
+from tacit.service.announcements import wake_on_announcements
+from tacit.service.app import Deps, add_driver
 from tacit.service.log import get_logger
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.client import VerifiedEntry
@@ -374,3 +375,16 @@ class LogFollower:
 
 
 FOLLOWER = web.AppKey("follower", LogFollower)
+
+
+def add_follower(app: web.Application, follower: LogFollower, config: AggregatorConfig) -> None:
+    """Take up the tasks of earlier runs when the app starts, and follow the log while it runs. Call it after what opens
+    the store."""
+
+    async def loading(_app: web.Application) -> AsyncIterator[None]:
+        await follower.load()
+        yield
+
+    app.cleanup_ctx.append(loading)
+    look = add_driver(app, follower, config.log.poll_seconds, "following the log")
+    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)

@@ -6,7 +6,7 @@ Encoders are total (P27): they give an answer, or ``MISSING``, for everything th
 never an error. A number outside the range of a question is clipped to it; buckets or categories may state a category
 for what lies outside (``other``), and one for devices without a value (``missing``), which then is an answer like any
 other. ``MISSING`` is what remains: no value, one that is not of the question's form, or text that is none of the
-categories. What a device does then is ``Randomizer.missing``; that it takes part does not depend on it.
+categories. What a device does then is ``Method.missing``; that it takes part does not depend on it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
-from fractions import Fraction
 from typing import Final, Protocol
 
-from tacit.methods.types import Answer
+from tacit.methods.method import Answer
 from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Range, Vector
 from tacit.recipe.quantity import PLACES, as_decimal, exact
 
@@ -36,7 +35,8 @@ _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
 _WIDEST = 1024
 """Bits of the largest whole number that is read as text."""
-_FINEST = Decimal(1).scaleb(-2 * PLACES)
+_PLACES = 2 * PLACES
+_FINEST = Decimal(1).scaleb(-_PLACES)
 _CLIPPED = Context(prec=64, rounding=ROUND_05UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
 """Shortens a number that lies in a range to more digits than any end or middle of two steps has, away from 0 and 5 as
 the last one, so that it stays on its side of all of them; the time that takes does not grow with its exponent."""
@@ -144,12 +144,13 @@ class _Steps:
 
     def __init__(self, spec: Range) -> None:
         self._low, self._high = as_decimal(spec.least), as_decimal(spec.most)
-        self._least, self._step = spec.least, spec.step
+        self._least, self._step = int(spec.least * 10**_PLACES), int(spec.step * 10**_PLACES)
 
     def above_low(self, number: Decimal) -> int:
         """How many steps above ``low`` the nearest multiple is, of two the even one, after the clip."""
         inside = min(max(number, self._low), self._high).quantize(_FINEST, context=_CLIPPED)
-        return round((Fraction(inside) - self._least) / self._step)
+        steps, rest = divmod(int(inside.scaleb(_PLACES, _CLIPPED)) - self._least, self._step)
+        return steps + (2 * rest > self._step or (2 * rest == self._step and steps % 2))
 
 
 def shrunk(entries: Sequence[int], norm: int) -> list[int]:

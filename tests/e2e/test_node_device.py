@@ -102,7 +102,7 @@ def node_devices(node: str, layout: Layout, output: Path) -> Iterator[None]:
 
 def recipe_of_next_epoch(layout: Layout, now: float) -> Recipe:
     epoch = int(now // layout.options.epoch_seconds) + 1
-    visits = Buckets(kind="buckets", edges=(0, 1, 2, 4))
+    visits = Buckets(kind="buckets", edges=(0, "0.5", "2.75", 4))
     return propose(
         name="visits",
         question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
