@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
-from infra.answer_table import Answer
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.population import listed_population
 from infra.lab.devices.target import Target, verified_target
@@ -26,6 +25,7 @@ from infra.lab.fleet.origin import Origin
 from infra.lab.fleet.run import FleetRun, Load, Look
 from infra.layout import Layout
 from tacit.errors import Fatal
+from tacit.methods.method import Answer
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
