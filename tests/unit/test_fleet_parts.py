@@ -328,6 +328,14 @@ def test_an_empty_cell_is_no_value_rather_than_another_text(tmp_path: Path) -> N
     question = Question(text="Which colour?", metric="colour", encoder=encoder, statistic="histogram")
     listed = population_of(RecipeKit().recipe(question=question), None, file, None)
     assert listed.answers(listed.of(0, 3, np.random.default_rng(1))) == [0, 3, 2]
+    bare = Question(
+        text="?",
+        metric="colour",
+        encoder=Categories(kind="categories", categories=("red", "pink")),
+        statistic="histogram",
+    )
+    listed = population_of(RecipeKit().recipe(question=bare), None, file, None)
+    assert listed.answers(listed.of(0, 3, np.random.default_rng(1))) == [0, None, 1]
 
 
 @pytest.mark.parametrize(
