@@ -31,7 +31,7 @@ from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
-from tacit.methods.types import Answer, Measurement
+from tacit.methods.method import Answer, Measurement
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive, rules
 from tacit.recipe.asking import DECIDING_SHARE, asked_until

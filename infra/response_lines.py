@@ -45,6 +45,12 @@ def devices(asked: Mapping[str, Any]) -> str:
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
+def exact_text(document: Mapping[str, Any]) -> str:
+    """The number of asked devices and a space where it is one number, nothing where it lies between two."""
+    asked = document["response"]["asked"]
+    return f"{asked['most']:,} " if asked["least"] == asked["most"] else ""
+
+
 def _answered(response: Mapping[str, Any]) -> list[str]:
     answered = response.get("answered")
     if answered is None:
@@ -62,8 +68,8 @@ def warning(document: Mapping[str, Any]) -> str | None:
     if verdict not in {"fewer", "more"}:
         return None
     asked, expected = response["asked"], response["expected"]
-    full = f"{expected['low']:,} to {expected['high']:,} as by chance if all had answered"
-    often = f"(false alarms: {expected['false_alarm']:g})"
+    full = f"the {expected['low']:,} to {expected['high']:,} that chance allows if all had answered"
+    often = f"(but for {expected['false_alarm']:g} of the cases)"
     found = f"{response['counted']:,} contributions from {devices(asked)} devices, not {full} {often}"
     if verdict == "more":
         return f"{found}: more were asked than is stated, so nothing is said of all of them"

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.answer_table import Answer, answers_table
-from infra.response_lines import NORMAL_95, devices, number, population_texts, response_lines, share_texts, warning
+from infra.response_lines import NORMAL_95, exact_text, number, population_texts, response_lines, share_texts, warning
 from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, is_conditional, plain_table, span
 from tacit.moments import when
 
@@ -52,7 +52,7 @@ def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     }
     whole = population_texts(document, form)
     if whole:
-        found[f"of all {devices(document['response']['asked'])} asked"] = whole
+        found[f"of all {exact_text(document)}asked"] = whole
     shown = {heading: cells for heading, cells in found.items() if cells}
     return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,8 @@ from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import CENTRAL
 from tacit.errors import UsageError
-from tacit.methods.flips import Statistic
+from tacit.methods.flips import Flips
+from tacit.methods.statistics import STATISTICS, StatisticName
 from tacit.recipe.quantity import exact, in_words
 
 WIDTH = 120
@@ -94,11 +95,11 @@ def _allowed(path: Path | None, max_epsilon0: float | None, *, unbounded: bool) 
     }
 
 
-def _statistic(text: str) -> Statistic:
-    known = get_args(Statistic)
+def _statistic(text: str) -> StatisticName:
+    known = {str(name): name for name in STATISTICS}
     if text not in known:
         raise UsageError(f"--statistic {text} is not known; {', '.join(known)} are")
-    return cast("Statistic", text)
+    return known[text]
 
 
 def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
@@ -107,7 +108,7 @@ def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
     console.print(_table(goal, found, chosen))
     run = "" if goal.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
     console.print(f"→ the proposal; dim for comparison: central, shuffled and local are not run here{run}", style="dim")
-    if any(one.share is not None for one in found):
+    if any(one.is_summed for one in found):
         console.print("flips 3/12: 3 coin flips on top of 12 times the value, in every device", style="dim")
     console.print(f"next: {next_command(goal, chosen)}", soft_wrap=True)
     for line in _next_lines(goal, chosen):
@@ -160,11 +161,13 @@ def _asked(goal: Goal) -> str:
 
 
 def _unit(goal: Goal) -> str:
-    return "± devices" if goal.counts else f"± {'entry' if goal.statistic == 'vector-sum' else goal.statistic}"
+    return "± devices" if goal.counts else f"± {'entry' if goal.kind.is_vector else goal.statistic}"
 
 
 def _randomizer(one: Alternative) -> str:
-    return one.randomizer if one.share is None else f"flips {one.share.flips}/{one.share.scale}"
+    return (
+        f"{one.randomizer} {one.method.flips}/{one.method.scale}" if isinstance(one.method, Flips) else one.randomizer
+    )
 
 
 def next_command(goal: Goal, one: Alternative) -> str:
@@ -172,8 +175,8 @@ def next_command(goal: Goal, one: Alternative) -> str:
     inner = math.floor((one.inner or goal.epsilon) * 1e4 + 1e-9) / 1e4
     number = "" if goal.counts else f" --low {in_words(goal.low)} --high {in_words(goal.high)}"
     number += f" --unit {in_words(goal.unit)}" if goal.unit != 1 else ""
-    number += f" --length {goal.cells} --norm {in_words(goal.norm)}" if goal.statistic == "vector-sum" else ""
-    statistic = "count" if goal.counts and goal.cells == 1 else goal.statistic
+    number += f" --length {goal.cells} --norm {in_words(goal.norm)}" if goal.kind.is_vector else ""
+    statistic = goal.kind.name
     delta = f"{goal.delta:.15f}".rstrip("0")
     return (
         f"tacit recipe new --population {goal.population} --statistic {statistic}{number}"
@@ -183,6 +186,7 @@ def next_command(goal: Goal, one: Alternative) -> str:
 
 
 def _document(goal: Goal, one: Alternative) -> dict[str, Any]:
+    shares = one.method
     return {
         "model": one.model,
         "randomizer": one.randomizer,
@@ -192,7 +196,7 @@ def _document(goal: Goal, one: Alternative) -> dict[str, Any]:
         "stderr": one.stderr,
         "relative_error": one.relative(goal),
         "epsilon0": one.epsilon0,
-        "noise_share": None if one.share is None else {"scale": one.share.scale, "flips": one.share.flips},
+        "noise_share": {"scale": shares.scale, "flips": shares.flips} if isinstance(shares, Flips) else None,
         "epsilon_of_batch": one.inner,
         "chunk_length": one.chunk_length,
         "upload_bytes": one.upload_bytes,

@@ -6,14 +6,13 @@ about answers, so P17b stands beside it; what dummies add there is that nobody s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.dp import parameters
-from tacit.dp.claim import MECHANISM_OF, SHUFFLE_FMT22, NoiseStep, epsilon_shuffle
 from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon, least_devices, smallest_intensity
 from tacit.dp.poisson import upper_quantile
+from tacit.dp.reports import Reports
 from tacit.dp.sampling import SPLIT, amplify, amplify_visible
 from tacit.dp.solve import largest_where
 
@@ -21,18 +20,6 @@ IMPORTANCE_SUFFIX = "+importance"
 DUMMIES_SUFFIX = "+dummies"
 Bound = Callable[[int, float], float]
 """epsilon of so many reports at a delta, without sampling."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reports:
-    """What reports are worth: ``one`` against an aggregator, ``both`` against both (None: nothing), the local
-    ``epsilon0``, and ``reject``, how often none is sent."""
-
-    mechanism: str
-    one: Bound
-    both: Bound | None
-    epsilon0: float
-    reject: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +53,7 @@ class Sample:
         """How a device of this sample may behave. ``ValueError`` names a bad parameter."""
         dummy = self.intensity / self.population if self.population else 0.0
         least = self.rate if self.default_rate is None else self.default_rate
-        return Turnout(self.rate, least, dummy, reports.reject)
+        return Turnout(self.rate, least, dummy, reports.reject_probability)
 
     def devices(self, sends: float, n: int, delta: float) -> int:
         """N where n messages are honest and batches fill: what the batch itself shows (below it, a batch comes together
@@ -100,26 +87,6 @@ class Sample:
         return delta * (1 - 1 / SPLIT) if self.intensity else delta
 
 
-def local_reports(randomizer: str, epsilon0: float, reject_probability: float = 0.0) -> Reports:
-    """Reports of ``krr``, ``rr`` or ``rappor``. ``ValueError`` names a bad parameter."""
-    if randomizer not in MECHANISM_OF:
-        raise ValueError(f"randomizer {randomizer!r} is not known")
-    local, mechanism = parameters.local_epsilon(epsilon0), MECHANISM_OF[randomizer]
-
-    def one(n: int, delta: float) -> float:
-        return epsilon_shuffle(mechanism, local, n, delta, reject_probability=reject_probability)
-
-    def both(n: int, delta: float) -> float:
-        return epsilon_shuffle(SHUFFLE_FMT22, local, n, delta)
-
-    return Reports(mechanism, one, both, local, reject_probability)
-
-
-def noise_reports(step: NoiseStep) -> Reports:
-    """Noise shares: one aggregator sees their sum alone, and whoever sees single ones is told nearly everything."""
-    return Reports(step.mechanism, step.epsilon, None, math.inf)
-
-
 def mechanism_name(reports: Reports, sample: Sample) -> str:
     """The mechanism as recipes state it."""
     importance = "" if sample.default_rate is None else IMPORTANCE_SUFFIX
@@ -130,7 +97,7 @@ def count_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> flo
     """What the number of messages adds, before sampling, against one aggregator: at most 10, or infinite where nothing
     hides a device's message. ``ValueError`` where no claim can be computed."""
     left, kept = sample.reports_among(n, delta), sample.kept(delta)
-    return sample.crowd(reports, n, kept).count_epsilon(lambda share: reports.one(left, share), kept)
+    return sample.crowd(reports, n, kept).count_epsilon(lambda share: reports.aggregate_epsilon(left, share), kept)
 
 
 def dummies_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
@@ -145,7 +112,7 @@ def unfilled_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> 
     """epsilon at ``delta`` of the number of messages alone, in a batch that need not fill; 0 where one rate holds for
     everybody. ``ValueError`` where no claim can be computed."""
     left, kept = sample.reports_among(n, delta), sample.kept(delta)
-    return sample.crowd(reports, n, kept).unfilled_epsilon(lambda share: reports.one(left, share), kept)
+    return sample.crowd(reports, n, kept).unfilled_epsilon(lambda share: reports.aggregate_epsilon(left, share), kept)
 
 
 def sufficient_intensity(sample: Sample, epsilon: float, delta: float) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
-from tacit.recipe.claims import claim_of, count_cost_of, reports_of, sample_of
+from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.rounding import coarse_words, rounding_words
@@ -99,7 +99,7 @@ def _hiding(recipe: Recipe) -> Hiding | None:
     sampling = recipe.sampling
     if sampling.importance is None and sampling.dummies is None:
         return None
-    reports, sample = reports_of(recipe), sample_of(recipe)
+    reports, sample = randomizer_of(recipe), sample_of(recipe)
     n, delta = sample.batch, float(recipe.delta)
     return Hiding(
         count_epsilon=_finite(count_cost_of(recipe)),

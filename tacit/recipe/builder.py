@@ -13,12 +13,13 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from tacit.errors import Refusal, UsageError
-from tacit.methods.flips import Flips
+from tacit.methods.method import plain
+from tacit.methods.registry import METHODS, methods_of
+from tacit.methods.statistics import STATISTICS
 from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
-from tacit.recipe.checks.design import MODE_OF_CLOSE, RANDOMIZERS_OF_STATISTIC, VDAF_OF_RANDOMIZER
+from tacit.recipe.checks.design import MODE_OF_CLOSE
 from tacit.recipe.claims import claim_of
-from tacit.recipe.members import plain
 from tacit.recipe.model import UNBOUNDED, Parties, Question, Recipe, TokenSlot
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan
@@ -100,11 +101,10 @@ def propose(
 
 def _randomizer_for(question: Question, wanted: str | None) -> str:
     """The randomizer that is wanted, or the usual one. Raises ``UsageError`` for one that does not fit the question."""
-    fitting = RANDOMIZERS_OF_STATISTIC[question.statistic]
+    fitting = [method.NAME for method in methods_of(STATISTICS[question.statistic])]
     chosen = wanted or fitting[0]
-    known = (*VDAF_OF_RANDOMIZER, Flips.NAME)
-    if chosen not in known:
-        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join(known)} are")
+    if chosen not in METHODS:
+        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join(METHODS)} are")
     if chosen not in fitting:
         raise UsageError(f"a {question.statistic} needs the randomizer {' or '.join(fitting)}, not {chosen}")
     return chosen

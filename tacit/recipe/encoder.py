@@ -6,7 +6,7 @@ Encoders are total (P27): they give an answer, or ``MISSING``, for everything th
 never an error. A number outside the range of a question is clipped to it; buckets or categories may state a category
 for what lies outside (``other``), and one for devices without a value (``missing``), which then is an answer like any
 other. ``MISSING`` is what remains: no value, one that is not of the question's form, or text that is none of the
-categories. What a device does then is ``Randomizer.missing``; that it takes part does not depend on it.
+categories. What a device does then is ``Method.missing``; that it takes part does not depend on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
 from typing import Final, Protocol
 
-from tacit.methods.types import Answer
+from tacit.methods.method import Answer
 from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Range, Vector
 from tacit.recipe.quantity import PLACES, as_decimal, exact
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, ValidationInfo, field_validator
 from pydantic_core import CoreSchema
 
+from tacit.methods.statistics import StatisticName
 from tacit.models.forms.form import Form
 from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
@@ -251,13 +252,14 @@ class Question(Part):
     text: Text
     metric: Label
     encoder: EncoderSpec
-    statistic: Literal["histogram", "count", "sum", "mean", "vector-sum"]
+    statistic: StatisticName
     round_input: Annotated[str, Field(min_length=1, max_length=MAX_ROUND_INPUT)] | None = None
 
 
 class RandomizerSpec(Part):
-    """What a device does to its answer (P18): ``epsilon0`` for local randomizers, ``max_weight`` for rappor only,
-    ``scale``, ``flips`` and ``maximum`` for noise shares only. ``categories``: numbers in a measurement (rr: 2)."""
+    """What a device does to its answer (P18). A randomizer has its own members and no other's: ``epsilon0`` where it
+    hides an answer by itself, ``max_weight`` where it bounds the ones of a vector, ``scale``, ``flips`` and ``maximum``
+    for noise shares. ``categories``: numbers in a measurement (rr: 2)."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
     categories: Positive

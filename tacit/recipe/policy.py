@@ -16,6 +16,7 @@ from pydantic import Field
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
+from tacit.methods.registry import METHODS
 from tacit.models.forms.form import Cap
 from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Parties, Positive, Url
 from tacit.tlog.canonical import parse_json, validated
@@ -94,7 +95,7 @@ class Policy(Part):
     """Longest report interval in seconds."""
     max_length: Positive = 1024
     """Most entries that a result may have."""
-    randomizers: Annotated[tuple[str, ...], Field(strict=False)] = ("krr", "rappor", "rr", "flips")
+    randomizers: Annotated[tuple[str, ...], Field(strict=False)] = tuple(METHODS)
     populations: Annotated[tuple[str, ...], Field(strict=False)] = ("all",)
     attributes: dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(strict=False)]] = Field(
         default_factory=dict

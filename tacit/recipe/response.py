@@ -40,7 +40,8 @@ from tacit.errors import UsageError
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import Estimate
 from tacit.methods.flips import Flips
-from tacit.methods.types import Randomizer
+from tacit.methods.method import Method
+from tacit.methods.statistics import STATISTICS, StatisticName
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Recipe
 
@@ -51,8 +52,6 @@ NORMAL_FALSE_ALARM = 3.2905267
 NORMAL_95 = 1.96
 _LEFT_OUT = 1e-12
 """Mass of a binomial that its window may leave out, on each side."""
-COUNTED = ("histogram", "count")
-"""Statistics whose totals are devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,9 @@ def _closes_at_b(recipe: Recipe) -> bool:
 class _Response:
     """One batch: the estimates of its rows as totals (of a mean: of its sum), and what a device may add to a row."""
 
-    randomizer: Randomizer
+    randomizer: Method
     design: SampleDesign
-    statistic: str
+    statistic: StatisticName
     counted: int
     totals: Estimate
     least: float
@@ -134,7 +133,7 @@ class _Response:
     def of(cls, recipe: Recipe, counts: Sequence[int], counted: int) -> _Response:
         randomizer, statistic = randomizer_of(recipe), recipe.question.statistic
         least, most = 0.0, 1.0
-        if isinstance(randomizer, Flips) and statistic not in COUNTED:
+        if isinstance(randomizer, Flips) and not STATISTICS[statistic].counts_devices:
             randomizer = replace(randomizer, statistic="sum") if statistic == "mean" else randomizer
             least, most = float(randomizer.low), float(randomizer.low + randomizer.unit * randomizer.maximum)
         design = design_of(recipe)
@@ -156,7 +155,7 @@ class _Response:
         default, rest = self.sends
         if self.design.is_uniform:
             return Number(self.counted / rest, math.sqrt(self.counted * (1 - rest)) / rest)
-        if self.statistic not in COUNTED:
+        if not STATISTICS[self.statistic].counts_devices:
             return None
         if self.statistic == "count":
             own, held, other = (rest, default, 0) if self.design.default == 0 else (default, rest, 0)
@@ -170,7 +169,7 @@ class _Response:
     def shares(self) -> list[dict[str, float]]:
         """Of each row the share of those who answered."""
         answered = self.answered
-        if self.statistic not in COUNTED or answered is None or answered.value <= 0:
+        if not STATISTICS[self.statistic].counts_devices or answered is None or answered.value <= 0:
             return [{} for _ in self.totals.values]
         found = []
         for value, error in zip(self.totals.values, self.totals.stderrs, strict=True):

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from pydantic import ValidationError
 
-from tacit.methods.flips import MAX_FLIPS
+from tacit.dp.binomial_noise import MAX_FLIPS
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Question, Range, Recipe, Vector
 from tacit.recipe.quantity import in_words, quantity

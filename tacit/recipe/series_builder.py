@@ -13,11 +13,11 @@ from typing import Any
 
 from tacit.dp.donation import slot_share, yield_of
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.methods.flips import Flips
+from tacit.methods.method import plain
+from tacit.methods.registry import METHODS
 from tacit.models.forms.registry import form_of
 from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
-from tacit.recipe.members import plain
 from tacit.recipe.model import MAX_ROUNDS, Recipe
 from tacit.recipe.series import Series, template_of
 from tacit.recipe.series_claims import total_claim
@@ -109,7 +109,7 @@ def _target(recipe: Recipe) -> Decimal:
     """The epsilon against an aggregator with the relay that the recipe was made for: noise shares keep it although half
     of B is not honest."""
     beside = form_of(recipe.model).charged_with_relay
-    if recipe.randomizer.name != Flips.NAME:
+    if METHODS[recipe.randomizer.name].IS_LOCAL:
         return Decimal(recipe.privacy.epsilon[beside])
     try:
         return Decimal(repr(claim_of(recipe, max(1, recipe.batch.min_batch_size // 2))[beside]))

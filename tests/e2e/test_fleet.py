@@ -314,6 +314,7 @@ async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp
         share = 1 / result.devices if target.recipe.question.statistic == "mean" else 1
         assert [one.truth for one in verdict.answers] == [total * share for total in result.known]
         assert all(abs(one.estimate - one.truth) < 6 * one.stderr for one in verdict.answers), verdict.answers
+        assert all(one.inside is not None for one in verdict.answers), "the fleet knows how many devices it has"
         assert {f"released: {label}" for label in labels(target.recipe)} <= set(findings)
         assert sum(result.outcome.sums.values()) > result.contributions
     await _check_noise(stage, *runs[4][1:])

@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.dp.claim import Claim
-from tacit.dp.hidden_claim import Sample, local_reports
+from tacit.dp.hidden_claim import Sample
 from tacit.dp.hidden_count import Turnout, coins_epsilon
 from tests.claims import compute_hidden_claim
+from tests.kit.methods import randomizer_from
 
 Law = NDArray[np.float64]
 CATEGORIES = 3
@@ -74,7 +75,7 @@ def views(sample: Sample, epsilon0: float, others: list[int]) -> list[Law]:
 
 def claimed(sample: Sample, epsilon0: float, delta: float) -> Claim | None:
     try:
-        return compute_hidden_claim(local_reports("krr", epsilon0), sample, n=sample.batch, delta=delta)
+        return compute_hidden_claim(randomizer_from("krr", epsilon0, CATEGORIES), sample, n=sample.batch, delta=delta)
     except ValueError:
         return None
 

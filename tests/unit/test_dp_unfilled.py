@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.dp.hidden_claim import Reports, Sample, local_reports
+from tacit.dp.hidden_claim import Sample
+from tacit.dp.reports import Reports
 from tacit.dp.two_rates import two_rates
 from tacit.dp.unfilled import MOST_DEVICES, SPANS, unfilled_epsilon
 from tests.claims import compute_hidden_claim
@@ -43,9 +44,9 @@ def test_a_batch_that_never_fills_told_150_times_what_was_claimed() -> None:
     assert alone[100] == pytest.approx(0.726, abs=1e-3)
     assert alone[1000] == pytest.approx(0.2625, abs=1e-3)
     for devices, told in alone.items():
-        claim = compute_hidden_claim(local_reports("rr", 1.0), sample, n=sample.batch, delta=1e-6)
+        claim = compute_hidden_claim(RR, sample, n=sample.batch, delta=1e-6)
         known = dataclasses.replace(sample, attested=devices)
-        counting = compute_hidden_claim(local_reports("rr", 1.0), known, n=sample.batch, delta=1e-6)
+        counting = compute_hidden_claim(RR, known, n=sample.batch, delta=1e-6)
         assert told <= counting["aggregator"] <= claim["aggregator"] == pytest.approx(alone[1], rel=1e-5)
         assert counting["aggregator"] < told * 1.06
         assert counting["aggregator"] <= counting["both_aggregators"]

@@ -31,9 +31,10 @@ from infra.lab.fleet.run import Load
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import UsageError
-from tacit.methods.flips import Flips, Statistic
-from tacit.methods.types import Answer
-from tacit.recipe.derive import design_of, flips_of
+from tacit.methods.flips import Flips
+from tacit.methods.method import Answer
+from tacit.methods.statistics import StatisticName
+from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Sampling
 
@@ -71,7 +72,7 @@ HISTOGRAM = question("histogram", kind="categories", categories=("a", "b", "c"))
     st.data(),
 )
 def test_many_noise_shares_are_the_devices_own_on_the_same_bytes(
-    statistic: Statistic, scale: int, flips: int, seed: int, data: st.DataObject
+    statistic: StatisticName, scale: int, flips: int, seed: int, data: st.DataObject
 ) -> None:
     cells = 4 if statistic in {"histogram", "vector-sum"} else 1
     maximum = 1 if statistic in {"histogram", "count"} else 50
@@ -96,7 +97,7 @@ def test_shares_that_are_drawn_in_several_pieces_are_the_devices_own(monkeypatch
 @pytest.mark.parametrize(
     ("statistic", "answer"), [("sum", 11), ("sum", -1), ("histogram", 4), ("vector-sum", (1,)), ("vector-sum", 3)]
 )
-def test_answers_out_of_range_are_refused_as_by_the_device(statistic: Statistic, answer: Answer) -> None:
+def test_answers_out_of_range_are_refused_as_by_the_device(statistic: StatisticName, answer: Answer) -> None:
     cells = 1 if statistic == "sum" else 4
     shares = Flips(statistic, 2, 8, 1 if statistic == "histogram" else 10, cells)
     with pytest.raises(ValueError, match="from 0 to"):
@@ -221,7 +222,7 @@ def test_everybodys_answers_are_told_where_they_are_wanted_and_agree_with_those_
 def released(asked: Question, cells: list[str]) -> Estimated:
     """What a release of a whole fleet with these data says, beside the truth that the fleet knows."""
     recipe = RecipeKit().recipe(question=asked, population=3000, rate=Decimal(1))
-    shares, design = flips_of(recipe), design_of(recipe)
+    shares, design = randomizer_of(recipe), design_of(recipe)
     population = listed_numbers("file", asked, cells)
     chunks = list(
         decide(recipe.sampling, population, 0, 3000, SeededEntropy(6), np.random.default_rng(1), everybody=True)
@@ -234,7 +235,9 @@ def released(asked: Question, cells: list[str]) -> Estimated:
     sent = [answer.measurement for chunk in chunks for answer in randomise(chunk, shares, SeededEntropy(8))[0]]
     sums = [sum(one for one in sent if isinstance(one, int))]
     found = shares.estimate(sums, len(sent), design)
-    row = {"label": "mean", "estimate": found.values[0], "stderr": found.stderrs[0]}
+    value, error = found.values[0], found.stderrs[0]
+    interval = {"population_low": value - 1.96 * error, "population_high": value + 1.96 * error}
+    row = {"label": "mean", "estimate": value, "stderr": error, **interval}
     (one,) = estimated({"statistic": asked.statistic, "buckets": [row]}, result)
     return one
 

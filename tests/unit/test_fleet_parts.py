@@ -96,7 +96,8 @@ def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
     assert whole[0].inside
     assert estimated({"statistic": "sum", "buckets": rows}, FleetResult()) == []
     verdict = Verdict(
-        answers=[*whole, *(Estimated(f"a{number}", 5.0, 1.0, 4.0, low=4.5, high=6.0) for number in range(30))]
+        answers=[*whole, *(Estimated(f"a{number}", 5.0, 1.0, 4.0, low=4.5, high=6.0) for number in range(30))],
+        warning="3 are silent",
     )
     console = Console(width=120, record=True, file=io.StringIO())
     show(result, verdict, Load(devices=8), console)
@@ -104,6 +105,7 @@ def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
     for words in (
         "  dummies",
         "4.25",
+        "warning: 3 are silent",
         "a22",
         "7 more answers are not shown; 1 of 31 intervals of all devices hold the truth",
     ):

@@ -22,8 +22,8 @@ from infra.lab.devices.population import MAX_CATEGORIES, listed_population, pars
 from infra.lab.devices.profile import Profile
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
-from tacit.methods.registry import randomizer_from
 from tacit.recipe.model import Dummies, Importance, Sampling
+from tests.kit.methods import randomizer_from
 
 ALPHA = 1e-5
 COUNT = 20_000

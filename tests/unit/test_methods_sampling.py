@@ -25,10 +25,10 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.design import SampleDesign
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
+from tacit.methods.method import LocalMethod, Method
 from tacit.methods.rappor import Rappor
-from tacit.methods.registry import randomizer_from
 from tacit.methods.rr import Rr
-from tacit.methods.types import LocalRandomizer, Randomizer
+from tests.kit.methods import randomizer_from
 
 ALPHA = 1e-6
 UNIFORM = SampleDesign(0.4)
@@ -108,7 +108,7 @@ def test_a_dummy_draws_no_less_and_no_more_than_an_answer() -> None:
 Law = list[tuple[tuple[int, ...], float]]
 
 
-def laws(randomizer: LocalRandomizer) -> dict[int | None, Law]:
+def laws(randomizer: LocalMethod) -> dict[int | None, Law]:
     """Per answer, and for a dummy (None), the probability of every vector of bits that may be sent."""
     hit, noise = (float(one) for one in randomizer.output_probabilities())
     found: dict[int | None, Law] = {}
@@ -131,13 +131,13 @@ def laws(randomizer: LocalRandomizer) -> dict[int | None, Law]:
     return found
 
 
-def estimate_of(randomizer: Randomizer, bits: Sequence[int], reports: int, design: SampleDesign) -> NDArray[np.float64]:
+def estimate_of(randomizer: Method, bits: Sequence[int], reports: int, design: SampleDesign) -> NDArray[np.float64]:
     """Estimates from summed bits, ``rr`` given both of its bits."""
     counts = bits[1:] if isinstance(randomizer, Rr) else bits
     return np.array(randomizer.estimate(list(counts), reports, design).values)
 
 
-def moments(randomizer: LocalRandomizer, design: SampleDesign, answer: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def moments(randomizer: LocalMethod, design: SampleDesign, answer: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Mean and variance of what one device with ``answer`` adds to the estimates."""
     law, rate = laws(randomizer), design.rate_of(answer)
     outcomes = [(bits, rate * chance) for bits, chance in law[answer]]
@@ -162,7 +162,7 @@ def moments(randomizer: LocalRandomizer, design: SampleDesign, answer: int) -> t
     ids=["krr", "rr", "rappor", "rappor with one", "rappor of two", "rappor of three"],
 )
 def test_every_device_counts_once_for_its_answer_and_the_errors_are_the_sum_of_the_devices(
-    randomizer: LocalRandomizer, design: SampleDesign
+    randomizer: LocalMethod, design: SampleDesign
 ) -> None:
     answers = randomizer.cells if randomizer.cells > 1 else 2
     truth = [50, 3, 20, 7][:answers]
@@ -246,7 +246,7 @@ def senders(
 
 
 def one_hot_runs(
-    randomizer: LocalRandomizer, truth: Sequence[int], design: SampleDesign, runs: int
+    randomizer: LocalMethod, truth: Sequence[int], design: SampleDesign, runs: int
 ) -> Iterator[tuple[list[int], int]]:
     """Counts and reports of krr and of rr."""
     rng = np.random.default_rng(5)
@@ -298,7 +298,7 @@ def flips_runs(
 
 
 def check_runs(
-    randomizer: Randomizer,
+    randomizer: Method,
     runs: Iterator[tuple[list[int], int]],
     truth: Sequence[float],
     expected: Sequence[float],
@@ -411,7 +411,7 @@ def test_forgotten_dummies_or_rates_would_be_noticed() -> None:
         (Flips("sum", 4, 40, 9, 1), 10, "from 0 to 9"),
     ],
 )
-def test_a_default_that_an_estimate_cannot_bear_is_refused(randomizer: Randomizer, default: int, named: str) -> None:
+def test_a_default_that_an_estimate_cannot_bear_is_refused(randomizer: Method, default: int, named: str) -> None:
     counts = [1] * randomizer.cells
     with pytest.raises(ValueError, match=named):
         randomizer.estimate(counts, len(counts), SampleDesign(0.5, default, 0.1))

@@ -17,10 +17,10 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import CellModel
 from tacit.methods.krr import Krr
+from tacit.methods.method import Method
 from tacit.methods.rappor import Rappor
-from tacit.methods.registry import randomizer_from
-from tacit.methods.types import Randomizer
 from tacit.ports import Entropy
+from tests.kit.methods import randomizer_from
 from tests.kit.statistics import Normality, mean_and_error, normality, two_sided, z_scores
 
 ALPHA = 1e-5
@@ -129,7 +129,7 @@ def test_the_audit_catches_a_randomizer_with_half_its_noise() -> None:
     assert empirical_epsilon(broken, (1, 0), 1, "audit-broken", 6000) > 1.2
 
 
-def simulate(randomizer: Randomizer, truth: list[int], q: float, seed: str) -> tuple[list[int], int]:
+def simulate(randomizer: Method, truth: list[int], q: float, seed: str) -> tuple[list[int], int]:
     """Counts and number of reports of one run: every device tosses its coin, then randomises."""
     entropy = Stream(seed, sum(truth) * (8 + 16 * max(2, len(truth))))
     counts, reports = [0] * randomizer.cells, 0
@@ -141,7 +141,7 @@ def simulate(randomizer: Randomizer, truth: list[int], q: float, seed: str) -> t
             if output is None:
                 continue
             reports += 1
-            if randomizer.name == "krr":
+            if randomizer.NAME == "krr":
                 counts[int(output)] += 1  # type: ignore[arg-type]
             elif isinstance(output, list):
                 counts = [a + b for a, b in zip(counts, output, strict=True)]

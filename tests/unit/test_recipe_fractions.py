@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.vectors.cast import cast
 from tacit.errors import DecodeError
+from tacit.methods.flips import Flips
 from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import answer_label, design_of, flips_of, labels
+from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEncoder
 from tacit.recipe.model import Number, Question, Recipe, Vector
 from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken
@@ -223,10 +224,11 @@ def test_noise_in_fractions_is_that_of_as_many_whole_steps() -> None:
     assert cents.randomizer == euros.randomizer
     assert cents.privacy.epsilon == euros.privacy.epsilon
     sums = [123_456]
-    one, other = (flips_of(recipe).estimate(sums, 1000, design_of(recipe)) for recipe in (cents, euros))
+    one, other = (randomizer_of(recipe).estimate(sums, 1000, design_of(recipe)) for recipe in (cents, euros))
     assert other.values[0] == pytest.approx(one.values[0] / 100)
     assert other.stderrs[0] == pytest.approx(one.stderrs[0] / 100)
-    assert flips_of(euros).neutral == flips_of(cents).neutral == 20
+    noise = [randomizer_of(recipe) for recipe in (cents, euros)]
+    assert [shares.neutral for shares in noise if isinstance(shares, Flips)] == [20, 20]
     assert 100 * outlook(euros).document()["outlook"]["one_device"] == pytest.approx(
         outlook(cents).document()["outlook"]["one_device"]
     )

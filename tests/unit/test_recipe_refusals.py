@@ -109,9 +109,7 @@ DESIGN = [
     bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", "krr, rappor, rr, flips are"),
     bad("randomizer-parameters", "randomizer.epsilon0", "0", "krr with epsilon0 0:", "from 0.000001 to 40"),
     bad("randomizer-parameters", "randomizer.max_weight", 3, "krr has max_weight 3", "leave it out"),
-    bad(
-        "randomizer-parameters", "randomizer.scale", 3, "krr has scale, flips, maximum 3", "every other randomizer none"
-    ),
+    bad("randomizer-parameters", "randomizer.scale", 3, "krr has scale 3", "leave it out"),
     bad(
         "rejection-too-likely",
         "randomizer",

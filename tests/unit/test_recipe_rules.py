@@ -11,6 +11,7 @@ from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Boolean, Categories, Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.rules import RULES, check, require
@@ -218,7 +219,7 @@ def test_a_proposal_closing_at_b_is_leader_selected() -> None:
 
 
 def test_the_proposed_claim_is_the_accountants_rounded_up() -> None:
-    claim = compute_claim(randomizer="krr", epsilon0=float(GOOD.epsilon0), n=200, sampling_rate=0.5, delta=1e-6)
+    claim = compute_claim(randomizer_of(GOOD), n=200, sampling_rate=0.5, delta=1e-6)
     stated = GOOD.privacy.epsilon
     assert claim["aggregator"] <= float(stated["aggregator"]) < claim["aggregator"] + 1.1e-6
     assert claim["aggregator_with_relay"] <= float(stated["aggregator_with_relay"]) <= 1

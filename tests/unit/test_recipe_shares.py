@@ -22,7 +22,7 @@ from tacit.messages import Interval
 from tacit.methods.flips import Flips
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of, vector_step
+from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of
 from tacit.recipe.model import UNBOUNDED, Buckets, Question, Recipe, Vector
 from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
@@ -48,6 +48,11 @@ QUESTIONS = {
     "vector-sum": question("vector-sum", kind="vector", length=16, low=-10, high=10, norm=20),
 }
 RECIPES = {name: KIT.recipe(question=asked, randomizer="flips") for name, asked in QUESTIONS.items()}
+
+
+def vector_step(spec: Vector) -> VectorStep | None:
+    shares = Flips("vector-sum", 1, 1, spec.maximum, spec.length, low=spec.least, norm=spec.radius)
+    return shares.step.vector
 
 
 def names(recipe: Recipe, policy: Policy = PERMISSIVE) -> list[str]:
@@ -102,7 +107,7 @@ def test_a_vectors_step_is_twice_the_ball_or_less_where_entries_have_one_sign() 
     both = Vector(kind="vector", length=4, low=-10, high=10, norm=12)
     assert vector_step(both) == VectorStep(4, 20, 4 * 144)
     assert vector_step(both.model_copy(update={"low": 0})) == VectorStep(4, 10, 2 * 144)
-    assert vector_step(both.model_copy(update={"norm": 100})).squares == 4 * 20**2
+    assert vector_step(both.model_copy(update={"norm": 100})) == VectorStep(4, 20, 4 * 20**2)
     recipe = RECIPES["vector-sum"]
     spec = recipe.randomizer
     bound = epsilon_vector_noise(200 * (spec.flips or 0), VectorStep(16, 20, 1600), spec.scale or 0, 1e-6)

@@ -145,7 +145,7 @@ def test_a_result_says_of_whom_it_speaks_and_warns_of_devices_that_stayed_silent
         for words in (
             "asked 1,200 devices, as the recipe states · 600 contributions expected · 458 contributions counted, 76.3%",
             "sent by a sample of 916 ± 42 devices that answered",
-            "458 contributions from 1,200 devices, not 543 to 657 as by chance if all had answered",
+            "458 contributions from 1,200 devices, not the 543 to 657 that chance allows if all had answered",
             "about 24% of the devices, stayed silent",
             "10 ± 2 %",
             "60 to 410",

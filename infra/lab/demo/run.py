@@ -44,6 +44,7 @@ from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
+from tacit.methods.method import plain
 from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
 from tacit.ohttp import KeyConfig
@@ -51,7 +52,6 @@ from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.members import plain
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.quantity import exact, in_words

@@ -19,8 +19,8 @@ from client_agent.coin import COIN_BITS, coin, coin_threshold
 from infra.lab.devices.additions import NUMBER, Numbers
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
-from tacit.methods.flips import SCALAR, Flips
-from tacit.methods.types import Answer, Measurement, Randomizer
+from tacit.methods.flips import Flips
+from tacit.methods.method import Answer, Measurement, Method
 from tacit.ports import Entropy
 from tacit.recipe.model import Sampling
 
@@ -111,7 +111,7 @@ def with_dummies(
     decided: Decided,
     answers: list[Randomised],
     beyond: list[int],
-    randomizer: Randomizer,
+    randomizer: Method,
     rate: Fraction,
     entropy: Entropy,
 ) -> tuple[list[Randomised], list[int]]:
@@ -124,7 +124,7 @@ def with_dummies(
     return sorted([*answers, *dummies], key=lambda one: one.device), silent
 
 
-def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tuple[list[Randomised], list[int]]:
+def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[list[Randomised], list[int]]:
     """The randomised answers of the sampled devices, and the devices whose output lay beyond the weight bound (P18:
     they do not send it)."""
     devices = decided.sampled.tolist()
@@ -141,14 +141,14 @@ def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tup
     return answers, beyond
 
 
-def _kept(randomizer: Randomizer, measurement: Measurement) -> Measurement | Numbers:
+def _kept(randomizer: Method, measurement: Measurement) -> Measurement | Numbers:
     """A measurement as it is kept."""
     if isinstance(randomizer, Flips) and not isinstance(measurement, int):
         return array(NUMBER, measurement)
     return measurement
 
 
-def kept_cells(randomizer: Randomizer) -> int:
+def kept_cells(randomizer: Method) -> int:
     """Numbers in a measurement as it is kept: a category or a few ones count as one."""
     return randomizer.cells if isinstance(randomizer, Flips) else 1
 
@@ -156,7 +156,7 @@ def kept_cells(randomizer: Randomizer) -> int:
 def noisy(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> list[int] | list[Numbers]:
     """The measurements of devices that add noise shares."""
     rows = randomise_all(shares, answers, entropy)
-    if shares.statistic in SCALAR:
+    if shares.kind.is_scalar:
         scalars: list[int] = rows[:, 0].tolist()
         return scalars
     return [array(NUMBER, row.tobytes()) for row in rows]

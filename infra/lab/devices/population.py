@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UsageError
-from tacit.methods.types import Answer
+from tacit.methods.method import Answer
 from tacit.recipe.encoder import MISSING, Encoder, encoder_of
 from tacit.recipe.model import Number, Question, Vector
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from infra.lab.devices.population import Data
-from tacit.methods.types import Answer
+from tacit.methods.method import Answer
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Number, Question, Range, Vector
 

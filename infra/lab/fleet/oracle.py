@@ -77,11 +77,12 @@ class Estimated:
 @dataclass
 class Verdict:
     """Every comparison, and remarks about what could not be compared; the ``answers`` that were released, beside what
-    the devices know."""
+    the devices know. ``warning``: that the release counts fewer or more contributions than chance explains."""
 
     findings: list[Finding] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     answers: list[Estimated] = field(default_factory=list)
+    warning: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -92,7 +93,13 @@ class Verdict:
         """Plain JSON values."""
         rows = [{**vars(finding), "holds": finding.holds} for finding in self.findings]
         answers = [{**vars(one), "inside": one.inside} for one in self.answers]
-        return {"holds": self.holds, "findings": rows, "remarks": self.remarks, "answers": answers}
+        return {
+            "holds": self.holds,
+            "findings": rows,
+            "remarks": self.remarks,
+            "answers": answers,
+            "warning": self.warning,
+        }
 
 
 class Oracle:
@@ -173,8 +180,7 @@ class Oracle:
             for cell, label in enumerate(labels(recipe))
         ]
         verdict.findings += _shown(sums)
-        remark = warning(document)
-        verdict.remarks += [] if remark is None else [remark]
+        verdict.warning = warning(document)
         verdict.answers = estimated(document, result)
 
 

@@ -114,12 +114,17 @@ def _verdict_title(verdict: Verdict) -> str:
     return "[bold green]Oracle: everything agrees" if verdict.holds else "[bold red]Oracle: the books differ"
 
 
+def _remarks(verdict: Verdict) -> list[str]:
+    """What could not be compared, and whether devices were silent."""
+    return [*verdict.remarks, *([] if verdict.warning is None else [f"warning: {verdict.warning}"])]
+
+
 def _verdict_table(verdict: Verdict) -> Table:
     table = plain_table("what", "sent", "found", "")
     for finding in verdict.findings:
         mark = Text("ok", style="green") if finding.holds else Text("differs", style="bold red")
         table.add_row(finding.what, f"{finding.expected:,}", f"{finding.found:,}", mark)
-    for remark in verdict.remarks:
+    for remark in _remarks(verdict):
         table.add_row(Text(remark, style="yellow"))
     return table
 
@@ -297,7 +302,7 @@ def _verdict_section(verdict: Verdict) -> str:
     )
     title = "Oracle: everything agrees" if verdict.holds else "Oracle: the books differ"
     head = '<tr><th>what</th><th class="n">sent</th><th class="n">found</th><th></th></tr>'
-    notes = "".join(f'<p class="soft">{_text(remark)}.</p>' for remark in verdict.remarks)
+    notes = "".join(f'<p class="soft">{_text(remark)}.</p>' for remark in _remarks(verdict))
     return f"<section><h2>{title}</h2><table>{head}{rows}</table>{notes}</section>"
 
 

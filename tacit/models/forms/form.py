@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit.dp.claim import Claim
-from tacit.dp.hidden_claim import Reports, Sample
+from tacit.dp.hidden_claim import Sample
+from tacit.dp.reports import Reports
 
 
 class Cap(enum.Enum):

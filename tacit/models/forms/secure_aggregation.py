@@ -18,7 +18,8 @@ from typing import ClassVar
 
 from tacit.dp import parameters
 from tacit.dp.claim import RELATION, SAMPLING_SUFFIX, Claim
-from tacit.dp.hidden_claim import Reports, Sample, crowd_epsilon, mechanism_name
+from tacit.dp.hidden_claim import Sample, crowd_epsilon, mechanism_name
+from tacit.dp.reports import Reports
 from tacit.dp.sampling import amplify_visible
 from tacit.models.forms.form import Adversary, Cap, Form
 
@@ -60,18 +61,17 @@ class SecureAggregation(Form):
 
 def _visible(reports: Reports, sample: Sample, n: int, delta: float) -> Claim:
     rate = parameters.rate(sample.rate)
-    one = reports.one(n, delta)
+    one, both = reports.aggregate_epsilon(n, delta), reports.reports_epsilon(n, delta)
     if one > parameters.MAX_EPSILON0:
         raise ValueError(f"the noise of {n} devices gives no epsilon up to {parameters.MAX_EPSILON0:g}")
-    both = math.inf if reports.both is None else reports.both(n, delta)
     sampled = amplify_visible(one, rate, n, delta)
-    both_sampled = None if reports.both is None else amplify_visible(both, rate, n, delta)
+    both_sampled = amplify_visible(both, rate, n, delta) if math.isfinite(both) else None
     return _claim(
         (
             one if sampled is None else sampled,
             one,
             both if both_sampled is None else both_sampled,
-            reports.epsilon0,
+            reports.local_epsilon,
         ),
         reports.mechanism if sampled is None else reports.mechanism + SAMPLING_SUFFIX,
         reports,
@@ -83,16 +83,16 @@ def _visible(reports: Reports, sample: Sample, n: int, delta: float) -> Claim:
 def _hidden(reports: Reports, sample: Sample, n: int, delta: float) -> Claim:
     part = sample.turnout(reports).part_epsilon()
     left, kept = sample.reports_among(n, delta), sample.kept(delta)
-    one = reports.one(left, kept) + part
+    one = reports.aggregate_epsilon(left, kept) + part
     if one > parameters.MAX_EPSILON0:
         raise ValueError(
             f"{left} reports, and whether a device took part, give no epsilon up to {parameters.MAX_EPSILON0:g}"
         )
-    aggregator, both = min(one, crowd_epsilon(reports.one, reports, sample, n, delta)), math.inf
-    if reports.both is not None:
-        both = min(reports.epsilon0 + part, crowd_epsilon(reports.both, reports, sample, n, delta))
+    aggregator, both = min(one, crowd_epsilon(reports.aggregate_epsilon, reports, sample, n, delta)), math.inf
+    if math.isfinite(reports.local_epsilon):
+        both = min(reports.local_epsilon + part, crowd_epsilon(reports.reports_epsilon, reports, sample, n, delta))
     return _claim(
-        (aggregator, one, both if sample.default_rate is None else max(both, aggregator), reports.epsilon0 + part),
+        (aggregator, one, both if sample.default_rate is None else max(both, aggregator), reports.local_epsilon + part),
         mechanism_name(reports, sample),
         reports,
         n,
@@ -104,4 +104,4 @@ def _claim(
     epsilons: tuple[float, float, float, float], mechanism: str, reports: Reports, n: int, delta: float
 ) -> Claim:
     by_adversary = dict(zip((AGGREGATOR, AGGREGATOR_WITH_RELAY, BOTH, BOTH_WITH_RELAY), epsilons, strict=True))
-    return Claim(by_adversary, mechanism, RELATION, n, reports.epsilon0, float(delta))
+    return Claim(by_adversary, mechanism, RELATION, n, reports.local_epsilon, float(delta))

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import bisect
-
 from tacit.errors import Refusal
-from tacit.methods.flips import Flips
-from tacit.methods.registry import randomizer_from
+from tacit.methods.registry import METHODS, methods_of
+from tacit.methods.statistics import STATISTICS
 from tacit.models.forms.registry import known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
-from tacit.recipe.derive import labels, randomizer_of, range_of, vdaf_of
-from tacit.recipe.model import Recipe, Vector
+from tacit.recipe.derive import members_of, randomizer_of, shape_of, vdaf_of
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 
-VDAF_OF_RANDOMIZER = {"krr": "Prio3Histogram", "rappor": "Prio3MultihotCountVec", "rr": "Prio3Count"}
-VDAF_OF_SHARES = {
-    "histogram": "Prio3SumVec",
-    "count": "Prio3Sum",
-    "sum": "Prio3Sum",
-    "mean": "Prio3Sum",
-    "vector-sum": "Prio3SumVec",
-}
-"""What proves noise shares, by statistic."""
-ENCODERS_OF_STATISTIC = {
-    "histogram": ("buckets", "categories", "attributes"),
-    "count": ("boolean",),
-    "sum": ("number",),
-    "mean": ("number",),
-    "vector-sum": ("vector",),
-}
-RANDOMIZERS_OF_STATISTIC = {
-    "histogram": ("krr", "rappor", "flips"),
-    "count": ("rr", "flips"),
-    "sum": ("flips",),
-    "mean": ("flips",),
-    "vector-sum": ("flips",),
-}
 MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
 """Bytes of the leader's input share: with token, envelope and addresses it fits into the largest size class (P12)."""
 MOST_REJECTED = 0.5
@@ -60,96 +35,64 @@ def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The randomizer exists and can be made: ``max_weight`` with rappor alone; ``scale``, ``flips``, ``maximum`` and,
-    where there is any, ``aggregator_noise`` with flips alone; ``epsilon0``, from 10^-6 to 40, with every one but
-    flips."""
-    spec = recipe.randomizer
-    if (spec.max_weight is not None) != (spec.name == "rappor"):
-        largest = f"; from 1 to {spec.categories} passes" if spec.name == "rappor" else "; leave it out"
-        return f"{spec.name} has max_weight {spec.max_weight}, which belongs to rappor and to no other{largest}"
-    shares = spec.name == Flips.NAME
-    if any((member is not None) != shares for member in (spec.scale, spec.flips, spec.maximum)):
-        given = f"{spec.scale}, {spec.flips}, {spec.maximum}"
-        return f"{spec.name} has scale, flips, maximum {given}; flips needs all three, every other randomizer none"
-    if recipe.aggregator_noise is not None and not shares:
-        flips = recipe.aggregator_noise.flips
-        return f"{spec.name} has aggregator_noise of {flips} flips; it belongs to flips and to no other randomizer"
-    if (spec.epsilon0 is None) != shares:
-        return f"{spec.name} states epsilon0 {spec.epsilon0}; flips states none, every other randomizer states one"
+    """The randomizer exists, states each of its own members and no other's (``epsilon0``, ``max_weight``, ``scale``,
+    ``flips``, ``maximum``, as docs/device.md lists them), and can be made: ``epsilon0`` is from 10^-6 to 40.
+    ``aggregator_noise`` belongs to randomizers that have no ``epsilon0``."""
+    spec, noise = recipe.randomizer, recipe.aggregator_noise
+    method = METHODS.get(spec.name)
+    if noise is not None and (method is None or method.IS_LOCAL):
+        unbounded = ", ".join(one.NAME for one in METHODS.values() if not one.IS_LOCAL)
+        return f"{spec.name} has aggregator_noise of {noise.flips} flips; it belongs to {unbounded} and to no other"
     try:
         randomizer_of(recipe)
     except Refusal as refusal:
-        stated = spec.flips if shares else spec.epsilon0
-        return f"{spec.name} with {'flips' if shares else 'epsilon0'} {stated}: {refusal.detail}"
+        return refusal.detail
     return None
 
 
 def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """At most every second answer is beyond the bound of its weight (rappor), and therefore not sent."""
-    spec = recipe.randomizer
+    """At most every second answer is beyond the bound of its weight, and therefore not sent."""
     try:
-        chance = randomizer_of(recipe).reject_probability
+        method = randomizer_of(recipe)
+        chance = method.reject_probability
         if chance <= MOST_REJECTED:
             return None
-        fitting = bisect.bisect_left(
-            range(spec.categories),
-            -MOST_REJECTED,
-            lo=spec.max_weight or 1,
-            key=lambda weight: -randomizer_from(spec.name, recipe.epsilon0, spec.categories, weight).reject_probability,
-        )
+        fitting = method.rejecting_at_most(MOST_REJECTED)
     except (Refusal, ValueError):
         return None
-    bound = f"max_weight {spec.max_weight}"
-    return f"{bound} keeps back an answer with probability {chance:.3f}, at most {MOST_REJECTED} passes; take {fitting}"
+    bound = f"max_weight {method.proof.max_weight}"
+    passing = f"at most {MOST_REJECTED} passes; take {fitting.proof.max_weight}"
+    return f"{bound} keeps back an answer with probability {chance:.3f}, {passing}"
 
 
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The VDAF proves exactly the outputs of the randomizer (P18): krr has Prio3Histogram, rappor Prio3MultihotCountVec
-    with its ``max_weight``, rr Prio3Count, flips Prio3Sum for a count, sum or mean and else Prio3SumVec, with
-    ``max_measurement`` = scale * maximum + flips. ``vdaf.length`` is 1 for Prio3Count and Prio3Sum, else
-    ``randomizer.categories``."""
+    """The VDAF proves exactly the outputs of the randomizer (P18): its name, ``vdaf.length``, ``max_weight`` and
+    ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them."""
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
-    shares = randomizer.name == Flips.NAME
-    wanted = VDAF_OF_SHARES[recipe.question.statistic] if shares else VDAF_OF_RANDOMIZER.get(randomizer.name)
-    if wanted is None:
+    try:
+        proof = randomizer_of(recipe).proof
+    except Refusal:
         return None
-    length = 1 if wanted in _ONE_ELEMENT else randomizer.categories
-    largest = (randomizer.scale or 0) * (randomizer.maximum or 0) + (randomizer.flips or 0) if shares else None
     stated = (vdaf.name, vdaf.length, vdaf.max_weight, vdaf.max_measurement)
-    if stated == (wanted, length, randomizer.max_weight, largest):
+    if stated == (proof.name, proof.length, proof.max_weight, proof.max_measurement):
         return None
-    weight = "" if randomizer.max_weight is None else f" and max_weight {randomizer.max_weight}"
-    bound = "" if largest is None else f" and max_measurement {largest} = scale * maximum + flips"
-    need = f"needs {wanted} of length {length}{weight}{bound}"
     has = f"the recipe has {vdaf.name} of length {vdaf.length}"
-    return f"{randomizer.name} over {randomizer.categories} categories {need}; {has}"
+    return f"{randomizer.name} over {randomizer.categories} categories needs {proof.words()}; {has}"
 
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The encoder is one of the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean:
-    number; vector-sum: vector), the randomizer too (histogram: krr, rappor, flips; count: rr, flips; others: flips),
-    and ``randomizer.categories`` is the number of the encoder's labels (rr: 2), ``randomizer.maximum`` the largest
-    encoded value."""
-    question, randomizer = recipe.question, recipe.randomizer
-    encoders = ENCODERS_OF_STATISTIC[question.statistic]
-    if question.encoder.kind not in encoders:
-        return f"a {question.statistic} needs an encoder {' or '.join(encoders)}, not {question.encoder.kind}"
-    randomizers = RANDOMIZERS_OF_STATISTIC[question.statistic]
-    if randomizer.name not in randomizers:
-        return f"a {question.statistic} needs the randomizer {' or '.join(randomizers)}, not {randomizer.name}"
-    wanted = 2 if randomizer.name == "rr" else _width(recipe)
-    if randomizer.categories != wanted:
-        return f"the encoder has {wanted} categories, the randomizer {randomizer.categories}"
-    widest = range_of(question)
-    if randomizer.name == Flips.NAME and randomizer.maximum != widest:
-        return f"the encoder gives values up to {widest}, the randomizer takes {randomizer.maximum}"
-    return None
-
-
-def _width(recipe: Recipe) -> int:
-    """Entries of the result; the labels of a vector, of which there may be a million, are not spelt out for it."""
-    encoder = recipe.question.encoder
-    return encoder.length if isinstance(encoder, Vector) else len(labels(recipe))
+    number; vector-sum: vector), the randomizer answers it, ``randomizer.categories`` is the number of the encoder's
+    labels (rr: 2), and ``randomizer.maximum``, where there is one, the largest encoded value."""
+    question, spec = recipe.question, recipe.randomizer
+    statistic = STATISTICS[question.statistic]
+    if question.encoder.kind not in statistic.encoders:
+        wanted = " or ".join(statistic.encoders)
+        return f"a {statistic.name} needs an encoder {wanted}, not {question.encoder.kind}"
+    fitting = {method.NAME: method for method in methods_of(statistic)}
+    if spec.name not in fitting:
+        return f"a {statistic.name} needs the randomizer {' or '.join(fitting)}, not {spec.name}"
+    return fitting[spec.name].mismatch(shape_of(question), members_of(spec))
 
 
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from tacit.dp.hidden_claim import (
-    Reports,
     Sample,
     count_cost,
     dummies_cost,
@@ -17,19 +16,19 @@ from tacit.dp.hidden_claim import (
     unfilled_cost,
 )
 from tacit.dp.hidden_count import MAX_COUNT_EPSILON
+from tacit.dp.reports import Reports
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
+from tacit.methods.statistics import STATISTICS
 from tacit.models.forms.registry import form_of
 from tacit.moments import moment
-from tacit.recipe.claims import reports_of, sample_of
+from tacit.recipe.claims import sample_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import labels, range_of
+from tacit.recipe.derive import randomizer_of, shape_of
 from tacit.recipe.model import Importance, Number, Range, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import in_words
 
-IMPORTANCE_STATISTICS = ("histogram", "count", "sum")
-"""What can be estimated where the rate depends on the answer."""
 MOST_DUMMY_PROBABILITY = 0.5
 LEAST_COUNTED_SECONDS = 1_800
 """Shortest interval in which a number of devices is counted on: over 7 minutes to decide, polls being every minute."""
@@ -73,8 +72,9 @@ def importance_supported(recipe: Recipe, policy: Policy, context: Context) -> st
     importance, statistic = recipe.sampling.importance, recipe.question.statistic
     if importance is None:
         return None
-    if statistic not in IMPORTANCE_STATISTICS:
-        return f"a {statistic} has no estimate by inverse rates; {', '.join(IMPORTANCE_STATISTICS)} have"
+    if not STATISTICS[statistic].bears_importance:
+        bearing = ", ".join(one.name for one in STATISTICS.values() if one.bears_importance)
+        return f"a {statistic} has no estimate by inverse rates; {bearing} have"
     if not 0 < Decimal(importance.default_rate) <= recipe.rate or recipe.rate >= 1:
         return (
             f"the default answer's rate {importance.default_rate} must be above 0 and at most q = "
@@ -89,7 +89,8 @@ def _default_problem(recipe: Recipe, importance: Importance) -> str | None:
         value = encoder.least + importance.default * encoder.step
         if value != 0:
             return f"the default of a sum must stand for 0, not for {in_words(value)}; only then does it add nothing"
-    answers = range_of(recipe.question) if isinstance(encoder, Range) else max(1, len(labels(recipe)) - 1)
+    shape = shape_of(recipe.question)
+    answers = shape.maximum if isinstance(encoder, Range) else max(1, shape.cells - 1)
     if importance.default <= answers:
         return None
     return f"{importance.default} is no answer of the encoder; the largest is {answers}"
@@ -113,7 +114,7 @@ def importance_count(recipe: Recipe, policy: Policy, context: Context) -> str | 
         return None
     delta = float(recipe.delta)
     try:
-        reports = reports_of(recipe)
+        reports = randomizer_of(recipe)
         if math.isfinite(count_cost(reports, sample, n=sample.batch, delta=delta)):
             return _unfilled_problem(reports, sample, policy, delta)
         size = sample.batch
@@ -176,7 +177,7 @@ def importance_devices(recipe: Recipe, policy: Policy, context: Context) -> str 
     if importance is None or importance.devices is None or sample is None:
         return None
     try:
-        most = math.floor(importance.devices * sample.turnout(reports_of(recipe)).sends)
+        most = math.floor(importance.devices * sample.turnout(randomizer_of(recipe)).sends)
     except (Refusal, ValueError) as error:
         return str(error)
     if sample.batch <= most:
@@ -234,7 +235,7 @@ def _dummies_worth(recipe: Recipe, sample: Sample) -> str | None:
                 f"more than half of a batch of B = {sample.batch} may be dummies; at most {most:.1f} expected ones "
                 f"pass, or a larger B"
             )
-        if dummies_cost(reports_of(recipe), sample, n=sample.batch, delta=delta) <= MAX_COUNT_EPSILON:
+        if dummies_cost(randomizer_of(recipe), sample, n=sample.batch, delta=delta) <= MAX_COUNT_EPSILON:
             return None
         enough = sufficient_intensity(sample, _SUGGESTED_EPSILON, delta)
     except (Refusal, ValueError) as error:
