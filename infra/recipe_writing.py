@@ -18,11 +18,12 @@ from infra.recipe_outlook import asked_words, outlook_lines, tell_coarse
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.models.forms.secure_aggregation import SecureAggregationParties
 from tacit.operations.outlook import outlook
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Parties, Recipe
+from tacit.recipe.model import Recipe
 from tacit.tlog.canonical import parse_json, validated
 
 
@@ -73,10 +74,10 @@ def draft_context(recipe: Recipe, live: LiveLog, now: float) -> Context:
     return Context(Stage.DRAFT, now, directory=directory, censuses=live.censuses)
 
 
-def _parties(path: Path) -> Parties:
+def _parties(path: Path) -> SecureAggregationParties:
     try:
         body = parse_json(read_file(path), str(path))
-        return validated(Parties, body, str(path))
+        return validated(SecureAggregationParties, body, str(path))
     except DecodeError as error:
         raise UsageError(str(error)) from error
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tacit.errors import CryptoError, DecodeError, Refusal, TacitError
-from tacit.ledger.account import ROLES
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Accountant, conservative
 from tacit.monitor.findings import Finding
@@ -205,15 +204,15 @@ class Audit:
     def _ends(self, live: LiveRecipe, now: float, released: Collection[str] | None) -> list[Finding]:
         """A recipe that both aggregators took part in ends with a result, a census's shares, or two void leaves."""
         recipe = live.recipe
-        has_result = recipe.hash_text in (released or ()) or live.share_roles >= ROLES
-        if live.void_roles >= ROLES:
+        has_result = recipe.hash_text in (released or ()) or live.is_shared
+        if live.is_void:
             what = f"{recipe.name}: both aggregators said that nothing was released, and a result is published"
             return [Finding("void-released", what, live.index)] if has_result else []
         silent = live.opted_in and not has_result and released is not None
         if not silent or now < recipe.interval.end + self._patience.silence_seconds:
             return []
         days = int(now - recipe.interval.end) // DAY
-        missing = ", ".join(sorted(ROLES - live.void_roles))
+        missing = ", ".join(sorted(live.roles - live.voids.keys()))
         what = f"{recipe.name}: ended {days} days ago, without a result and without a void leaf of {missing}"
         return [Finding("silent", what, live.index)]
 

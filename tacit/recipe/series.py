@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tacit.models.forms.parties import Operator, Part
 from tacit.models.forms.registry import known
 from tacit.moments import moment
 from tacit.recipe.document import Document
@@ -23,8 +24,6 @@ from tacit.recipe.model import (
     DecimalText,
     Epsilons,
     Interval,
-    Operator,
-    Part,
     Positive,
     Recipe,
     SeriesRound,

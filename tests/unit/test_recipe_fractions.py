@@ -18,7 +18,7 @@ from tacit.methods.flips import Flips
 from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
+from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEncoder
 from tacit.recipe.model import Number, Question, Recipe, Vector
 from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken
@@ -266,7 +266,7 @@ def test_a_unit_that_is_coarse_for_its_range_is_warned_about_with_a_finer_one_th
     assert "take unit 0.01" in words
     finer = KIT.recipe(question=SHARE, population=2000)
     assert coarse_words(finer) is None
-    bits = (finer.vdaf.max_measurement or 0).bit_length()
+    bits = (vdaf_spec(finer).max_measurement or 0).bit_length()
     assert any(f"about {near} bits" in words for near in (bits - 1, bits, bits + 1))
     assert outlook(trap).document()["warnings"] == [words]
     assert "warnings" not in outlook(finer).document()

@@ -33,7 +33,7 @@ GOOD = KIT.recipe()
 FULL = KIT.recipe(rate=Decimal(1), population=300)
 CLAIMED, BESIDE = (GOOD.privacy.epsilon[name] for name in ("aggregator", "aggregator_with_relay"))
 OTHER_KEY = b64url(bytes(31) + b"\x01")
-LEADER = GOOD.parties.leader
+LEADER = GOOD.parties.servers()["leader"]
 START, END = EPOCH * EPOCH_SECONDS, (EPOCH + 1) * EPOCH_SECONDS
 P384 = b64url(HpkeConfig(9, 0x0011, 2, 2, bytes(97)).encode())
 ACTIVE = Context(
@@ -43,9 +43,15 @@ ACTIVE = Context(
     index=0,
     slot_owner=GOOD.hash,
     directory=KIT.directory(),
-    leader_opt_in=KIT.opt_in(GOOD, "leader"),
-    helper_opt_in=KIT.opt_in(GOOD, "helper"),
+    opt_ins={role: KIT.opt_in(GOOD, role) for role in ("leader", "helper")},
 )
+LEADER_ALONE = {"opt_ins": {"leader": KIT.opt_in(GOOD, "leader")}}
+
+
+def helper_saying(update: dict[str, Any]) -> dict[str, Any]:
+    """The context in which the helper's opt-in says something else."""
+    helper = KIT.opt_in(GOOD, "helper").model_copy(update=update)
+    return {"opt_ins": {**ACTIVE.opt_ins, "helper": helper}}
 
 
 @dataclass(frozen=True)
@@ -184,20 +190,33 @@ LOG = [
         context={"leaf": KIT.recipe_leaf(KIT.recipe(name="other"))},
     ),
     Case("recipe-in-log", GOOD, GOOD.hash_text, "publish it first", context={"index": None}),
-    Case("opt-in-missing", GOOD, "no opt-in of helper", "both must opt in", context={"helper_opt_in": None}),
+    Case(
+        "opt-in-missing",
+        GOOD,
+        "no opt-in of helper",
+        "both must opt in",
+        context=LEADER_ALONE,
+    ),
     Case(
         "opt-in-mismatch",
         GOOD,
         "helper seed-2",
         "both must use one",
-        context={"helper_opt_in": KIT.opt_in(GOOD, "helper").model_copy(update={"seed_id": "seed-2"})},
+        context={
+            "opt_ins": {**ACTIVE.opt_ins, "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"seed_id": "seed-2"})}
+        },
     ),
     Case(
         "opt-in-mismatch",
         GOOD,
         f"task {b64url(bytes(32))}",
         f"must be of helper, {GOOD.hash_text}",
-        context={"helper_opt_in": KIT.opt_in(GOOD, "helper").model_copy(update={"task_id": b64url(bytes(32))})},
+        context={
+            "opt_ins": {
+                **ACTIVE.opt_ins,
+                "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"task_id": b64url(bytes(32))}),
+            }
+        },
     ),
 ]
 CASES = [*PARTIES, *DESIGN, *CLAIMS, *LOG]

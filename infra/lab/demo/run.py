@@ -50,7 +50,7 @@ from tacit.models.forms.registry import form_of
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
-from tacit.recipe.derive import labels, task_of
+from tacit.recipe.derive import labels, task_of, vdaf_spec
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
@@ -425,8 +425,8 @@ def _recipe_summary(recipe: Recipe) -> dict[str, Any]:
             "categories": recipe.randomizer.categories,
         },
         "vdaf": {
-            "name": recipe.vdaf.name,
-            "length": recipe.vdaf.length,
-            "chunk_length": recipe.vdaf.chunk_length,
+            "name": vdaf_spec(recipe).name,
+            "length": vdaf_spec(recipe).length,
+            "chunk_length": vdaf_spec(recipe).chunk_length,
         },
     }
