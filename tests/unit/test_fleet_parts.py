@@ -289,6 +289,7 @@ def test_every_shard_is_one_ray_task(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ray_calls[-1] == "shutdown"
 
 
+@pytest.mark.false_alarm(0, "refused before anything is decided")
 def test_what_a_ray_task_refuses_is_told_and_ray_is_left(tmp_path: Path, ray_calls: list[Any]) -> None:
     with pytest.raises(Fatal, match="slot key does not load"):
         run_on_ray([plan_of(tmp_path)], "local", 60.0)
