@@ -34,12 +34,13 @@ from tacit.methods.method import Answer, Measurement
 from tacit.models.model import Channel
 from tacit.models.registry import model_of
 from tacit.ports import Clock, Entropy, Transport
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules import table as rules
 
 TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
 """How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""

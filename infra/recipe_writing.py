@@ -20,10 +20,10 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.models.forms.secure_aggregation import SecureAggregationParties
 from tacit.operations.outlook import outlook
-from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
+from tacit.rules import table as rules
 from tacit.tlog.canonical import parse_json, validated
 
 

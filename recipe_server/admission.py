@@ -1,7 +1,7 @@
 """What may enter the log: one admission per type of leaf, each refusal a named rule.
 
-Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) under the operator's policy, series
-through ``tacit.recipe.series_rules``; a series comes before its rounds. The rules of the other leaves are here:
+Recipes go through the same rule table as everywhere (``tacit.rules.table``) under the operator's policy, series
+through ``tacit.rules.series_table``; a series comes before its rounds. The rules of the other leaves are here:
 ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``, ``directory-epoch-seconds``, ``directory-over``,
 ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``;
 ``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
@@ -29,7 +29,6 @@ from tacit.ledger.budget import Accountant, conservative
 from tacit.models.forms.registry import form_of
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
-from tacit.recipe import rules, series_rules
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id, vdaf_of
@@ -37,6 +36,8 @@ from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
+from tacit.rules import series_table as series_rules
+from tacit.rules import table as rules
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tlog.pages import entry_room

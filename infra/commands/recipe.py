@@ -39,10 +39,10 @@ from tacit.errors import UsageError
 from tacit.models.forms.registry import known
 from tacit.operations.outlook import rounding_of
 from tacit.operations.services import logged_recipe, recipes_of
-from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules import table as rules
 
 app = typer.Typer(help="Design, write, check, publish and read recipes.", no_args_is_help=True)
 app.command("design")(design)

@@ -14,10 +14,11 @@ from tacit.errors import Refusal
 from tacit.hpke import KeyPair
 from tacit.models.forms.secure_aggregation import aggregators_of
 from tacit.models.registry import model_of
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
+from tacit.rules import table as rules
 from tacit.service.app import Deps
 from tacit.task import Task
 from tacit.tlog.client import VerifiedEntry

@@ -28,12 +28,13 @@ from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.aggregator import Party
+from tacit.rules import table as rules
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver
 from tacit.service.log import get_logger

@@ -15,12 +15,13 @@ from tacit.ledger.balance import balance
 from tacit.ledger.budget import Accountant, conservative
 from tacit.monitor.findings import Finding
 from tacit.monitor.reading import Tick, nothing
-from tacit.recipe import rules, series_rules
 from tacit.recipe.charges import charges_of
 from tacit.recipe.context import Stage
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe, LiveSeries
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules import series_table as series_rules
+from tacit.rules import table as rules
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
 from tacit.tlog.once import claims_in

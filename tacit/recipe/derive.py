@@ -1,7 +1,7 @@
 """What every party derives from a recipe, and derives alike: task configuration, task, VDAF, randomizer,
 slot.
 
-Nothing here checks a recipe against a policy (``tacit.recipe.rules`` does); a recipe that cannot be derived
+Nothing here checks a recipe against a policy (``tacit.rules.table`` does); a recipe that cannot be derived
 from at all is a ``Refusal`` with the rule's name.
 """
 

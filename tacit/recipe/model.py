@@ -2,7 +2,7 @@
 costs.
 
 This module holds its form only: members, types, canonical bytes (RFC 8785, rule P6) and hash. What makes a
-recipe acceptable are the named rules of ``tacit.recipe.rules``. Numbers are integers or decimal strings
+recipe acceptable are the named rules of ``tacit.rules.table``. Numbers are integers or decimal strings
 (``tacit.recipe.quantity``: those that may be either);
 binary members are unpadded base64url; every member is required unless it says otherwise.
 """
@@ -316,6 +316,13 @@ class Sampling(Part):
     def dummy_rate(self) -> Fraction:
         """The probability with which a device that does not take part sends a dummy."""
         return Fraction(self.dummies.intensity) / self.dummies.population if self.dummies else Fraction(0)
+
+
+MODE_OF_CLOSE: dict[str, Literal["time_interval", "leader_selected"]] = {
+    "interval_end": "time_interval",
+    "at_B": "leader_selected",
+}
+"""The mode of a batch that goes with when it ends (P13)."""
 
 
 class Batch(Part):

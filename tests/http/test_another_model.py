@@ -27,13 +27,13 @@ from tacit.models.forms.registry import FORMS
 from tacit.models.model import Channel, Fate, Model, Submission, Verdict
 from tacit.models.registry import MODELS, model_of
 from tacit.ports import Entropy
-from tacit.recipe import rules
 from tacit.recipe.charges import charges_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Stage
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
+from tacit.rules import table as rules
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
 from tacit.tokens.binding import Preimages

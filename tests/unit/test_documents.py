@@ -29,8 +29,8 @@ from tacit.messages import Interval
 from tacit.models.release import release_document
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
-from tacit.recipe.rules import RULES
 from tacit.roles.collector import AggregateResult
+from tacit.rules.table import RULES
 from tacit.service.app import Deps, own_fault
 from tacit.service.problems import problem_response
 from tacit.tlog.log import MemoryTree

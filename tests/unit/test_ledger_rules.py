@@ -19,7 +19,7 @@ from tacit.recipe.charges import charge_of, charges_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import AccountLimit, Policy, parse_policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.tlog.client import LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tacit.tlog.log import MemoryTree

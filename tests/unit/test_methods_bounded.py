@@ -16,8 +16,8 @@ from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_th
 from tacit.methods.draws import ONE, keep_threshold
 from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
-from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
+from tacit.rules import table as rules
 
 KIT = RecipeKit()
 ALPHA = 1e-6

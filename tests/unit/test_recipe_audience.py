@@ -22,7 +22,7 @@ from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import MAX_CELLS, Attributes, Recipe
 from tacit.recipe.policy import Policy, parse_policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.client import Bundle, BundleEntry, LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf

@@ -23,7 +23,7 @@ from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEn
 from tacit.recipe.model import Number, Question, Recipe, Vector
 from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken
 from tacit.recipe.rounding import coarse_words, rounding_words
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.tlog.canonical import validated
 
 KIT = RecipeKit()

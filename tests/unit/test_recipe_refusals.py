@@ -26,7 +26,7 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import slot_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, AggregatorPin, Policy
-from tacit.recipe.rules import RULES, check
+from tacit.rules.table import RULES, check
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()
@@ -278,7 +278,7 @@ def test_where_no_batch_that_is_looked_at_would_pass_the_knobs_are_named(monkeyp
         looked.append(n or 0)
         return claim_of(recipe, n)
 
-    monkeypatch.setattr("tacit.recipe.checks.privacy.claim_of", watched)
+    monkeypatch.setattr("tacit.rules.privacy.claim_of", watched)
     policy = KIT.policy.model_copy(update={"max_epsilon_half_batch": "0.0001"})
     (refusal,) = check(GOOD, policy, ACTIVE, only={"claim-half-batch"})
     assert refusal.detail.endswith("over the cap of 0.0001; lower epsilon0 or raise B")

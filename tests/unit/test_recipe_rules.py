@@ -14,7 +14,7 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_spec
 from tacit.recipe.model import Boolean, Categories, Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
-from tacit.recipe.rules import RULES, check, require
+from tacit.rules.table import RULES, check, require
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.claims import compute_claim
 from tests.unit.test_recipe_audience import RULES as AUDIENCE_RULES

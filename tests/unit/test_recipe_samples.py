@@ -22,8 +22,8 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
 from tacit.recipe.turnout import TurnoutPlan
+from tacit.rules.table import check
 
 KIT = RecipeKit()
 DRAFT = Context(Stage.DRAFT, NOW)

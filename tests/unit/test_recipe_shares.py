@@ -25,9 +25,9 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of
 from tacit.recipe.model import UNBOUNDED, Buckets, Question, Recipe, Vector
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
 from tacit.roles.collector import AggregateResult
 from tacit.roles.release_noise import noisy_share
+from tacit.rules.table import check
 from tacit.vdaf.prio3 import Prio3Sum, Prio3SumVec
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 

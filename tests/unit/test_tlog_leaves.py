@@ -17,7 +17,7 @@ from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.recipe.context import Stage
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.signing import signing_key_from_private
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, sign_checkpoint

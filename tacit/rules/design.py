@@ -10,7 +10,7 @@ from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import MODE_OF_CLOSE, Recipe
 from tacit.recipe.policy import Policy
 
 MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
@@ -18,7 +18,6 @@ MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
 MOST_REJECTED = 0.5
 """Most of the answers that a bound of the weight may keep back."""
 _ONE_ELEMENT = ("Prio3Count", "Prio3Sum")
-MODE_OF_CLOSE = {"interval_end": "time_interval", "at_B": "leader_selected"}
 
 
 def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
