@@ -13,10 +13,11 @@ from typing import Any, Literal, cast
 import typer
 
 from tacit.errors import DecodeError, UsageError
+from tacit.models.forms.parties import Parties
 from tacit.recipe.builder import propose
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Audience, Buckets, Categories, Parties, Question, Recipe, TokenSlot, Vector
+from tacit.recipe.model import Audience, Buckets, Categories, Question, Recipe, TokenSlot, Vector
 from tacit.recipe.quantity import spoken
 from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory

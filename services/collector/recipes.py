@@ -13,10 +13,12 @@ from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
-from tacit.recipe import derive, rules
+from tacit.models.forms.secure_aggregation import aggregators_of
+from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
+from tacit.rules import table as rules
 from tacit.service.app import Deps
 from tacit.task import Task
 from tacit.tlog.client import VerifiedEntry
@@ -105,7 +107,7 @@ class Recipes:
         return Known(recipe, ACTIVE, task=task, key_pair=key.key_pair)
 
     def _own_key(self, recipe: Recipe) -> HpkeKey:
-        key = find_key(self._keys, derive.hpke_config(recipe.parties.collector.hpke_config))
+        key = find_key(self._keys, derive.hpke_config(aggregators_of(recipe.parties).collector.hpke_config))
         if key is None:
             raise Refusal("own-hpke-key", "the recipe's shares are sealed to a key that we do not hold")
         return key

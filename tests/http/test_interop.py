@@ -15,6 +15,7 @@ from tacit.messages import HpkeConfigList
 from tacit.version import VERSIONS
 from tests.http.interop_stage import COUNT, Bench, bench
 
+pytestmark = pytest.mark.false_alarm(0, "sums are exact, orders and pauses are nobody's", runs=3)
 SUM = {"type": "Prio3Sum", "max_measurement": "255"}
 SUM_VEC = {"type": "Prio3SumVec", "length": "4", "max_measurement": "7", "chunk_length": "3"}
 HISTOGRAM = {"type": "Prio3Histogram", "length": "5", "chunk_length": "2"}

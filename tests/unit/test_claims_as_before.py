@@ -13,7 +13,7 @@ from tacit.dp.vector_noise import VectorStep
 from tacit.errors import UsageError
 from tacit.methods.registry import METHODS
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import randomizer_of
+from tacit.recipe.derive import randomizer_of, vdaf_spec
 from tacit.recipe.model import Number, Question, Recipe, Vector
 from tests.unit import claims_before as before
 
@@ -80,7 +80,7 @@ def test_every_claim_and_every_member_is_the_old_one(
         assert recipe.epsilon0 == min(Decimal(repr(largest)), Decimal(8))
         cells = spec.categories
         members = before.local_members(name, cells, recipe.epsilon0, batch_size, float(recipe.delta))
-        assert recipe.vdaf.model_dump(exclude_none=True) == members["vdaf"]
+        assert vdaf_spec(recipe).model_dump(exclude_none=True) == members["vdaf"]
         assert spec.model_dump(exclude_none=True).items() >= members["randomizer"].items()
 
 
