@@ -26,7 +26,10 @@ COMPLETION = "_TACIT_COMPLETE"
 SUMMARY = "Private federated analytics: signed recipes, anonymous contributions, noisy aggregates."
 
 COMMANDS = {
-    "demo": ("infra.commands.demo:demo", "Run every party on this machine and answer one question about real devices."),
+    "demo": (
+        "infra.lab.commands.demo:demo",
+        "Run every party on this machine and answer one question about real devices.",
+    ),
     "up": ("infra.commands.up:up", "Run every service as a process of its own until Ctrl-C."),
     "status": ("infra.commands.status:status", "Show services, servers and, per task, where the reports are."),
     "serve": ("infra.commands.serve:serve", "Run one service until it is told to stop (Ctrl-C or SIGTERM)."),
@@ -39,10 +42,10 @@ COMMANDS = {
         "Show what was released: estimates, their errors, and what they cost.",
     ),
     "log": ("infra.commands.log:app", "Read the whole log from outside: verify it, and watch what it says."),
-    "fleet": ("infra.commands.fleet:app", "Simulate very many devices over the real wire."),
+    "fleet": ("infra.lab.commands.fleet:app", "Simulate very many devices over the real wire."),
     "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),
     "privacy": ("infra.commands.privacy:app", "Account for privacy: mechanisms, worked examples, budgets."),
-    "figures": ("infra.commands.figures:figures", "Draw Figures 1, 2, 3, 5, 6, 7 and 8 of the SA2 paper."),
+    "figures": ("infra.lab.commands.figures:figures", "Draw Figures 1, 2, 3, 5, 6, 7 and 8 of the SA2 paper."),
     "schemas": (
         "infra.commands.schemas:schemas",
         "Write the JSON Schemas of every document, and the rules and members as tables.",
@@ -51,7 +54,7 @@ COMMANDS = {
         "infra.commands.schemas:vectors",
         "Write test vectors for other implementations: from a recipe to a report and to a result, byte by byte.",
     ),
-    "bench": ("infra.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),
+    "bench": ("infra.lab.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),
 }
 """Name -> module and function, or module and group of commands; and what it is for, so that the list of commands needs
 none of the modules."""

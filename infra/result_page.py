@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from infra.demo.report import STYLE
+from infra.lab.demo.report import STYLE
 from infra.result_view import HEADINGS, NORMAL_95, facts, form_of, number, price_caption, price_rows
 
 BARS = """

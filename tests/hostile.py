@@ -6,13 +6,13 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit, changed
 from tacit import hpke
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig
 from tacit.ohttp import KeyConfig
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit, changed
 from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 

@@ -36,8 +36,8 @@ def vectors(out: Out = Path("vectors"), as_json: AsJson = False) -> None:
 
     Example: tacit vectors --out docs/vectors
     """
-    from infra.documents.vectors import DOCUMENTS
     from infra.documents.writing import vector_files
+    from infra.lab.vectors.documents import DOCUMENTS
 
     about = {name: what for name, (_, what) in DOCUMENTS.items()}
     _write(out, vector_files(), about | {"README.md": "how to read them"}, as_json=as_json)

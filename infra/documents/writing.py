@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra.documents.schemas import SCHEMAS, encoded, schema_of
 from infra.documents.tables import members_page, readme, rules_page
-from infra.documents.vectors import DOCUMENTS, vectors_readme
+from infra.lab.vectors.documents import DOCUMENTS, vectors_readme
 from tacit.errors import UsageError
 
 

@@ -43,7 +43,7 @@ async def commit(tx: HelperTx, party: Party, prepared: PreparedJob) -> bytes:
     if closed:
         refused = dict.fromkeys(job.rows.report_ids, ReportError.BATCH_COLLECTED) | refused
     await tx.add_tallies(task, await _tallies(party, prepared, refused))
-    return job.respond(refused)
+    return job.respond(refused, task.version)
 
 
 def _has_no_row(rejection: Rejection) -> bool:

@@ -51,7 +51,7 @@ class Helper:
             known = await tx.job_response(task.task_id, job_id)
         if known is not None:
             return job_id, known
-        request = await self._decoded(body)
+        request = await self._decoded(task, body)
         batch_id = role.check_job(task, request)
         with self._budget.reserve(self._rows_size(task, len(request.reports), len(body))):
             job = await self._prepare(party, request.reports)
@@ -63,9 +63,9 @@ class Helper:
         size = reports * task.vdaf.field.ENCODED_SIZE * task.vdaf.flp.OUTPUT_LEN
         return min(size, max(0, self._budget.max_bytes - body))
 
-    async def _decoded(self, body: bytes) -> JobSlices:
+    async def _decoded(self, task: Task, body: bytes) -> JobSlices:
         try:
-            request = await asyncio.to_thread(slice_job, body)
+            request = await asyncio.to_thread(slice_job, body, task.version)
         except DecodeError as error:
             raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
         if len(request.reports) > self._max_job:

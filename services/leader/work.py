@@ -188,7 +188,7 @@ class JobWork:
             return await self._retry(party, job, _location(party, answer), "helper-not-ready")
         state = await self._state(party, job)
         try:
-            outcome = await asyncio.to_thread(finish_leader, state, answer.body)
+            outcome = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
         except DecodeError as error:  # whoever garbled it: the Helper has its answer stored, and gives it again (P14)
             self._log.warning("job_answer_malformed", error=error, attempts=job.attempts + 1)
             return await self._retry(party, job, "", "helper-answer-malformed")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.messages.basic import BatchMode, Extension, Interval
 from tacit.messages.extensions import strictly_increasing
 from tacit.messages.struct import Struct, filled, joined, member
+from tacit.version import DapVersion
 
 
 class TaskExtensionType(enum.IntEnum):
@@ -41,6 +42,8 @@ class TaskConfiguration(Struct):
     ``time_precision`` is in seconds. ``batch_config`` is empty in both batch modes that exist.
     """
 
+    LEAST_TASK_INFO: ClassVar[int] = 1
+
     task_info: bytes
     leader_aggregator_endpoint: str
     helper_aggregator_endpoint: str
@@ -55,7 +58,7 @@ class TaskConfiguration(Struct):
     def write(self, writer: Writer) -> None:
         if not strictly_increasing(self.extensions):
             raise ValueError("task extensions are not strictly increasing")
-        writer.opaque(filled(self.task_info, "task info"), 1)
+        writer.opaque(filled(self.task_info, "task info") if self.LEAST_TASK_INFO else self.task_info, 1)
         for url in (self.leader_aggregator_endpoint, self.helper_aggregator_endpoint):
             writer.opaque(filled(url.encode("ascii"), "aggregator endpoint"), 2)
         writer.uint(self.time_precision, 8).uint(self.min_batch_size, 8)
@@ -66,7 +69,7 @@ class TaskConfiguration(Struct):
     @classmethod
     def read(cls, reader: Reader) -> Self:
         configuration = cls(
-            task_info=reader.opaque(1, minimum=1),
+            task_info=reader.opaque(1, minimum=cls.LEAST_TASK_INFO),
             leader_aggregator_endpoint=_read_url(reader),
             helper_aggregator_endpoint=_read_url(reader),
             time_precision=reader.uint(8),
@@ -80,6 +83,19 @@ class TaskConfiguration(Struct):
         if not strictly_increasing(configuration.extensions):
             raise DecodeError("task extensions are not strictly increasing")
         return configuration
+
+
+class OpenTaskConfiguration(TaskConfiguration):
+    """A task configuration whose ``task_info`` may be empty, as DAP-19 and Janus's main branch have it."""
+
+    __slots__ = ()
+
+    LEAST_TASK_INFO: ClassVar[int] = 0
+
+
+def configuration_type(version: DapVersion) -> type[TaskConfiguration]:
+    """The struct that ``version`` has for its task configurations."""
+    return TaskConfiguration if version.least_task_info else OpenTaskConfiguration
 
 
 def _read_url(reader: Reader) -> str:

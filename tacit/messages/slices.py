@@ -16,7 +16,9 @@ from tacit.codec import Reader, Writer
 from tacit.errors import ReportError
 from tacit.messages.aggregation import AggregationJobExtension, VerifyInit, VerifyResp, VerifyRespType
 from tacit.messages.basic import REPORT_ID_SIZE, Extension, HpkeCiphertext
+from tacit.messages.framing import begin_vector, read_init_head, read_verify_resp
 from tacit.messages.upload import Report, ReportMetadata
+from tacit.version import DAP_18, DapVersion
 
 _METADATA = struct.Struct(f">{REPORT_ID_SIZE}sQHI")  # report id, time, size of public extensions, of the public share
 _CIPHERTEXT = struct.Struct(">BH32sI")  # config id, size of enc, enc, size of the payload
@@ -125,11 +127,10 @@ def slice_report(data: bytes) -> ReportSlices:
     return ReportSlices(report_id, time, (), public_share, config_id, enc, payload_bytes, data[:share], data[tail:])
 
 
-def slice_job(body: bytes) -> JobSlices:
-    """The Helper's parts of an encoded ``AggregationJobInitReq``. Raises ``DecodeError``, as its ``decode`` does."""
+def slice_job(body: bytes, version: DapVersion = DAP_18) -> JobSlices:
+    """The Helper's parts of an encoded ``AggregationJobInitReq``. Raises ``DecodeError``, as ``decode_framed`` does."""
     reader = Reader(body, "AggregationJobInitReq")
-    key_id, agg_param = reader.uint(1), reader.opaque(4)
-    extensions = tuple(reader.vector(2, AggregationJobExtension.read))
+    key_id, agg_param, extensions = read_init_head(reader, version)
     at = len(body) - reader.remaining
     reports: list[ReportSlices] = []
     while at < len(body):
@@ -208,13 +209,15 @@ def join_reject(report_id: bytes, code: ReportError) -> bytes:
     return report_id + _REJECT + bytes((code,))
 
 
-def slice_response(body: bytes, expected: Sequence[bytes]) -> list[VerifyResp | None]:
+def slice_response(body: bytes, expected: Sequence[bytes], version: DapVersion = DAP_18) -> list[VerifyResp | None]:
     """The answers of an encoded ``AggregationJobResp``, None for each that is, at its place, the ``expected`` bytes.
 
-    Raises ``DecodeError``, as ``AggregationJobResp.decode`` does.
+    Raises ``DecodeError``, as ``decode_framed`` does.
     """
     answers: list[VerifyResp | None] = []
-    at = 0
+    reader = Reader(body, "AggregationJobResp")
+    begin_vector(reader, version)
+    at = len(body) - reader.remaining
     while at < len(body):
         due = expected[len(answers)] if len(answers) < len(expected) else b""
         if due and body.startswith(due, at):
@@ -222,6 +225,6 @@ def slice_response(body: bytes, expected: Sequence[bytes]) -> list[VerifyResp | 
             at += len(due)
         else:
             reader = Reader(body, "AggregationJobResp", at)
-            answers.append(VerifyResp.read(reader))
+            answers.append(read_verify_resp(reader, version))
             at = len(body) - reader.remaining
     return answers

@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 
 from tacit.errors import DecodeError, ReportError, TacitError
 from tacit.messages import AggregationJobResp, VerifyResp
+from tacit.messages.framing import encode_init, vector
 from tacit.messages.slices import (
     ReportSlices,
     join_continue,
@@ -30,6 +31,7 @@ from tacit.task import CLOCK_LEEWAY, Task
 from tacit.vdaf import ping_pong
 from tacit.vdaf.native.batch import VerifiedBatch
 from tacit.vdaf.ping_pong import MessageType
+from tacit.version import DAP_18, DapVersion
 
 CHUNK = 256
 """Reports per hand-over to a thread: 256 histograms of 256 buckets are 5 MB and, with OpenSSL, 20 ms."""
@@ -104,18 +106,17 @@ class HelperJob:
             [rejection for job in jobs for rejection in job.rejections],
         )
 
-    def respond(self, refused: Mapping[bytes, ReportError]) -> bytes:
+    def respond(self, refused: Mapping[bytes, ReportError], version: DapVersion = DAP_18) -> bytes:
         """The encoded ``AggregationJobResp``. ``refused``: what the store says of reports, over our own verdict."""
         codes = {rejection.report_id: rejection.code for rejection in self.rejections} | dict(refused)
         outbounds = dict(zip(self.rows.report_ids, self.outbounds, strict=True))
-        return b"".join(
-            [
-                join_reject(report_id, codes[report_id])
-                if report_id in codes
-                else join_continue(report_id, outbounds[report_id])
-                for report_id in self.report_ids
-            ]
-        )
+        answers = [
+            join_reject(report_id, codes[report_id])
+            if report_id in codes
+            else join_continue(report_id, outbounds[report_id])
+            for report_id in self.report_ids
+        ]
+        return vector(b"".join(answers), version)
 
 
 def prepare_leader(
@@ -164,10 +165,12 @@ def _lead(
 
 def encode_request(task: Task, job: LeaderJob, batch_id: bytes | None) -> bytes:
     """The encoded ``AggregationJobInitReq``. Raises ``ValueError`` where a leader-selected task has no batch."""
-    return init_request(task, [], batch_id).encode() + b"".join(job.verify_inits)
+    request = init_request(task, [], batch_id)
+    head = (request.verification_key_id, request.agg_param, request.extensions)
+    return encode_init(head, b"".join(job.verify_inits), task.version)
 
 
-def finish_leader(job: LeaderJob, response: bytes) -> Outcome:
+def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18) -> Outcome:
     """End every report with the Helper's encoded answer.
 
     Raises ``DecodeError`` for a malformed response and ``JobAbandonedError`` for one to other reports. A seed that is
@@ -179,7 +182,7 @@ def finish_leader(job: LeaderJob, response: bytes) -> Outcome:
         join_continue(report_id, finish + job.seeds[at * size : (at + 1) * size])
         for at, report_id in enumerate(job.report_ids)
     ]
-    answers = slice_response(response, due)
+    answers = slice_response(response, due, version)
     if len(answers) != len(job):
         raise JobAbandonedError("the Helper answered another number of reports than were sent")
     others = {at: answer for at, answer in enumerate(answers) if answer is not None}

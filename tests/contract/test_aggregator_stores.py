@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from infra.lab.kit.aggregators import party_of
+from infra.lab.kit.reports import make_task_kit
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.adapters import bulk
@@ -22,8 +24,6 @@ from tacit.errors import DapAbort, Fatal
 from tacit.messages import Role
 from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold
 from tacit.task import BatchClose
-from tacit.testing.aggregators import party_of
-from tacit.testing.reports import make_task_kit
 from tests.contract.sessions import until_waiting
 
 TASK = make_task_kit().task

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.reports import make_task_kit
 from services.helper import schema
 from services.helper.store import HelperStore
 from tacit.adapters.migrate import assert_migrations_match
@@ -15,7 +16,6 @@ from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.errors import Fatal
 from tacit.roles.aggregator import Tally
 from tacit.task import BatchClose
-from tacit.testing.reports import make_task_kit
 
 TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task

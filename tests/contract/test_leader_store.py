@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.reports import make_task_kit
 from services.leader import schema
 from services.leader.records import (
     BatchState,
@@ -28,7 +29,6 @@ from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.store import TaskRow, TaskState
 from tacit.task import BatchClose
-from tacit.testing.reports import make_task_kit
 from tests.contract.sessions import until_waiting
 
 TASK = make_task_kit().task.task_id

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from attester.store import AttesterStore, Debit, Issued, Outcome
+from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
 from recipe_server.store import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult, RecipeStore
 from services.collector.store import Collection, CollectionState, CollectorStore, Result
 from services.gateway.store import ReplayStore, SeenRequest
 from services.issuer.store import IssuerStore, StoredKey
-from tacit.testing.recipes import KEY_ROTATION, RecipeKit
 from tacit.tlog.leaves import OhttpConfig
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import leaf_hash

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from infra.lab.kit.clock import SimClock
 from services.helper import schema
 from tacit.adapters.sql import Database
 from tacit.adapters.watermark import Recovery, Watermark
 from tacit.aggregator.schema import MARKS
 from tacit.errors import Fatal, RolledBack, UsageError
-from tacit.testing.clock import SimClock
 
 NOW = 1_000_000.0
 

@@ -12,7 +12,7 @@ import pytest
 from infra.layout import Layout, StackOptions, create_layout
 from infra.processes import serve_command
 from tacit.adapters.system import OsEntropy
-from tacit.testing.processes import ReadyProcess
+from tests.kit.processes import ReadyProcess
 
 
 @pytest.fixture(scope="module")

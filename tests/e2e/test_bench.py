@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from infra.bench.ingest import PERCENTILES, ingest_rows
-from infra.bench.overload import LISTENERS, overload_rows
-from infra.bench.pipeline import pipeline_rows
-from infra.bench.targets import UNDER_ATTACK
+from infra.lab.bench.ingest import PERCENTILES, ingest_rows
+from infra.lab.bench.overload import LISTENERS, overload_rows
+from infra.lab.bench.pipeline import pipeline_rows
+from infra.lab.bench.targets import UNDER_ATTACK
 
 pytestmark = pytest.mark.slow
 SERVERS = {"relay", "all servers"}
@@ -33,7 +33,7 @@ def test_pipeline_counts_every_contribution_releases_at_b_and_weighs_the_queue()
 
 
 def test_overload_compares_honest_uploads_beside_attackers_with_those_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.bench.overload.ATTACKERS", {"silent": 40, "flood": 8})
+    monkeypatch.setattr("infra.lab.bench.overload.ATTACKERS", {"silent": 40, "flood": 8})
     rows = list(overload_rows(1, frozenset(), count=40, kinds=("silent", "flood")))
     attacked = {row.role: row for row in rows if row.stage == UNDER_ATTACK}
     assert {f"p99, {kind} at the {name}" for kind in ("silent", "flood") for name in LISTENERS} <= set(attacked)

@@ -30,8 +30,8 @@ import pytest
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from client_agent.upload import offer
-from infra.bench.contributions import Order, make_reports, private_key
-from infra.bench.live import BUCKETS, LiveStack
+from infra.lab.bench.contributions import Order, make_reports, private_key
+from infra.lab.bench.live import BUCKETS, LiveStack
 from infra.layout import Layout, StackOptions, create_layout, free_ports, load_layout
 from infra.markers import amend_config
 from infra.mosquitto import MosquittoServer
@@ -47,10 +47,10 @@ from tacit.messages import UploadRequest
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
 from tacit.service.config import write_secret
-from tacit.testing.processes import ReadyProcess
 from tacit.tokens.blind_rsa import IssuerKey
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 from tests.e2e.doomed_worker import STAGES
+from tests.kit.processes import ReadyProcess
 
 pytestmark = pytest.mark.slow
 

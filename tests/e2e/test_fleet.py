@@ -18,22 +18,23 @@ from typing import Any
 
 import pytest
 
-import infra.fleet.oracle as oracle_module
+import infra.lab.fleet.oracle as oracle_module
 from client_agent.deciding import Deps
-from client_agent.fleet import rude, sender
-from client_agent.fleet.faults import FATE, WORDS, Fault, parse_faults
-from client_agent.fleet.journal import last_states, read_journal
-from client_agent.fleet.population import parse_population
-from client_agent.fleet.prepared import PreparedHeader, PreparedWriter, Totals
-from client_agent.fleet.profile import Profile
-from client_agent.fleet.shard import Shard, ShardPlan, World
-from client_agent.fleet.target import Target, verified_target
 from client_agent.journal import State
-from infra.fleet.oracle import Oracle, Verdict, noise_bound
-from infra.fleet.origin import Origin, origin_of, population_of, slot_private_key
-from infra.fleet.report import write_report
-from infra.fleet.result import FleetResult
-from infra.fleet.run import Load
+from infra.lab.devices import rude, sender
+from infra.lab.devices.faults import FATE, WORDS, Fault, parse_faults
+from infra.lab.devices.journal import last_states, read_journal
+from infra.lab.devices.population import parse_population
+from infra.lab.devices.prepared import PreparedHeader, PreparedWriter, Totals
+from infra.lab.devices.profile import Profile
+from infra.lab.devices.shard import Shard, ShardPlan, World
+from infra.lab.devices.target import Target, verified_target
+from infra.lab.fleet.oracle import Oracle, Verdict, noise_bound
+from infra.lab.fleet.origin import Origin, origin_of, population_of, slot_private_key
+from infra.lab.fleet.report import write_report
+from infra.lab.fleet.result import FleetResult
+from infra.lab.fleet.run import Load
+from infra.lab.kit.recipes import changed
 from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
 from infra.places import policy_of
 from infra.stack import LocalStack
@@ -43,7 +44,6 @@ from tacit.errors import Refusal, UsageError
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Question, Recipe, TokenSlot
-from tacit.testing.recipes import changed
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.software_root import SoftwareRoot
 

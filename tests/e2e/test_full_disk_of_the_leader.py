@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.bench.live import LiveStack
+from infra.lab.bench.live import LiveStack
 from infra.layout import load_layout
 from infra.status import StackStatus
 from tacit.adapters.http import AiohttpTransport
-from tacit.testing.processes import ReadyProcess
 from tests.e2e.test_faults_on_real_servers import carried_through, laid_out, statuses, told, until
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
+from tests.kit.processes import ReadyProcess
 
 MEGABYTES = 4
 

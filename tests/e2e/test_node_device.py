@@ -24,10 +24,10 @@ from tacit.codec import b64url
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
-from tacit.testing.processes import ReadyProcess
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.conftest import ROOT, skip_or_fail
 from tests.e2e.test_up import Operator, Stack, collected
+from tests.kit.processes import ReadyProcess
 
 EXAMPLE = ROOT / "examples" / "node"
 OLDEST = 18

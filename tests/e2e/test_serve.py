@@ -23,8 +23,8 @@ from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.media_types import OHTTP_REQ, dap
 from tacit.ports import HttpResponse, TransportError
-from tacit.testing.processes import ReadyProcess
 from tests.certificates import Authority
+from tests.kit.processes import ReadyProcess
 
 Serve = Callable[..., ReadyProcess]
 

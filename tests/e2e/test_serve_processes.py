@@ -16,7 +16,7 @@ from infra.layout import Layout, free_ports
 from tacit.adapters.http import AiohttpTransport
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.config import write_secret
-from tacit.testing.processes import ReadyProcess
+from tests.kit.processes import ReadyProcess
 
 Serve = Callable[..., ReadyProcess]
 REQUESTS = 8

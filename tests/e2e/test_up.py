@@ -40,9 +40,9 @@ from tacit.recipe.derive import task_id
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.service.config import load_config, read_secret
-from tacit.testing.processes import ReadyProcess
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
+from tests.kit.processes import ReadyProcess
 
 DEVICES = 60
 DURATION = 16

@@ -34,8 +34,8 @@ from tacit.adapters.redis_streams import connect
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import read_secret, write_secret
-from tacit.testing.processes import ReadyProcess
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
+from tests.kit.processes import ReadyProcess
 
 UP = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0"]
 

@@ -34,7 +34,7 @@ from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
-from tacit.testing.processes import ReadyProcess
+from tests.kit.processes import ReadyProcess
 
 WITH_DATABASE = [name for name in SERVICES if name != "relay"]
 WITNESSES = ("witness_1", "witness_2")

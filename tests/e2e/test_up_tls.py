@@ -39,8 +39,8 @@ from tacit.ports import TransportError
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
 from tacit.service.config import load_config, read_database_url
-from tacit.testing.processes import ReadyProcess
 from tests.e2e.test_up import Operator, Stack, collected, fetch_tokens, take_part
+from tests.kit.processes import ReadyProcess
 
 pytestmark = pytest.mark.slow
 

@@ -28,8 +28,8 @@ import sqlalchemy as sa
 
 from infra.api import call, verified_log
 from infra.backends import BACKENDS, Wanted, backends
-from infra.fleet.origin import origin_of
-from infra.fleet.run import Data, Load, open_fleet
+from infra.lab.fleet.origin import origin_of
+from infra.lab.fleet.run import Data, Load, open_fleet
 from infra.layout import Layout, StackOptions, create_layout, free_ports, load_layout, signing_key_of
 from infra.markers import amend_config
 from infra.mosquitto import MosquittoServer
@@ -44,8 +44,8 @@ from tacit.adapters.system import OsEntropy
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
 from tacit.service.config import read_database_url, read_secret, write_secret
-from tacit.testing.processes import ReadyProcess
 from tacit.tlog.leaves import LeafType, sign_leaf
+from tests.kit.processes import ReadyProcess
 
 HERE, THERE = "10.77.0.1", "10.77.0.2"
 LOOPBACK = "127.0.0.1"

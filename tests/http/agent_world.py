@@ -17,6 +17,12 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, Trouble
 from client_agent.sources import CallableSource, Value
+from infra.lab.kit.bundles import paged, signed_bundle
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import FaultyTransport, InProcessTransport
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, RecipeKit
+from infra.lab.kit.reports import issuer_key, token_source
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
 from relay.key_sets import FILE, LoggedKeySets
@@ -27,12 +33,6 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, WitnessLimit
 from tacit.service.app import DRIVERS, Deps
 from tacit.signing import generate_signing_key
-from tacit.testing.bundles import paged, signed_bundle
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import FaultyTransport, InProcessTransport
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, RecipeKit
-from tacit.testing.reports import issuer_key, token_source
 from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey
 from tacit.tlog.cosignature import cosign
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf

@@ -15,6 +15,12 @@ from aiohttp import web
 import attester.app
 import services.issuer.app
 from attester.config import AttesterConfig
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import (
+    FaultyTransport,
+    InProcessTransport,
+)
 from services.issuer.config import IssuerConfig
 from tacit import media_types
 from tacit.adapters.watermark import Recovery
@@ -23,12 +29,6 @@ from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
 from tacit.service.keys import write_signing_key
 from tacit.signing import generate_signing_key
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import (
-    FaultyTransport,
-    InProcessTransport,
-)
 from tacit.tokens.attestation import (
     Evidence,
     SoftwareDevice,

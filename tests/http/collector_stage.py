@@ -9,6 +9,15 @@ from typing import Any
 
 from aiohttp import web
 
+from infra.lab.kit.bundles import ORIGIN, paged, signed_bundle
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import (
+    FaultyTransport,
+    InProcessTransport,
+)
+from infra.lab.kit.recipes import NOW, RecipeKit
+from infra.lab.kit.reports import issuer_key
 from services.collector.app import create_app
 from services.collector.config import CollectorConfig
 from tacit import media_types
@@ -22,15 +31,6 @@ from tacit.service.app import DRIVERS, Deps, make_app
 from tacit.service.config import write_secret
 from tacit.service.driver import Driver
 from tacit.task import Task, seal_aggregate_share
-from tacit.testing.bundles import ORIGIN, paged, signed_bundle
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import (
-    FaultyTransport,
-    InProcessTransport,
-)
-from tacit.testing.recipes import NOW, RecipeKit
-from tacit.testing.reports import issuer_key
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.log import MemoryTree

@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.network import (
+    FaultyTransport,
+    InProcessTransport,
+)
+from infra.lab.kit.recipes import NOW, URLS, changed
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig, RelayLog
 from services.gateway.app import create_app as create_gateway
@@ -16,12 +22,6 @@ from services.gateway.handlers import GATEWAY
 from tacit.codec import b64url
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
-from tacit.testing.clock import SimClock
-from tacit.testing.network import (
-    FaultyTransport,
-    InProcessTransport,
-)
-from tacit.testing.recipes import NOW, URLS, changed
 from tacit.tlog.checkpoint import NoteKey
 from tests.http.agent_world import ENTROPY, GATEWAY_URL, KIT, LOG_URL, Log, World
 from tests.http.collector_stage import Stage, publish_recipe, write_secrets

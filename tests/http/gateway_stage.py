@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
 from services.gateway.app import create_app
 from services.gateway.config import GatewayConfig
 from services.gateway.handlers import GATEWAY
@@ -18,9 +21,6 @@ from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import parse_config, write_secret
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
 
 GATEWAY_URL = "http://127.0.0.1:8001"
 RELAY_URL = "http://127.0.0.1:8002"

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, PEER_TOKEN, AggregatorPair
+from infra.lab.kit.network import HalfSent
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import STORE as HELPER_STORE
 from services.leader.app import STORE as LEADER_STORE
 from tacit.errors import ReportError
 from tacit.messages import Report, Role, UploadErrors, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, PEER_TOKEN, AggregatorPair
-from tacit.testing.network import HalfSent
-from tacit.testing.reports import TaskKit, make_task_kit
 from tests.http.test_helper import job_of, pair_of, post_job, post_share, problem, share_request
 from tests.http.test_helper_processes import running
 from tests.http.test_leader_processes import leaders_of

@@ -10,9 +10,9 @@ from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.sources import CallableSource, Value
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import CENSUS_ATTRIBUTES
 from tacit.messages import UploadRequest
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import CENSUS_ATTRIBUTES
 from tacit.tlog.leaves import SignedLeaf
 from tests.http.agent_world import KIT, Device, World, give_token, leaves_of, trouble
 

@@ -12,11 +12,11 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Fact, MemoryAgentStore, State, Trouble
 from client_agent.sources import CallableSource, Value
 from client_agent.store import SqlAgentStore
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.reports import issuer_key
 from tacit.errors import UsageError
 from tacit.messages import UploadRequest
 from tacit.recipe.derive import task_of
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.reports import issuer_key
 from tests.http.agent_world import (
     ALWAYS,
     KIT,

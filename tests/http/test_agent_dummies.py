@@ -23,11 +23,11 @@ from client_agent.coin import COIN_BITS, coin, coin_threshold
 from client_agent.deciding import drawn
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.store import SqlAgentStore
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import changed, with_sampling
 from tacit.messages import UploadRequest
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Boolean, Question, Recipe
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import changed, with_sampling
 from tests.http.agent_world import KIT, SLOT, World, give_token, leaves_of, only
 
 ALPHA = 1e-6

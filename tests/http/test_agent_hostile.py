@@ -11,10 +11,10 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.journal import Fact, Prefetch, State, Trouble
+from infra.lab.kit.recipes import EPOCH, VISITS
 from tacit.errors import CryptoError, Unavailable
 from tacit.ohttp import KeyConfig
 from tacit.recipe.model import Question
-from tacit.testing.recipes import EPOCH, VISITS
 from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tokens.slots import Slot
 from tests.hostile import LOW_ORDER, odd_leaves, recipe_leaves

@@ -14,11 +14,11 @@ from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import CallableSource
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, changed
 from tacit.codec import b64url, unb64url
 from tacit.media_types import PRIVATE_TOKEN_RESPONSE
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, changed
 from tacit.tlog.leaves import IssuerDirectory, LeafType, SlotKey, sign_leaf
 from tacit.tokens.blind_rsa import IssuerKey, TokenKey
 from tacit.tokens.issuance import issue

@@ -6,7 +6,7 @@ import pytest
 
 from client_agent.agent import READ_WITHIN
 from client_agent.journal import State
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, changed
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, changed
 from tacit.tokens.slots import Slot
 from tests.http.agent_world import ALWAYS, KIT, World, give_token, leaves_of, only
 

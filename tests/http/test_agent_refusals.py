@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 from client_agent.journal import Entry, MemoryAgentStore, State
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, bad_recipes, changed
+from infra.lab.kit.reports import issuer_key
 from tacit.codec import b64url
 from tacit.recipe.model import Recipe
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, bad_recipes, changed
-from tacit.testing.reports import issuer_key
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.slots import Slot
 from tests.http.agent_world import (

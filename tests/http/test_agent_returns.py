@@ -10,12 +10,12 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.journal import Fact, MemoryAgentStore
+from infra.lab.kit.bundles import paged, signed_bundle
+from infra.lab.kit.recipes import EPOCH, KEY_PERIOD, KEY_ROTATION, NOW, URLS
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ports import TransportError
 from tacit.service.app import DRIVERS
-from tacit.testing.bundles import paged, signed_bundle
-from tacit.testing.recipes import EPOCH, KEY_PERIOD, KEY_ROTATION, NOW, URLS
 from tacit.tlog.client import LogState
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree

@@ -20,12 +20,12 @@ from client_agent.journal import AgentStore, Entry, MemoryAgentStore, Prefetch, 
 from client_agent.series import Participation
 from client_agent.sources import CallableSource
 from client_agent.store import SqlAgentStore
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW
+from infra.lab.kit.reports import issuer_key, token_source
 from tacit.dp.donation import slot_share, yield_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import NOW
-from tacit.testing.reports import issuer_key, token_source
 from tacit.tokens.slots import Slot
 from tests.http.agent_world import ENTROPY, KIT, Device, World, leaves_of
 

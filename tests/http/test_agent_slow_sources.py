@@ -12,11 +12,11 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.deciding import first_start
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.sources import CallableSource
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import EPOCH
+from infra.lab.kit.reports import issuer_key
 from tacit.codec import b64url
 from tacit.recipe.model import Recipe
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import EPOCH
-from tacit.testing.reports import issuer_key
 from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
 from tacit.tokens.slots import Slot
 from tests.http.agent_world import ALWAYS, KIT, SLOT, Device, World, give_token, leaves_of

@@ -8,8 +8,8 @@ import pytest
 
 from client_agent.journal import State
 from client_agent.upload import MISSED_SECONDS
+from infra.lab.kit.recipes import changed
 from tacit.messages import UploadRequest
-from tacit.testing.recipes import changed
 from tests.http.agent_world import ALWAYS, SLOT, World, leaves_of, only
 
 TIMING: dict[str, Any] = {"timing": {"late_seconds": 600.0, "resume_seconds": 300.0}}

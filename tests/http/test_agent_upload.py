@@ -14,6 +14,10 @@ from client_agent.deciding import upload_url
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.upload import Uploader
+from infra.lab.kit.aggregators import OPERATOR_TOKEN, AggregatorPair
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, FaultyTransport, InProcessTransport, matching, no_faults
+from infra.lab.kit.reports import make_task_kit
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
 from services.gateway.app import create_app as create_gateway
@@ -31,10 +35,6 @@ from tacit.ohttp import SIZE_CLASSES, KeyConfig, generate_key_config
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
-from tacit.testing.aggregators import OPERATOR_TOKEN, AggregatorPair
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import LOSE_REQUEST, LOSE_RESPONSE, FaultyTransport, InProcessTransport, matching, no_faults
-from tacit.testing.reports import make_task_kit
 
 RELAY = "http://127.0.0.1:8083"
 GATEWAY_URL = "http://127.0.0.1:8084"

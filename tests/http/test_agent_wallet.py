@@ -19,15 +19,9 @@ from client_agent.journal import AgentStore, MemoryAgentStore
 from client_agent.pace import NEVER
 from client_agent.store import SqlAgentStore
 from client_agent.wallet import LATE_SHARE, TokenWallet
-from services.issuer.config import IssuerConfig
-from tacit import media_types
-from tacit.codec import b64url
-from tacit.ports import HttpResponse
-from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import write_secret
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import (
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import (
     LOSE_REQUEST,
     LOSE_RESPONSE,
     FaultyTransport,
@@ -35,6 +29,12 @@ from tacit.testing.network import (
     matching,
     no_faults,
 )
+from services.issuer.config import IssuerConfig
+from tacit import media_types
+from tacit.codec import b64url
+from tacit.ports import HttpResponse
+from tacit.service.app import DRIVERS, Deps
+from tacit.service.config import write_secret
 from tacit.tlog.leaves import IssuerDirectory, SlotKey
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.binding import Preimages

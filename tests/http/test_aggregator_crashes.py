@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.aggregators import AggregatorPair
+from infra.lab.kit.network import DUPLICATE, LOSE_REQUEST, LOSE_RESPONSE, Fault, at
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import app as helper_app
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
@@ -24,9 +27,6 @@ from services.leader.config import LeaderConfig
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse, TransportError
 from tacit.task import BatchClose
-from tacit.testing.aggregators import AggregatorPair
-from tacit.testing.network import DUPLICATE, LOSE_REQUEST, LOSE_RESPONSE, Fault, at
-from tacit.testing.reports import TaskKit, make_task_kit
 
 KIT = make_task_kit(min_batch_size=7)
 AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)

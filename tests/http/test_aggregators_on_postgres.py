@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.aggregators import AggregatorPair
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from infra.postgres import PostgresServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
@@ -26,8 +28,6 @@ from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS
 from tacit.task import BatchClose
-from tacit.testing.aggregators import AggregatorPair
-from tacit.testing.reports import TaskKit, make_task_kit
 
 KIT = make_task_kit(min_batch_size=7)
 AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)

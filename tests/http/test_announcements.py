@@ -19,6 +19,10 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
+from infra.lab.kit.clock import SimClock, settle
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.mosquitto import MosquittoServer
 from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
@@ -34,10 +38,6 @@ from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size, parse_s
 from tacit.service.app import Deps, make_app
 from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer, make_queue
 from tacit.service.config import write_secret
-from tacit.testing.clock import SimClock, settle
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
-from tacit.testing.recipes import NOW, RecipeKit
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.attestation import Evidence
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD

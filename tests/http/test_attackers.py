@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.aggregators import GATEWAY_TOKEN, party_of, settings_of
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.reports import make_task_kit
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
 from services.leader.app import create_app as create_leader
@@ -29,9 +32,6 @@ from tacit.service.app import Deps
 from tacit.service.config import Limits, Listen
 from tacit.service.connection import Server
 from tacit.service.run import Runner, started
-from tacit.testing.aggregators import GATEWAY_TOKEN, party_of, settings_of
-from tacit.testing.clock import SimClock
-from tacit.testing.reports import make_task_kit
 from tests.certificates import Authority
 
 ATTACKER = "127.0.0.66"

@@ -16,6 +16,12 @@ from cryptography import x509
 import attester.app
 from attester.schema import METADATA, MIGRATIONS
 from attester.software_root import spki_hash
+from infra.lab.kit.network import (
+    LOSE_REQUEST,
+    LOSE_RESPONSE,
+    matching,
+    no_faults,
+)
 from tacit import media_types
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.adapters.watermark import Recovery
@@ -23,12 +29,6 @@ from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
-from tacit.testing.network import (
-    LOSE_REQUEST,
-    LOSE_RESPONSE,
-    matching,
-    no_faults,
-)
 from tacit.tokens.attestation import (
     Evidence,
     SoftwareDevice,

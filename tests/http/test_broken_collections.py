@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.collector.config import PublishConfig
 from services.collector.drivers import PublishDriver
 from services.collector.store import CollectorStore, Result
@@ -24,10 +28,6 @@ from tacit.messages import AggregateShare, CollectionJobReq, HpkeCiphertext, Hpk
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.collector import collection_request
 from tacit.service.app import Deps
-from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.reports import TaskKit, make_task_kit
 from tests.http.collector_stage import KIT, Stage, publish_recipe
 
 LOW_ORDER = bytes([1]) + bytes(31)

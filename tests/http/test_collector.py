@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tacit.ports import TransportError
-from tacit.recipe.model import Boolean, Question
-from tacit.testing.network import (
+from infra.lab.kit.network import (
     LOSE_RESPONSE,
     matching,
 )
+from tacit.ports import TransportError
+from tacit.recipe.model import Boolean, Question
 from tests.http.collector_stage import COUNTS, KIT, Stage, publish_recipe, write_secrets
 
 

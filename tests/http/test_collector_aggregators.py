@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair
+from infra.lab.kit.bundles import ORIGIN, paged, signed_bundle
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit, changed
+from infra.lab.kit.reports import TaskKit, issuer_key
 from services.collector.app import create_app
 from services.collector.config import CollectorConfig
 from services.helper.app import create_app as create_helper
@@ -25,11 +30,6 @@ from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
-from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair
-from tacit.testing.bundles import ORIGIN, paged, signed_bundle
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import RecipeKit, changed
-from tacit.testing.reports import TaskKit, issuer_key
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.log import MemoryTree
 

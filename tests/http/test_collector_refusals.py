@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit, changed
 from services.collector.app import create_app, make_transport
 from services.collector.schema import METADATA, MIGRATIONS
 from tacit import media_types
@@ -14,8 +16,6 @@ from tacit.codec import b64url
 from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageError
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import RecipeKit, changed
 from tacit.tlog.log import MemoryTree
 from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe
 

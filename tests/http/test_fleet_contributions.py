@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from client_agent.fleet.additions import add
-from client_agent.fleet.contributions import Builder, Contribution, Draft
-from client_agent.fleet.decisions import Randomised
-from client_agent.fleet.faults import FATE, Fault
-from client_agent.fleet.tokens import DirectTokens, SlotKey
 from client_agent.wallet import HeldToken
+from infra.lab.devices.additions import add
+from infra.lab.devices.contributions import Builder, Contribution, Draft
+from infra.lab.devices.decisions import Randomised
+from infra.lab.devices.faults import FATE, Fault
+from infra.lab.devices.tokens import DirectTokens, SlotKey
+from infra.lab.kit.aggregators import AggregatorPair
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.reports import TaskKit, issuer_key, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
@@ -21,9 +24,6 @@ from services.leader.config import LeaderConfig
 from tacit.errors import DecodeError, ReportError, UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.methods.types import Measurement
-from tacit.testing.aggregators import AggregatorPair
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.reports import TaskKit, issuer_key, make_task_kit
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 KIT = make_task_kit(min_batch_size=5)

@@ -21,6 +21,8 @@ from pathlib import Path
 import pytest
 
 from client_agent.journal import State
+from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair
+from infra.lab.kit.reports import make_task_kit
 from infra.layout import free_ports
 from infra.postgres import SUPERUSER, PostgresServer
 from services.helper.app import create_app as create_helper
@@ -33,8 +35,6 @@ from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import PROBES, UNAVAILABLE
 from tacit.service.limits import RETRY_AFTER
-from tacit.testing.aggregators import GATEWAY_TOKEN, AggregatorPair
-from tacit.testing.reports import make_task_kit
 from tests.conftest import skip_or_fail
 from tests.http.test_agent_upload import KIT as AGENT_KIT
 from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 - a fixture

@@ -11,6 +11,14 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.aggregators import (
+    COLLECTOR_TOKEN,
+    OPERATOR_TOKEN,
+    PEER_TOKEN,
+    AggregatorPair,
+    party_of,
+)
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import service
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
@@ -43,14 +51,6 @@ from tacit.roles.aggregator import Party, checksum_of
 from tacit.roles.jobs import HelperJob, prepare_helper
 from tacit.roles.leader import Prepared
 from tacit.task import BatchClose
-from tacit.testing.aggregators import (
-    COLLECTOR_TOKEN,
-    OPERATOR_TOKEN,
-    PEER_TOKEN,
-    AggregatorPair,
-    party_of,
-)
-from tacit.testing.reports import TaskKit, make_task_kit
 
 DAP = "urn:ietf:params:ppm:dap:error:"
 KIT = make_task_kit()

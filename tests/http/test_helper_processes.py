@@ -10,6 +10,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from infra.lab.kit.aggregators import PEER_TOKEN, RETENTION, mount_serving, party_of, settings_of
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import STORE, create_app
 from services.helper.config import HelperConfig
 from tacit import media_types
@@ -35,11 +40,6 @@ from tacit.roles.leader import Prepared
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
 from tacit.task import BatchClose
-from tacit.testing.aggregators import PEER_TOKEN, RETENTION, mount_serving, party_of, settings_of
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
-from tacit.testing.reports import TaskKit, make_task_kit
 
 KIT = make_task_kit(min_batch_size=3)
 AT_B = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from infra.ingest import LocalUploads, leader_url_of, upload_call
+from infra.lab.kit.network import InProcessTransport
 from services.gateway.handlers import GATEWAY
 from tacit import bhttp, ohttp
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -17,7 +18,6 @@ from tacit.media_types import dap
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app, read_body
 from tacit.service.config import Listen
-from tacit.testing.network import InProcessTransport
 from tests.http.gateway_stage import TARGET, Start, entropy, opened, problem
 from tests.http.test_gateway import start  # noqa: F401 - a fixture
 

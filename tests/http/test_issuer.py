@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import LOSE_RESPONSE, FaultyTransport, InProcessTransport, matching, no_faults
 from services.issuer.app import create_app
 from services.issuer.config import IssuerConfig
 from services.issuer.schema import METADATA, MIGRATIONS
@@ -25,9 +28,6 @@ from tacit.service.driver import Driver
 from tacit.service.keys import write_signing_key
 from tacit.service.run import started
 from tacit.signing import generate_signing_key
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import LOSE_RESPONSE, FaultyTransport, InProcessTransport, matching, no_faults
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tokens.blind_rsa import TokenKey

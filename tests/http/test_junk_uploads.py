@@ -10,6 +10,11 @@ import pytest
 import sqlalchemy as sa
 from aiohttp import web
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair, settings_of
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import STORE as HELPER_STORE
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
@@ -25,11 +30,6 @@ from tacit.errors import UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.service.app import Deps
 from tacit.service.limits import BUSY
-from tacit.testing.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair, settings_of
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
-from tacit.testing.reports import TaskKit, make_task_kit
 
 KIT = make_task_kit()
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import UPLOAD_ALL
@@ -31,8 +33,6 @@ from tacit.messages import (
 )
 from tacit.ports import HttpResponse
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair
-from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.vdaf.prio3 import Prio3Sum
 
 DAP = "urn:ietf:params:ppm:dap:error:"

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.aggregators import AggregatorPair
+from infra.lab.kit.network import FaultyTransport
+from infra.lab.kit.reports import make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import STORE, create_app
@@ -22,9 +25,6 @@ from tacit.messages.slices import ReportSlices
 from tacit.ports import HttpResponse
 from tacit.roles import jobs, opening
 from tacit.roles.aggregator import Party
-from tacit.testing.aggregators import AggregatorPair
-from tacit.testing.network import FaultyTransport
-from tacit.testing.reports import make_task_kit
 
 KIT = make_task_kit(min_batch_size=3)
 JOBS = f"{KIT.task.configuration.helper_aggregator_endpoint}/tasks/{KIT.task.task_id_text}/aggregation_jobs"

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
+from infra.lab.kit.network import FaultyTransport
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import STORE, UPLOAD, create_app
@@ -23,9 +26,6 @@ from tacit.messages import Interval, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
-from tacit.testing.network import FaultyTransport
-from tacit.testing.reports import TaskKit, make_task_kit
 
 UPLOAD_TYPE = media_types.dap("upload-req")
 KIT = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair, mount_serving, party_of
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from infra.postgres import PostgresServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
@@ -30,9 +33,6 @@ from tacit.ports import HttpResponse
 from tacit.roles.jobs import prepare_leader
 from tacit.service.app import DRIVERS, Deps
 from tacit.task import BatchClose
-from tacit.testing.aggregators import GATEWAY_TOKEN, AggregatorPair, mount_serving, party_of
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.reports import TaskKit, make_task_kit
 
 KIT = make_task_kit(min_batch_size=7)
 AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)

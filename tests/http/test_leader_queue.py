@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from infra.redis import RedisServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
@@ -22,8 +24,6 @@ from tacit.messages import Interval, Role, UploadRequest
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
 from tacit.task import BatchClose
-from tacit.testing.aggregators import COLLECTOR_TOKEN, AggregatorPair
-from tacit.testing.reports import TaskKit, make_task_kit
 from tests.conftest import REDIS_USER
 
 STREAM = "tacit:leader:jobs"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from client_agent.journal import State
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, changed
 from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import RECIPES
@@ -19,7 +20,6 @@ from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.series_builder import Shape, propose_series
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, changed
 from tacit.tlog.pages import MAX_PAGES, Head
 from tests.http.agent_world import ENTROPY, KIT, LOG_URL, NEVER_SAMPLED, World, trouble
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION, NOW
 from infra.log_service import Monitor, create_app
 from infra.log_watch import Place, Report, Watch
 from tacit.adapters.folder import FolderTransport, SavingTransport
@@ -23,8 +25,6 @@ from tacit.monitor.state import MonitorState
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy, WitnessLimit
 from tacit.service.app import DRIVERS, Deps
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION, NOW
 from tacit.tlog.checkpoint import NoteSignature
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.witness_world import KIT, LOG_URL, LyingLog, Stage, hostile_leaves

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from infra.lab.kit.aggregators import AggregatorPair
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
@@ -17,8 +19,6 @@ from services.leader.config import LeaderConfig
 from tacit.messages import Role
 from tacit.roles import batches
 from tacit.task import BatchClose
-from tacit.testing.aggregators import AggregatorPair
-from tacit.testing.reports import TaskKit, make_task_kit
 
 MODULES = {Role.LEADER: "services.leader.collection.batches", Role.HELPER: "services.helper.service.batches"}
 EXPECTED = 3

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from infra.lab.kit.aggregators import PEER_TOKEN, AggregatorPair
+from infra.lab.kit.network import LOSE_RESPONSE, matching, no_faults
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import app as helper_app
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
@@ -22,9 +25,6 @@ from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit.messages import Report, Role
 from tacit.task import BatchClose, open_input_share
-from tacit.testing.aggregators import PEER_TOKEN, AggregatorPair
-from tacit.testing.network import LOSE_RESPONSE, matching, no_faults
-from tacit.testing.reports import TaskKit, make_task_kit
 
 BOTH = (Role.LEADER, Role.HELPER)
 WINDOW = 16

@@ -14,6 +14,8 @@ from aiohttp import web
 
 from client_agent.journal import State
 from infra.deployables import SERVICES, deployable
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.network import InProcessTransport
 from infra.layout import StackOptions, create_layout
 from infra.postgres import PostgresServer
 from infra.readiness_watch import LOOKS, START_SECONDS, Changes
@@ -31,8 +33,6 @@ from tacit.ports import TransportError
 from tacit.problem import OF_GATEWAY, party_of
 from tacit.service.app import PROBES, UNAVAILABLE, Deps, add_driver, add_store, make_app
 from tacit.service.readiness import FAILURES, PATIENCE_SECONDS, PROBE_SECONDS
-from tacit.testing.clock import SimClock
-from tacit.testing.network import InProcessTransport
 from tests.http.gateway_stage import Start, problem
 from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 - a fixture
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture

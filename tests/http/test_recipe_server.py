@@ -11,6 +11,19 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.recipes import (
+    EPOCH,
+    EPOCH_SECONDS,
+    KEY_PERIOD,
+    KEY_ROTATION,
+    NOW,
+    RecipeKit,
+    bad_recipes,
+    changed,
+)
 from recipe_server.admission import KEY_SET_MARGIN
 from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
@@ -27,19 +40,6 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.rules import check
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
-from tacit.testing.recipes import (
-    EPOCH,
-    EPOCH_SECONDS,
-    KEY_PERIOD,
-    KEY_ROTATION,
-    NOW,
-    RecipeKit,
-    bad_recipes,
-    changed,
-)
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.client import Bundle, LogView
 from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, RecipeKit
 from tacit.codec import b64url
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.service.config import write_secret
-from tacit.testing.recipes import CENSUS_ATTRIBUTES, RecipeKit
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.pages import Head

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from alembic import command
 from sqlalchemy import create_engine
 
+from infra.lab.kit.recipes import NOW, RecipeKit, with_sampling
 from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.store import RecipeStore
 from tacit.accounting.budgets import compose
@@ -24,7 +25,6 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.config import write_secret
-from tacit.testing.recipes import NOW, RecipeKit, with_sampling
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from recipe_server.store import RecipeStore
 from tacit.codec import b64url
 from tacit.ledger.account import ChargeState
@@ -16,7 +17,6 @@ from tacit.recipe.charges import charges_of, series_charge
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.config import write_secret
-from tacit.testing.recipes import NOW, RecipeKit, changed
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW
 from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import RECIPES
@@ -21,9 +24,6 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import WitnessLimit
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import NOW
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.client import LogView
 from tacit.tlog.cosignature import Quorum

@@ -13,6 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
 from relay.app import create_app, make_transport
 from relay.config import RelayConfig
 from relay.handlers import RELAY
@@ -24,8 +26,6 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import Listen, parse_config, write_secret
 from tacit.service.run import started
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
 
 CLIENT = "127.0.0.77"
 MESSAGE = bytes(range(256)) * 16

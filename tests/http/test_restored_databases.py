@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.aggregators import AggregatorPair
+from infra.lab.kit.reports import make_task_kit
 from services.helper.app import STORE
 from tacit.errors import UsageError
 from tacit.messages import Role
-from tacit.testing.aggregators import AggregatorPair
-from tacit.testing.reports import make_task_kit
 from tests.http.test_after_the_end import made
 from tests.http.test_helper import job_of, pair_of, post_job
 

@@ -11,6 +11,9 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
 from infra.layout import free_ports
 from tacit import __version__
 from tacit.adapters.http import AiohttpTransport
@@ -21,9 +24,6 @@ from tacit.service.app import DRIVERS, Deps, add_driver, make_app, read_body, re
 from tacit.service.auth import require_bearer, token_digest
 from tacit.service.config import Listen
 from tacit.service.run import started
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
 
 BASE = "http://127.0.0.1:8080"
 LIMIT = 1000

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.recipes import NOW
 from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse
-from tacit.testing.recipes import NOW
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.checkpoint import LogPolicy, Note, NoteKey, NoteSignature
 from tacit.tlog.client import LogView

@@ -8,6 +8,10 @@ from typing import Any
 
 from aiohttp import web
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.recipes import NOW, RecipeKit
 from services.witness.app import create_app
 from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS
@@ -16,10 +20,6 @@ from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.service.keys import write_signing_key
 from tacit.signing import generate_signing_key
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
-from tacit.testing.recipes import NOW, RecipeKit
 from tacit.tlog.checkpoint import Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree

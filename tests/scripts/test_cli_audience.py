@@ -12,12 +12,12 @@ from rich.console import Console
 
 from infra.audience_view import audience_document, audience_lines
 from infra.cli import run
+from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit
 from infra.recipe_view import show_recipe
 from tacit.adapters.system import SystemClock
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
-from tacit.testing.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit
 
 KIT = RecipeKit()
 POLICY = KIT.policy.model_copy(update={"attributes": dict(CENSUS_ATTRIBUTES), "min_audience": 100})

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import infra.bench.kernels
-from infra.bench import accounting, history, stages
-from infra.bench.kernels import Case, work_of
-from infra.bench.storage import SQLITE, Backend
+import infra.lab.bench.kernels
 from infra.cli import run
+from infra.lab.bench import accounting, history, stages
+from infra.lab.bench.kernels import Case, work_of
+from infra.lab.bench.storage import SQLITE, Backend
 from tacit.vdaf.native import usable_levels
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3SumVec
 
@@ -26,7 +26,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One VDAF, few reports, no database server; results are kept in the test's own folder."""
-    monkeypatch.setattr(infra.bench.kernels, "cases", lambda: [Case(Prio3Count(2), "count", {}, 1, 16)])
+    monkeypatch.setattr(infra.lab.bench.kernels, "cases", lambda: [Case(Prio3Count(2), "count", {}, 1, 16)])
     monkeypatch.setattr(stages, "REPORTS", 8)
     monkeypatch.setattr(stages, "JOB_REPORTS", 16)
     monkeypatch.setattr(stages, "backends", lambda: [Backend(SQLITE)])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from infra.cli import run
+from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import INDEX, StackOptions, create_layout
-from tacit.testing.entropy import SeededEntropy
 
 Capture = pytest.CaptureFixture[str]
 RUN = ["fleet", "run", "--recipe", "visits"]

@@ -18,6 +18,8 @@ from rich.console import Console
 from infra.api import call, hash_of, verified_log
 from infra.cli import run
 from infra.commands.privacy_budget import _log
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.recipes import VISITS
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.ledger import ledger_document, plan
 from infra.ledger_view import show_ledger, show_plan
@@ -28,8 +30,6 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe, TokenSlot
-from tacit.testing.network import InProcessTransport
-from tacit.testing.recipes import VISITS
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.scripts.live_stack import in_thread, step_until
 

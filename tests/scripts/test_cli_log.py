@@ -21,6 +21,7 @@ import pytest
 from rich.console import Console
 
 from infra.cli import run
+from infra.lab.kit.recipes import VISITS
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.log_view import show_report
 from infra.log_watch import Cosigned, Report
@@ -30,7 +31,6 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.monitor.findings import Finding
 from tacit.recipe.builder import propose
 from tacit.recipe.model import TokenSlot
-from tacit.testing.recipes import VISITS
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.scripts.live_stack import in_thread, step_until

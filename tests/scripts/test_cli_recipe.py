@@ -19,12 +19,12 @@ from client_agent.config import AgentConfig
 from client_agent.runner import Watch, keep_running, opened_agent
 from infra.agents import provision_agents
 from infra.cli import run
+from infra.lab.kit.recipes import RecipeKit
 from infra.layout import StackOptions, create_layout
 from infra.stack import LocalStack
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.recipe.model import Recipe
 from tacit.service.config import load_config
-from tacit.testing.recipes import RecipeKit
 from tests.scripts.live_stack import in_thread, step_until
 
 EPOCH_SECONDS = 12

@@ -12,12 +12,12 @@ import pytest
 
 from infra.cli import run
 from infra.commands import privacy_budget
+from infra.lab.kit.recipes import RecipeKit, changed
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
-from tacit.testing.recipes import RecipeKit, changed
 from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()

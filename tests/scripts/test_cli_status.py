@@ -19,6 +19,7 @@ from infra.cli import run
 from infra.commands.status import show
 from infra.companions import broker, redis
 from infra.issuance import SlotIssuance
+from infra.lab.kit.network import InProcessTransport
 from infra.layout import Layout, StackOptions, create_layout
 from infra.processes import PIDS
 from infra.servers import ServerStatus
@@ -28,7 +29,6 @@ from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import Deps as ServiceDeps
 from tacit.service.app import make_app
-from tacit.testing.network import InProcessTransport
 from tests.scripts.live_stack import in_thread, step_until
 
 EPOCH_SECONDS = 3600

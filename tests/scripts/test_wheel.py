@@ -31,7 +31,7 @@ pytest.importorskip("hatchling", reason="hatchling absent; run make install")
 PACKAGES = sorted(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 )
-FOR_EXTRAS = ("client_agent.fleet.", "infra.bench.", "infra.fleet.", "infra.measure.", "tacit.testing.")
+FOR_EXTRAS = ("infra.lab.devices.", "infra.lab.bench.", "infra.lab.fleet.", "infra.lab.measure.", "infra.lab.kit.")
 STORES = (
     *(f"services.{name}.schema" for name in ("collector", "helper", "issuer", "leader", "witness")),
     *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),

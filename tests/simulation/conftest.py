@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.testing.simulation import Simulation, Template
 from tacit.recipe.model import Recipe
+from tests.kit.simulation import Simulation, Template
 
 NewSimulation = Callable[..., Simulation]
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from client_agent.journal import State
-from infra.testing.device import Device
-from infra.testing.simulation import Simulation
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE
+from infra.lab.kit.reports import BoundToken, ReportFactory
 from tacit import media_types
 from tacit.aggregator.keys import read_peer_file
 from tacit.aggregator.parties import PARTIES
@@ -41,15 +42,14 @@ from tacit.roles.client import seal_report, shard
 from tacit.roles.collector import collection_request
 from tacit.roles.leader import Prepared
 from tacit.service.config import read_secret
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import LOSE_REQUEST, LOSE_RESPONSE
-from tacit.testing.reports import BoundToken, ReportFactory
 from tacit.tokens.attestation import attestation_binding, challenge_of, token_request_body
 from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.issuance import PendingToken, request_token
 from tacit.tokens.slots import slot_challenge
 from tacit.tokens.structures import TokenResponse
+from tests.kit.device import Device
+from tests.kit.simulation import Simulation
 
 NewSimulation = Callable[..., Simulation]
 B = 6

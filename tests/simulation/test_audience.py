@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from client_agent.journal import State
-from infra.testing.device import Device
-from infra.testing.simulation import AGENTS, EPOCH, EPOCH_SECONDS, Simulation, Template
+from infra.lab.kit.network import LOSE_RESPONSE
+from infra.lab.kit.recipes import census_question
 from tacit.recipe.census import attested, counts_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.testing.network import LOSE_RESPONSE
-from tacit.testing.recipes import census_question
+from tests.kit.device import Device
+from tests.kit.simulation import AGENTS, EPOCH, EPOCH_SECONDS, Simulation, Template
 
 BEGIN = EPOCH * EPOCH_SECONDS
 CENSUS_START, CENSUS_SECONDS = 1860, 1800

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from client_agent.journal import State
-from infra.testing.simulation import FOUR, Simulation
 from tacit.recipe.derive import design_of, labels, randomizer_of, vdaf_of
 from tacit.recipe.model import Boolean, Buckets, Question, Recipe
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+from tests.kit.simulation import FOUR, Simulation
 
 NewSimulation = Callable[..., Simulation]
 YES = Question(text="Do you smoke?", metric="smokes", encoder=Boolean(kind="boolean"), statistic="count")

@@ -29,11 +29,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from client_agent.journal import State
-from infra.testing.simulation import Simulation, Template
+from infra.lab.kit.network import DUPLICATE, LOSE_REQUEST, LOSE_RESPONSE, Fault
 from tacit.messages import Report
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
-from tacit.testing.network import DUPLICATE, LOSE_REQUEST, LOSE_RESPONSE, Fault
+from tests.kit.simulation import Simulation, Template
 
 DEVICES = 7
 CATEGORIES = "abcd"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from infra.issuance import Accepted, SlotIssuance, compare
+from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, Fault
 from infra.status import stack_status
-from infra.testing.simulation import AGENTS, EPOCH, Simulation
 from tacit import media_types
 from tacit.errors import Refusal
 from tacit.recipe.model import Recipe
 from tacit.service.config import read_secret
-from tacit.testing.network import LOSE_REQUEST, LOSE_RESPONSE, Fault
 from tacit.tokens.issuance import request_token
 from tacit.tokens.slots import Slot, slot_challenge
+from tests.kit.simulation import AGENTS, EPOCH, Simulation
 
 NewSimulation = Callable[..., Simulation]
 PLACE = (EPOCH, 0)

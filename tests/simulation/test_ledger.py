@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.ledger import ledger_document, whole_log
-from infra.testing.simulation import Simulation
+from tests.kit.simulation import Simulation
 from tests.simulation.conftest import NewSimulation
 
 GRACE = 7 * 86_400

@@ -1,7 +1,8 @@
 """``tacit figures --measure``: what is expected of a run, that runs come to it, and that a wrong one is noticed.
 
 Runs of the pipeline take their randomness from the operating system: a point is off by 6 standard errors with
-probability below 1e-5 (a gamma tail, see ``infra.measure.comparison.false_alarm``). Simulated data have fixed seeds.
+probability below 1e-5 (a gamma tail, see ``infra.lab.measure.comparison.false_alarm``). Simulated data have fixed
+seeds.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import infra.commands.figures as command
+import infra.lab.commands.figures as command
 from infra.cli import run
-from infra.figures import Figure, Panel
-from infra.measure.comparison import FURTHEST, Measured, false_alarm, write_csv
-from infra.measure.drawing import draw, table, verdict
-from infra.measure.experiments import CELLS, MOST_DEVICES, TOLERANCE, Experiment, experiments, noise_shares
-from infra.measure.runs import measure
+from infra.lab.figures import Figure, Panel
+from infra.lab.measure.comparison import FURTHEST, Measured, false_alarm, write_csv
+from infra.lab.measure.drawing import draw, table, verdict
+from infra.lab.measure.experiments import CELLS, MOST_DEVICES, TOLERANCE, Experiment, experiments, noise_shares
+from infra.lab.measure.runs import measure
 from infra.terminal import answers
 from tacit.accounting.curves import Budget, dense, sparse
 from tacit.recipe.derive import sample_design
@@ -146,9 +147,9 @@ def test_the_command_measures_the_points_of_its_figures(
     assert {path.name for path in tmp_path.iterdir()} == {Path(name).name for name in document["files"]}
     assert "SampAgg, measured" in (tmp_path / "figure5.svg").read_text()
     off = [Measured(one, (9.0, 9.1)) for one in experiments("Figure 5", figure.panels[0].points)]
-    monkeypatch.setattr("infra.measure.runs.measure", lambda *_arguments: off)
+    monkeypatch.setattr("infra.lab.measure.runs.measure", lambda *_arguments: off)
     monkeypatch.setattr(command, "write", lambda *_arguments: [])
-    monkeypatch.setattr("infra.measure.drawing.draw", lambda *_arguments: [])
+    monkeypatch.setattr("infra.lab.measure.drawing.draw", lambda *_arguments: [])
     assert run(arguments[:-1]) == 1
     assert "2 of 2 points are more than" in capsys.readouterr().out
 

@@ -2,7 +2,7 @@
 
 End to end through the whole stack, each released number is exactly the sum of what devices sent and lies within 4.5 of
 its standard deviations of the truth (false alarm below 1e-4 over all of them). Through sharding and both aggregators'
-verification, fifty runs of every statistic: bias, spread and coverage as ``tacit.testing.statistics`` tests them; over
+verification, fifty runs of every statistic: bias, spread and coverage as ``tests.kit.statistics`` tests them; over
 the choice of seeds each fails with probability at most ``ALPHA``.
 """
 
@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from infra.testing.simulation import OPTIONS, Simulation, Template
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import VISITS, RecipeKit
 from tacit.errors import Refusal
 from tacit.methods.design import SampleDesign
 from tacit.methods.flips import Flips
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Recipe
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import VISITS, RecipeKit
-from tacit.testing.statistics import NORMAL_95, normality, z_scores
+from tests.kit.simulation import OPTIONS, Simulation, Template
+from tests.kit.statistics import NORMAL_95, normality, z_scores
 from tests.simulation.test_breadth import lived
 from tests.simulation.test_statistics import aggregate_with
 

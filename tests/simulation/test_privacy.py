@@ -17,14 +17,14 @@ import pytest
 
 from client_agent.journal import State
 from infra.deployables import SERVICES
-from infra.testing.device import Device
-from infra.testing.simulation import AGENTS, DEVICE_ADDRESS, Simulation
-from infra.testing.wire import Crossing
 from tacit import ohttp
 from tacit.messages import Role
 from tacit.recipe.model import Recipe
 from tacit.task import open_input_share
 from tacit.tokens.structures import Token
+from tests.kit.device import Device
+from tests.kit.simulation import AGENTS, DEVICE_ADDRESS, Simulation
+from tests.kit.wire import Crossing
 
 NewSimulation = Callable[..., Simulation]
 WINDOW = 16

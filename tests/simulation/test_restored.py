@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.testing.simulation import EPOCH, EPOCH_SECONDS, INTERVAL_START, Simulation
 from tacit.adapters.watermark import Recovery
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.errors import RolledBack, UsageError
 from tacit.recipe.model import Recipe
 from tacit.service.app import HEALTH_PATH
 from tacit.task import CLOCK_LEEWAY
+from tests.kit.simulation import EPOCH, EPOCH_SECONDS, INTERVAL_START, Simulation
 from tests.simulation.conftest import NewSimulation
 
 BEGIN = EPOCH * EPOCH_SECONDS + INTERVAL_START

@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from client_agent.journal import Entry, State
-from infra.testing.simulation import OPTIONS, Simulation, Template
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import VISITS as ASKED
+from infra.lab.kit.recipes import changed, with_sampling
 from services.collector.release import release_document
 from tacit.errors import Refusal
 from tacit.messages import Interval
@@ -27,9 +29,7 @@ from tacit.methods.flips import Flips
 from tacit.recipe.derive import design_of, labels, randomizer_of
 from tacit.recipe.model import Boolean, Question, Recipe
 from tacit.roles.collector import AggregateResult
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import VISITS as ASKED
-from tacit.testing.recipes import changed, with_sampling
+from tests.kit.simulation import OPTIONS, Simulation, Template
 from tests.simulation.test_breadth import lived
 from tests.simulation.test_statistics import DEVICES, KIT, VISITS, Parties
 

@@ -9,10 +9,10 @@ import pytest
 
 from client_agent.journal import State
 from infra.ledger import ledger_document, whole_log
-from infra.testing.simulation import EPOCH, EPOCH_SECONDS, Simulation
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
+from tests.kit.simulation import EPOCH, EPOCH_SECONDS, Simulation
 from tests.simulation.conftest import NewSimulation
 
 ROUNDS, DEVICES = 3, 8

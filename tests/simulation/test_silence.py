@@ -16,8 +16,6 @@ import pytest
 from client_agent.journal import State
 from infra.deployables import SERVICES
 from infra.status import stack_status
-from infra.testing.simulation import AGENTS, DEVICE_ADDRESS, Simulation
-from infra.testing.wire import Crossing
 from tacit import media_types
 from tacit.errors import Refusal, UsageError
 from tacit.messages import Role
@@ -25,6 +23,8 @@ from tacit.recipe.model import Recipe
 from tacit.service.log import set_log_level
 from tacit.task import open_input_share
 from tacit.tokens.structures import Token
+from tests.kit.simulation import AGENTS, DEVICE_ADDRESS, Simulation
+from tests.kit.wire import Crossing
 
 NewSimulation = Callable[..., Simulation]
 DEVICES = 8

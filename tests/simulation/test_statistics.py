@@ -7,7 +7,7 @@ services over in-process transports, takes some seconds a run: two runs in ``mak
 ``make test-all``. Keys and the devices' tokens are made once; every run starts from a copy.
 
 The standardised errors of all 16 buckets are tested for bias, spread, coverage and shape; see
-``tacit.testing.statistics``.
+``tests.kit.statistics``.
 
 False alarms: seeds are fixed, so a test that passes keeps passing; over the choice of seeds it would fail with
 probability at most ``ALPHA``. Power, by the broken estimators below: an error bar that leaves out sampling, a wrong
@@ -28,8 +28,9 @@ from typing import Any
 import pytest
 
 from client_agent.deciding import drawn
-from infra.testing.device import Device
-from infra.testing.simulation import OPTIONS, Simulation, Template
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit
+from infra.lab.kit.reports import issuer_key, token_source
 from services.collector.release import release_document
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import SHUFFLE_FMT22
@@ -47,12 +48,11 @@ from tacit.roles.collector import collection_request, open_collection
 from tacit.roles.helper import Verified
 from tacit.roles.leader import Prepared
 from tacit.task import seal_aggregate_share, verify_key_of
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import RecipeKit
-from tacit.testing.reports import issuer_key, token_source
-from tacit.testing.statistics import Scores, normality, z_scores
 from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec
+from tests.kit.device import Device
+from tests.kit.simulation import OPTIONS, Simulation, Template
+from tests.kit.statistics import Scores, normality, z_scores
 
 ALPHA = 1e-4
 RUNS = 50

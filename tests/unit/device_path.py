@@ -28,6 +28,9 @@ from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import CallableSource
 from client_agent.wallet import HeldToken
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.recipes import NOW, RecipeKit
+from infra.lab.kit.reports import issuer_key
 from tacit.messages import Report
 from tacit.methods.draws import ONE
 from tacit.methods.flips import Flips
@@ -35,9 +38,6 @@ from tacit.methods.rappor import Rappor
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
-from tacit.testing.clock import SimClock
-from tacit.testing.recipes import NOW, RecipeKit
-from tacit.testing.reports import issuer_key
 from tacit.tlog.client import VerifiedEntry
 from tacit.tokens.binding import Preimages
 

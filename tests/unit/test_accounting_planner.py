@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.cli import run
+from infra.lab.kit.recipes import RecipeKit
 from tacit.accounting.goal import Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED
@@ -29,7 +30,6 @@ from tacit.recipe.derive import vector_step
 from tacit.recipe.model import Recipe, Vector
 from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
-from tacit.testing.recipes import RecipeKit
 from tacit.vdaf.registry import chunk_length_for
 
 

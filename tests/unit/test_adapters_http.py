@@ -17,6 +17,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
 from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.adapters.origins import origin_of, require_secure_url
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
@@ -27,9 +30,6 @@ from tacit.service.auth import token_digest
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.config import Listen
 from tacit.service.run import Ready, serve, started
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
 from tests.certificates import Authority
 
 

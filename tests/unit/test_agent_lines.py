@@ -9,7 +9,7 @@ from rich.console import Console
 from client_agent.journal import Fact
 from client_agent.runner import OVER
 from infra.agent_lines import AgentLines
-from tacit.testing.clock import SimClock
+from infra.lab.kit.clock import SimClock
 
 
 def lines_of(agents: int) -> tuple[AgentLines, io.StringIO]:

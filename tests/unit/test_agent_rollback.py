@@ -13,8 +13,8 @@ from client_agent.config import AgentConfig
 from client_agent.journal import Entry, Prefetch, State
 from client_agent.runner import DATABASE, MARK, open_store
 from client_agent.store import SqlAgentStore
+from infra.lab.kit.clock import SimClock
 from tacit.errors import UsageError
-from tacit.testing.clock import SimClock
 from tacit.tokens.slots import Slot
 
 SLOT = Slot("issuer.example", 7, 0)

@@ -17,13 +17,13 @@ from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.pace import NEVER, backoff, uniform
 from client_agent.runner import Watch, keep_running
+from infra.lab.kit.clock import SimClock, settle
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.memory import MemoryAnnouncer
 from tacit.errors import Fatal
 from tacit.ledger.account import Cost
 from tacit.problem import problem_type
 from tacit.service.announcements import LOG
-from tacit.testing.clock import SimClock, settle
-from tacit.testing.entropy import SeededEntropy
 
 
 class Recorded:

@@ -16,8 +16,8 @@ from client_agent.sources import (
     SqliteSourceConfig,
     open_source,
 )
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
-from tacit.testing.entropy import SeededEntropy
 
 
 def test_csv_gives_the_last_row_or_the_one_that_is_named(tmp_path: Path) -> None:

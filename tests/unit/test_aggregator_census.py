@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, RecipeKit
 from services.helper.store import HelperStore
 from tacit.codec import b64url, unb64url
 from tacit.messages import Role
 from tacit.recipe.derive import task_id, vdaf_of
-from tacit.testing.recipes import CENSUS_ATTRIBUTES, RecipeKit
 from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf
 from tests.unit.test_aggregator_log_follower import Log, Subject, identity
 

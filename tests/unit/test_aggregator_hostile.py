@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
+from infra.lab.kit.recipes import NOW, changed
 from services.leader.store import LeaderStore
 from tacit.adapters.watermark import CLOSED
 from tacit.aggregator.schema import MARKS
@@ -15,7 +16,6 @@ from tacit.aggregator.store import TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import CryptoError
 from tacit.recipe.policy import AccountLimit
-from tacit.testing.recipes import NOW, changed
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.hostile import odd_leaves, recipe_leaves
 from tests.http.collector_stage import KIT as COLLECTORS_KIT

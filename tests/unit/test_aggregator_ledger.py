@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.recipes import NOW, with_sampling
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.aggregator.store import TaskState
@@ -22,7 +23,6 @@ from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.task import Task
-from tacit.testing.recipes import NOW, with_sampling
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void
 from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, identity

@@ -11,6 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from infra.lab.kit.bundles import paged, signed_bundle
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from services.leader.store import LeaderStore
 from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
@@ -28,10 +32,6 @@ from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
 from tacit.service.app import Deps
-from tacit.testing.bundles import paged, signed_bundle
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, party_of, settings_of
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.reports import make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
@@ -32,11 +37,6 @@ from tacit.service.auth import token_digest
 from tacit.service.config import parse_config, write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import generate_signing_key
-from tacit.testing.aggregators import COLLECTOR_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, party_of, settings_of
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
-from tacit.testing.reports import make_task_kit
 
 ENTROPY = SeededEntropy(1)
 KIT = make_task_kit()

@@ -9,13 +9,13 @@ from rich.console import Console
 
 from infra.commands.results import FEWER_HINT
 from infra.commands.status import details
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
 from infra.recipe_form import Form, place_in_stack
 from infra.recipe_outlook import asked_words
 from infra.recipe_view import show_recipe
 from infra.status import TaskStatus
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
 from tacit.tlog.client import VerifiedEntry
 
 INTERVAL = Interval(start=1_728_000_000, duration=3_600)

@@ -13,23 +13,23 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from infra.bench import load
-from infra.bench.accounting import start_up
-from infra.bench.attackers import KINDS, Attack, attack_with
-from infra.bench.contributions import enclose, make_reports, private_key
-from infra.bench.ingest import spent
-from infra.bench.load import send_all
-from infra.bench.processes import cpu_by_party, cpu_of_tree, memory_of_tree
-from infra.bench.rows import Row, Timing
-from infra.bench.targets import TARGETS, target_of
+from infra.lab.bench import load
+from infra.lab.bench.accounting import start_up
+from infra.lab.bench.attackers import KINDS, Attack, attack_with
+from infra.lab.bench.contributions import enclose, make_reports, private_key
+from infra.lab.bench.ingest import spent
+from infra.lab.bench.load import send_all
+from infra.lab.bench.processes import cpu_by_party, cpu_of_tree, memory_of_tree
+from infra.lab.bench.rows import Row, Timing
+from infra.lab.bench.targets import TARGETS, target_of
+from infra.lab.kit.aggregators import party_of
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.reports import make_task_kit
 from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.messages.slices import slice_uploads
 from tacit.roles import helper, leader
-from tacit.testing.aggregators import party_of
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.reports import make_task_kit
 
 KIT = make_task_kit()
 NOBODY = 2**22 + 1

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from tacit.errors import DecodeError
 from tacit.recipe import rules, series_rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import vdaf_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.series import Series
-from tacit.testing.recipes import NOW, RecipeKit, changed
 from tacit.tlog.canonical import MAX_INTEGER
 
 MOST_CALLS = 8_000_000

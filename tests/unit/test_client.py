@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.reports import BoundToken, ReportFactory, TaskKit, make_task_kit
 from tacit.errors import DecodeError, ReportRejected
 from tacit.messages import Report, Role, check_report_extensions
 from tacit.ohttp import size_class
 from tacit.roles.client import make_report
 from tacit.task import open_input_share
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.reports import BoundToken, ReportFactory, TaskKit, make_task_kit
 from tacit.tokens import binding
 from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf import ping_pong

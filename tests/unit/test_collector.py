@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from tacit.errors import CryptoError, Refusal
 from tacit.messages import CollectionJobReq, CollectionJobResp, Interval, Query, Role
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.task import BatchClose, seal_aggregate_share
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 KIT = make_task_kit(min_batch_size=3)

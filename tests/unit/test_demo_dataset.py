@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.demo.dataset import load_csv, load_randhie
+from infra.lab.demo.dataset import load_csv, load_randhie
 from tacit.errors import UsageError
 
 ROWS = 200

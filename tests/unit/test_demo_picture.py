@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from infra.demo import lettering as module
-from infra.demo.lettering import FIRST, LABEL_CELLS, fonts_for, lettering
-from infra.demo.report import draw, page
-from infra.demo.result import Bucket, DemoResult
+from infra.lab.demo import lettering as module
+from infra.lab.demo.lettering import FIRST, LABEL_CELLS, fonts_for, lettering
+from infra.lab.demo.report import draw, page
+from infra.lab.demo.result import Bucket, DemoResult
 
 LONG = "never at all in the last twelve months, as far as I remember"
 NOWHERE = "Ѫ"

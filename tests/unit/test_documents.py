@@ -16,6 +16,11 @@ from infra.agents import provision_agents
 from infra.deployables import witness_name
 from infra.documents.schemas import SCHEMAS, member_notes, schema_of
 from infra.documents.writing import schema_files
+from infra.lab.kit.bundles import paged, signed_bundle
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
+from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes
 from infra.layout import Layout, StackOptions, create_layout
 from services.collector.release import release_document
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -28,11 +33,6 @@ from tacit.recipe.rules import RULES
 from tacit.roles.collector import AggregateResult
 from tacit.service.app import Deps, own_fault
 from tacit.service.problems import problem_response
-from tacit.testing.bundles import paged, signed_bundle
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.network import InProcessTransport
-from tacit.testing.recipes import NOW, RecipeKit, bad_recipes
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.pages import Head
 from tacit.tokens.attestation import Evidence, token_request_body

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.dp import binomial_noise
 from tacit.dp.binomial_noise import NoiseShare, delta_noise, epsilon_noise, noise_share
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.methods import flips
 from tacit.methods.draws import fair_flips
-from tacit.testing.entropy import SeededEntropy
 
 
 def summed(epsilon: float, total: int, step: int, cells: int) -> float:

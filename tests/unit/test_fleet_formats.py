@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from client_agent.fleet import prepared as codec
-from client_agent.fleet.additions import NUMBER
-from client_agent.fleet.contributions import Contribution
-from client_agent.fleet.faults import Fault
-from client_agent.fleet.journal import LINE, FleetJournal, Header, last_states, read_journal
-from client_agent.fleet.prepared import (
+from client_agent.journal import State
+from infra.lab.devices import prepared as codec
+from infra.lab.devices.additions import NUMBER
+from infra.lab.devices.contributions import Contribution
+from infra.lab.devices.faults import Fault
+from infra.lab.devices.journal import LINE, FleetJournal, Header, last_states, read_journal
+from infra.lab.devices.prepared import (
     HEADER_SIZE,
     PreparedHeader,
     PreparedWriter,
@@ -29,7 +30,6 @@ from client_agent.fleet.prepared import (
     read_header,
     read_totals,
 )
-from client_agent.journal import State
 from tacit.errors import DecodeError, UsageError
 
 HASH = bytes(range(32))

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from client_agent.fleet.pool import deaf_to_interrupts
+from infra.lab.devices.pool import deaf_to_interrupts
 
 INTERRUPT = 1 << (signal.SIGINT - 1)
 

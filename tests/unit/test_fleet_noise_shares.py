@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
-from client_agent.fleet.additions import NUMBER, add, addition_of
-from client_agent.fleet.decisions import CHUNK, decide, kept_cells, randomise
-from client_agent.fleet.noise_shares import randomise_all
-from client_agent.fleet.population import drawn_population, listed_population
-from client_agent.fleet.truth import added, totals
+from infra.lab.devices.additions import NUMBER, add, addition_of
+from infra.lab.devices.decisions import CHUNK, decide, kept_cells, randomise
+from infra.lab.devices.noise_shares import randomise_all
+from infra.lab.devices.population import drawn_population, listed_population
+from infra.lab.devices.truth import added, totals
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
 from tacit.methods.flips import Flips, Statistic
 from tacit.methods.types import Answer
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Sampling
-from tacit.testing.entropy import SeededEntropy
 
 ALPHA = 1e-6
 COUNT = 20_000
@@ -78,7 +78,7 @@ def test_many_noise_shares_are_the_devices_own_on_the_same_bytes(
 
 
 def test_shares_that_are_drawn_in_several_pieces_are_the_devices_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client_agent.fleet.noise_shares.PIECE", 10)
+    monkeypatch.setattr("infra.lab.devices.noise_shares.PIECE", 10)
     shares, many, single = Flips("histogram", 9, 12, 1, 3), Stream(1), Stream(1)
     answers = [0, 1, 2, 1, 0]
     assert randomise_all(shares, answers, many).tolist() == [shares.randomise(one, single) for one in answers]

@@ -20,29 +20,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from client_agent.fleet import pool, rude
-from client_agent.fleet.faults import Fault
-from client_agent.fleet.metrics import BINS, SHORTEST, Snapshot, bin_of, edge_of, merged
-from client_agent.fleet.pool import run_in_processes, run_on_ray
-from client_agent.fleet.population import parse_population
-from client_agent.fleet.rude import AbortingTransport, SlowTransport
-from client_agent.fleet.sealing import AHEAD, RequestSenders
-from client_agent.fleet.shard import ShardPlan, ShardResult
-from client_agent.fleet.target import Target, require_local
 from client_agent.journal import State
-from infra.fleet.oracle import Estimated, Verdict, estimated
-from infra.fleet.origin import population_of
-from infra.fleet.progress import FleetView
-from infra.fleet.report import show
-from infra.fleet.result import FleetResult
-from infra.fleet.run import Load
+from infra.lab.devices import pool, rude
+from infra.lab.devices.faults import Fault
+from infra.lab.devices.metrics import BINS, SHORTEST, Snapshot, bin_of, edge_of, merged
+from infra.lab.devices.pool import run_in_processes, run_on_ray
+from infra.lab.devices.population import parse_population
+from infra.lab.devices.rude import AbortingTransport, SlowTransport
+from infra.lab.devices.sealing import AHEAD, RequestSenders
+from infra.lab.devices.shard import ShardPlan, ShardResult
+from infra.lab.devices.target import Target, require_local
+from infra.lab.fleet.oracle import Estimated, Verdict, estimated
+from infra.lab.fleet.origin import population_of
+from infra.lab.fleet.progress import FleetView
+from infra.lab.fleet.report import show
+from infra.lab.fleet.result import FleetResult
+from infra.lab.fleet.run import Load
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit
 from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.ports import TransportError
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Categories, Question
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import RecipeKit
 from tacit.tlog.leaves import IssuerDirectory
 
 LATENCIES = st.floats(0, 5000, allow_nan=False)

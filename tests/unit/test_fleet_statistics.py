@@ -14,16 +14,16 @@ import pytest
 from scipy.stats import binomtest, chisquare, expon, kstest
 
 from client_agent.coin import coin
-from client_agent.fleet.additions import addition_of
-from client_agent.fleet.arrivals import BURST_SECONDS, BURST_SIZE, SWING, arrivals
-from client_agent.fleet.decisions import CHUNK, coins, decide, participation, randomise, with_dummies
-from client_agent.fleet.faults import CHURN, Fault, FaultMix, parse_faults
-from client_agent.fleet.population import MAX_CATEGORIES, listed_population, parse_population
-from client_agent.fleet.profile import Profile
+from infra.lab.devices.additions import addition_of
+from infra.lab.devices.arrivals import BURST_SECONDS, BURST_SIZE, SWING, arrivals
+from infra.lab.devices.decisions import CHUNK, coins, decide, participation, randomise, with_dummies
+from infra.lab.devices.faults import CHURN, Fault, FaultMix, parse_faults
+from infra.lab.devices.population import MAX_CATEGORIES, listed_population, parse_population
+from infra.lab.devices.profile import Profile
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
 from tacit.methods.registry import randomizer_from
 from tacit.recipe.model import Dummies, Importance, Sampling
-from tacit.testing.entropy import SeededEntropy
 
 ALPHA = 1e-5
 COUNT = 20_000

@@ -8,6 +8,8 @@ from decimal import Decimal
 
 import pytest
 
+from infra.lab.kit.bundles import signed_bundle
+from infra.lab.kit.recipes import NOW, RecipeKit, changed, with_sampling
 from tacit.accounting.budgets import compose
 from tacit.codec import b64url
 from tacit.errors import UsageError
@@ -18,8 +20,6 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import AccountLimit, Policy, parse_policy
 from tacit.recipe.rules import check
-from tacit.testing.bundles import signed_bundle
-from tacit.testing.recipes import NOW, RecipeKit, changed, with_sampling
 from tacit.tlog.client import LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tacit.tlog.log import MemoryTree

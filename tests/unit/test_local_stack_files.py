@@ -25,6 +25,8 @@ from infra.commands.up import open_stack, show
 from infra.deployables import SERVICES, deployable
 from infra.deployment import HOSTED, Deployment, deploy
 from infra.issuance import read_counts
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
@@ -40,8 +42,6 @@ from tacit.ledger.budget import conservative, fits
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.turnout import FILL
 from tacit.service.config import load_config, read_secret
-from tacit.testing.clock import SimClock
-from tacit.testing.entropy import SeededEntropy
 
 NOW = 1_800_000_000.0
 

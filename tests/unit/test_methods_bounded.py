@@ -9,6 +9,8 @@ from fractions import Fraction
 import pytest
 from scipy.stats import chisquare
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from tacit.errors import Refusal
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_thresholds
 from tacit.methods.draws import ONE, keep_threshold
@@ -16,8 +18,6 @@ from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
 from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import NOW, RecipeKit, changed
 
 KIT = RecipeKit()
 ALPHA = 1e-6

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.design import SampleDesign
 from tacit.methods.flips import Flips, Statistic
 from tacit.recipe.encoder import MISSING, NumberEncoder, VectorEncoder, shrunk
 from tacit.recipe.model import Number, Vector
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.statistics import NORMAL_95, normality, z_scores
+from tests.kit.statistics import NORMAL_95, normality, z_scores
 
 ALPHA = 1e-5
 RUNS = 400

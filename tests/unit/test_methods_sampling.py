@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.design import SampleDesign
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
@@ -28,7 +29,6 @@ from tacit.methods.rappor import Rappor
 from tacit.methods.registry import randomizer_from
 from tacit.methods.rr import Rr
 from tacit.methods.types import LocalRandomizer, Randomizer
-from tacit.testing.entropy import SeededEntropy
 
 ALPHA = 1e-6
 UNIFORM = SampleDesign(0.4)

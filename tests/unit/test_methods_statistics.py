@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from scipy.stats import beta, binom, chisquare
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import CellModel
 from tacit.methods.krr import Krr
@@ -20,8 +21,7 @@ from tacit.methods.rappor import Rappor
 from tacit.methods.registry import randomizer_from
 from tacit.methods.types import Randomizer
 from tacit.ports import Entropy
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.statistics import Normality, mean_and_error, normality, two_sided, z_scores
+from tests.kit.statistics import Normality, mean_and_error, normality, two_sided, z_scores
 
 ALPHA = 1e-5
 

@@ -20,13 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_agent.sources import Reading, read
+from infra.lab.kit.recipes import census_question
 from tacit.dp.claim import compute_claim
 from tacit.errors import UsageError
 from tacit.recipe.checks.design import VDAF_OF_RANDOMIZER, VDAF_OF_SHARES
 from tacit.recipe.derive import design_of, randomizer_of, range_of, vdaf_of
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
-from tacit.testing.recipes import census_question
 from tacit.tlog.canonical import validated
 from tests.unit.device_path import KIT, SILENCE, Law, Path, Sent, convolved, divergence, log_ratio
 

@@ -20,7 +20,7 @@ from tacit.dp import amplification, poisson
 from tacit.dp.binomial_noise import epsilon_noise
 from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled, sigma_gaussian
 from tacit.dp.rr_exact import epsilon_one_cell, epsilon_two_cells, rappor_flip, rr_flip
-from tacit.testing.audit import Samples, epsilon_lower_bound
+from tests.kit.audit import Samples, epsilon_lower_bound
 
 MANY = 400_000
 Draw = Callable[[np.random.Generator, int], Samples]

@@ -23,7 +23,7 @@ from tacit.ports import Entropy
 from tacit.recipe.claims import noise_step
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.model import Boolean, EncoderSpec, Vector
-from tacit.testing.audit import Draws, Samples, epsilon_lower_bound
+from tests.kit.audit import Draws, Samples, epsilon_lower_bound
 
 E0, CATEGORIES = 1.5, 4
 DELTA = 0.01

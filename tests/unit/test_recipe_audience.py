@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_question, changed, with_sampling
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
 from tacit.methods.design import SampleDesign
@@ -20,8 +22,6 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import MAX_CELLS, Attributes, Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.rules import check
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_question, changed, with_sampling
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.client import Bundle, BundleEntry, LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf

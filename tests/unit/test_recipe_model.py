@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.lab.kit.recipes import NOW, RecipeKit, changed
+from infra.lab.kit.reports import issuer_key
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.messages import BatchMode, Role
 from tacit.recipe.derive import (
@@ -26,8 +28,6 @@ from tacit.recipe.derive import (
 from tacit.recipe.encoder import MISSING, BooleanEncoder, BucketEncoder, CategoryEncoder, encoder_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
-from tacit.testing.recipes import NOW, RecipeKit, changed
-from tacit.testing.reports import issuer_key
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tokens.slots import Slot
 

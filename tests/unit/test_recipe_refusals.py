@@ -15,6 +15,7 @@ import pytest
 from client_agent import device_rules
 from client_agent.config import AgentConfig, Budget
 from client_agent.journal import Entry, State
+from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit, changed
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ledger.account import Charge, Cost
@@ -26,7 +27,6 @@ from tacit.recipe.derive import slot_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, AggregatorPin, Policy
 from tacit.recipe.rules import RULES, check
-from tacit.testing.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit, changed
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()

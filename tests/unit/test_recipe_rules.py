@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.codec import b64url
 from tacit.dp.claim import compute_claim
 from tacit.errors import Refusal, UsageError
@@ -14,7 +15,6 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Boolean, Categories, Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.rules import RULES, check, require
-from tacit.testing.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.unit.test_recipe_audience import RULES as AUDIENCE_RULES
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from infra.recipe_outlook import outlook, outlook_lines
 from tacit.dp.poisson import upper_quantile
 from tacit.errors import Refusal, UsageError
@@ -22,7 +23,6 @@ from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
 from tacit.recipe.turnout import TurnoutPlan
-from tacit.testing.recipes import NOW, RecipeKit, changed
 
 KIT = RecipeKit()
 DRAFT = Context(Stage.DRAFT, NOW)

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW, VISITS, RecipeKit, changed
+from infra.lab.kit.reports import make_task_kit
 from services.collector.release import release_document
 from tacit.dp.binomial_noise import epsilon_noise
 from tacit.dp.sampling import amplify_visible
@@ -25,9 +28,6 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
 from tacit.roles.collector import AggregateResult
 from tacit.roles.release_noise import noisy_share
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import NOW, VISITS, RecipeKit, changed
-from tacit.testing.reports import make_task_kit
 from tacit.vdaf.prio3 import Prio3Sum, Prio3SumVec
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 

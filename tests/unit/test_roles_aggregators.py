@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit.roles
+from infra.lab.kit.aggregators import party_of
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from tacit.errors import Abort, DapAbort, DapProblem, ReportError, ReportRejected
 from tacit.messages import (
     AggregationJobResp,
@@ -40,8 +42,6 @@ from tacit.roles.aggregator import (
 from tacit.roles.helper import Verified
 from tacit.roles.leader import JobAbandonedError, Prepared
 from tacit.task import BatchClose, Task
-from tacit.testing.aggregators import party_of
-from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.vdaf.prio3 import Prio3Count, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 

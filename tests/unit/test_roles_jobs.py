@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.lab.kit.aggregators import party_of
+from infra.lab.kit.reports import TaskKit, make_task_kit
 from tacit.errors import CryptoError, DecodeError, ReportError
 from tacit.hpke import KeyPair, Suite
 from tacit.messages import AggregationJobResp, Extension, Report, Role, VerifyInit, VerifyResp
@@ -31,8 +33,6 @@ from tacit.roles.jobs import (
 from tacit.roles.leader import JobAbandonedError, Prepared
 from tacit.roles.rows import Rows
 from tacit.task import BatchClose
-from tacit.testing.aggregators import party_of
-from tacit.testing.reports import TaskKit, make_task_kit
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf.native.batch import MIN_REDO

@@ -17,8 +17,8 @@ import pytest
 
 from client_agent.deciding import first_start, last_start
 from client_agent.journal import State
+from infra.lab.kit.recipes import NOW
 from tacit.dp.claim import compute_claim
-from tacit.testing.recipes import NOW
 from tests.unit.device_path import SILENCE, Law, Path, Sent, convolved, divergence
 from tests.unit.test_participation import given_value, recipe_of
 

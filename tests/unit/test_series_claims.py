@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.lab.kit.recipes import RecipeKit, changed
 from tacit.accounting.mechanisms import explain
 from tacit.dp import sampling
 from tacit.dp.composition import delta_composed, epsilon_composed
@@ -21,7 +22,6 @@ from tacit.recipe.claims import claim_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series_builder import expected_contributions, share_taking_part
 from tacit.recipe.series_claims import donation_claim, independent_claim, total_claim
-from tacit.testing.recipes import RecipeKit, changed
 
 KIT = RecipeKit()
 Law = Mapping[tuple[int, ...], float]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.bundles import signed_bundle
+from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.errors import DecodeError
 from tacit.ledger.account import ChargeState
 from tacit.recipe import series_rules
@@ -18,8 +20,6 @@ from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.recipe.rules import check
 from tacit.recipe.series import Series
-from tacit.testing.bundles import signed_bundle
-from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree

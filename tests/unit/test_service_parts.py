@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.clock import SimClock, settle
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Abort, CryptoError
 from tacit.service.driver import MAX_BACKOFF_SECONDS, run_driver
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.limits import ByteBudget
 from tacit.service.log import REDACTED, get_logger, set_log_level
-from tacit.testing.clock import SimClock, settle
-from tacit.testing.entropy import SeededEntropy
 
 
 class _Table:

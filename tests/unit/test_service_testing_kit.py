@@ -8,11 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps, make_app
-from tacit.testing.clock import SimClock, settle
-from tacit.testing.network import (
+from infra.lab.kit.clock import SimClock, settle
+from infra.lab.kit.network import (
     DUPLICATE,
     LOSE_REQUEST,
     LOSE_RESPONSE,
@@ -22,6 +19,9 @@ from tacit.testing.network import (
     delay,
     matching,
 )
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.ports import HttpResponse, TransportError
+from tacit.service.app import Deps, make_app
 
 BASE = "http://service.example"
 CALLS = web.AppKey("calls", list)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.recipe.context import Stage
@@ -18,7 +19,6 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import Policy
 from tacit.recipe.rules import check
 from tacit.signing import signing_key_from_private
-from tacit.testing.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, sign_checkpoint
 from tacit.tlog.client import Bundle, BundleEntry, LogState, LogView

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.lab.kit.bundles import paged, signed_bundle
+from infra.lab.kit.recipes import EPOCH, RecipeKit
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
 from tacit.ohttp import SIZE_CLASSES
 from tacit.ports import TransportError
 from tacit.recipe.live import LeafSigners
-from tacit.testing.bundles import paged, signed_bundle
-from tacit.testing.recipes import EPOCH, RecipeKit
 from tacit.tlog.client import BundleEntry, LogState, LogView
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency

@@ -10,6 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from tacit import curve25519, hpke, ohttp, signing
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, write_hpke_key
 from tacit.codec import b64url
@@ -18,8 +20,6 @@ from tacit.messages import HpkeConfig
 from tacit.recipe import derive, rules
 from tacit.recipe.context import Context, Stage
 from tacit.service.config import write_secret
-from tacit.testing.entropy import SeededEntropy
-from tacit.testing.recipes import NOW, RecipeKit, changed
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.blind_rsa import IssuerKey, TokenKey
 

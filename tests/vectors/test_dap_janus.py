@@ -1,8 +1,9 @@
 """Golden bytes of Janus main against our structs.
 
 Janus main carries the tag dap-18 but stands between drafts. Where its structs are DAP-18's, bytes must be
-equal in both directions. Every other entry of the file is in one of the tables below with what is different;
-a last test makes sure that no entry is in none of them.
+equal in both directions; the three messages that it frames otherwise must be in the profile ``janus-main``. Every other
+entry of the file is in one of the tables below with what is different; a last test makes sure that no entry is in none
+of them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ from tacit.messages import (
     VerifyInit,
     VerifyResp,
 )
+from tacit.messages.framing import decode_framed, encode_framed
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
+from tacit.version import DAP_18, JANUS_MAIN
 
 pytestmark = pytest.mark.vectors
 
@@ -294,37 +297,35 @@ def test_vdaf_configuration_is_equal_where_we_run_the_vdaf_and_refused_elsewhere
     ]
 
 
-def test_init_request_differs_by_batch_selector_and_by_a_length_before_the_reports(entries: Entries) -> None:
+def test_init_request_of_the_profile_has_a_batch_selector_and_a_length_before_the_reports(entries: Entries) -> None:
     selectors = entries["roundtrip_partial_batch_selector"]
     assert selectors[0] == bytes.fromhex("010000")
     assert selectors[1:] == [bytes.fromhex("020020") + bytes([fill]) * 32 for fill in (3, 4)]
     batch = AggregationJobExtension.leader_selected_batch_id(b"\x02" * 32)
-    ours = [
-        (AggregationJobInitReq(7, b"012345", (), INITS), selectors[0]),
-        (AggregationJobInitReq(255, b"012345", (batch,), INITS), bytes.fromhex("020020") + b"\x02" * 32),
+    requests = [
+        AggregationJobInitReq(7, b"012345", (), INITS),
+        AggregationJobInitReq(255, b"012345", (batch,), INITS),
     ]
-    inits = b"".join(init.encode() for init in INITS)
-    for encoded, (request, selector) in zip(entries["roundtrip_aggregation_job_initialize_req"], ours, strict=True):
-        head = bytes([request.verification_key_id]) + bytes.fromhex("00000006") + b"012345"
-        assert encoded == head + selector + len(inits).to_bytes(4, "big") + inits
-        extensions = b"".join(extension.encode() for extension in request.extensions)
-        assert request.encode() == head + len(extensions).to_bytes(2, "big") + extensions + inits
+    for encoded, request in zip(entries["roundtrip_aggregation_job_initialize_req"], requests, strict=True):
+        assert encode_framed(request, JANUS_MAIN) == encoded
+        assert decode_framed(AggregationJobInitReq, encoded, JANUS_MAIN) == request
+        assert encode_framed(request, DAP_18) == request.encode() != encoded
         with pytest.raises(DecodeError):
             AggregationJobInitReq.decode(encoded)
 
 
-def test_continue_request_and_response_differ_by_a_length_before_the_vector(entries: Entries) -> None:
+def test_continue_request_and_response_of_the_profile_have_a_length_before_the_vector(entries: Entries) -> None:
     request = AggregationJobContinueReq(42405, (VerifyContinue(UP, INITIALIZE), VerifyContinue(DOWN, INITIALIZE)))
     (encoded,) = entries["roundtrip_aggregation_job_continue_req"]
-    assert int.from_bytes(encoded[2:6], "big") == len(encoded) - 6
-    assert encoded[:2] + encoded[6:] == request.encode()
-    assert AggregationJobContinueReq.decode(encoded[:2] + encoded[6:]) == request
+    assert encode_framed(request, JANUS_MAIN) == encoded
+    assert decode_framed(AggregationJobContinueReq, encoded, JANUS_MAIN) == request
+    assert encoded[:2] + encoded[6:] == request.encode() == encode_framed(request, DAP_18)
     payload = bytes.fromhex("0100000005") + b"01234" + bytes.fromhex("00000005") + b"56789"
     response = AggregationJobResp((VerifyResp.continued(UP, payload), VerifyResp.finished(DOWN)))
     (encoded,) = entries["roundtrip_aggregation_job_resp"]
-    assert int.from_bytes(encoded[:4], "big") == len(encoded) - 4
-    assert encoded[4:] == response.encode()
-    assert AggregationJobResp.decode(encoded[4:]) == response
+    assert encode_framed(response, JANUS_MAIN) == encoded
+    assert decode_framed(AggregationJobResp, encoded, JANUS_MAIN) == response
+    assert encoded[4:] == response.encode() == encode_framed(response, DAP_18)
 
 
 def test_every_entry_of_the_file_is_looked_at(entries: Entries) -> None:

@@ -1,0 +1,1 @@
+"""The laboratory: simulated devices, demonstration, measurements, test vectors; the product does not import it."""

@@ -1,0 +1,124 @@
+"""What accounting costs: one recipe's claim where nothing is loaded yet, and a ledger of a thousand recipes.
+
+A claim is computed in a fresh interpreter, and the processor time of that whole process is counted, less that of an
+interpreter with nothing to do. ``claim alone`` loads ``tacit.dp``; ``read and claim`` also reads the recipe, which
+loads its model and every type that a recipe has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+from infra.lab.bench.rows import Row, Subject, Timing, measured
+from infra.lab.bench.targets import ALONE, CLAIM, LEDGER, READ
+from infra.lab.kit.recipes import RecipeKit
+from tacit.accounting.accountants import require_library
+from tacit.accounting.budgets import compose
+from tacit.errors import Fatal
+from tacit.ledger.account import Account, Charge, ChargeState, Cost
+from tacit.ledger.balance import balance
+from tacit.ledger.budget import Accountant, conservative, judge, largest_epsilon
+
+REPORTS, RECIPES = 10_000, 1000
+DAY = 86_400
+YEAR = 365 * DAY
+_LOCAL = (
+    "from tacit.dp.claim import compute_claims; "
+    "compute_claims(randomizer='{name}', epsilon0=2.0, n={n}, sampling_rate=0.1, delta=1e-8)"
+)
+_SHARES = (
+    "from tacit.dp.claim import NoiseStep, compute_noise_claim; "
+    "[compute_noise_claim(NoiseStep(12, 3, 1, 2), n=n, sampling_rate=0.1, delta=1e-8) for n in ({n}, {n} // 2)]"
+)
+_RECIPE = (
+    "import json; from tacit.recipe.model import Recipe; from tacit.recipe.claims import claim_of; "
+    "recipe = Recipe.from_body(json.load(open({path!r}))); [claim_of(recipe, n) for n in ({n}, {n} // 2)]"
+)
+CODES = {
+    "krr": _LOCAL.format(name="krr", n=REPORTS),
+    "rr": _LOCAL.format(name="rr", n=REPORTS),
+    "rappor": _LOCAL.format(name="rappor", n=REPORTS),
+    "flips": _SHARES.format(n=REPORTS),
+}
+
+
+def accounting_rows(repetitions: int) -> Iterator[Row]:
+    """A device's claims, then the operator's and everybody's ledger."""
+    require_library()
+    yield from _claims(repetitions)
+    yield from _ledgers(repetitions)
+
+
+def start_up(code: str, repetitions: int) -> Timing:
+    """CPU time of a fresh interpreter that runs ``code``, less that of one that runs nothing, both the first time
+    unmeasured. Raises ``Fatal`` where it fails."""
+    for one in ("pass", code):
+        _process(one)
+    empty = statistics.median(_process("pass") for _ in range(repetitions))
+    return Timing.of([max(0.0, _process(code) - empty) for _ in range(repetitions)])
+
+
+def _process(code: str) -> float:
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ)
+    _, status, used = os.wait4(pid, 0)
+    if status:
+        raise Fatal(f"an interpreter ended with status {os.waitstatus_to_exitcode(status)}")
+    return used.ru_utime + used.ru_stime
+
+
+def _claims(repetitions: int) -> Iterator[Row]:
+    for name, code in CODES.items():
+        yield Subject(name, {"n": REPORTS}).row(CLAIM, "device", ALONE, start_up(code, repetitions))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "recipe.json"
+        path.write_text(json.dumps(RecipeKit().recipe(min_batch_size=REPORTS, population=10 * REPORTS).body()))
+        timing = start_up(_RECIPE.format(path=str(path), n=REPORTS), repetitions)
+    yield Subject("krr", {"n": REPORTS}).row(CLAIM, "device", READ, timing)
+
+
+def _ledgers(repetitions: int) -> Iterator[Row]:
+    accountants: dict[str, Accountant] = {"light bounds": conservative, "PLD": compose}
+    for days in (30, 365):
+        for path, accountant in accountants.items():
+            subject = Subject("", {"days": days})
+            role = "operator" if accountant is compose else "everybody"
+            yield subject.row(LEDGER, role, path, measured(ledger_work(days, accountant), 1, min(repetitions, 3)))
+
+
+def ledger_work(days: int, accountant: Accountant) -> Callable[[], None]:
+    """All that is asked of a ledger about a year's recipes in an account of ``days`` that is full: what is spent,
+    whether one more recipe fits, and the largest that does."""
+    charges = _charges()
+    account = Account("default", Decimal(100), Decimal("0.00001"), days * DAY)
+    full = Decimal(repr(round(balance(charges, account, YEAR // 2, compose).peak * 1.002, 4)))
+    account = Account("default", full, account.delta, account.window_seconds)
+    more = Charge("default", bytes(32), "one more", YEAR // 2, YEAR // 2 + 7 * DAY, Cost(Decimal("0.5"), _DELTA))
+
+    def work() -> None:
+        balance(charges, account, YEAR // 2, accountant)
+        judge(more, charges, account, accountant)
+        largest_epsilon(more, charges, account, accountant)
+
+    return work
+
+
+_DELTA = Decimal("0.000000001")
+
+
+def _charges() -> list[Charge]:
+    """Recipes spread over a year, of up to 30 days, no two alike."""
+    draw = random.Random(RECIPES)  # noqa: S311
+    charges = []
+    for number in range(1, RECIPES + 1):
+        start, cost = draw.randrange(YEAR), Cost(Decimal(draw.randrange(50, 2000)).scaleb(-4), _DELTA)
+        end = start + draw.randrange(1, 31) * DAY
+        charges.append(Charge("default", number.to_bytes(32, "big"), "", start, end, cost, ChargeState.ACTIVE))
+    return charges

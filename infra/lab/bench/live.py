@@ -1,0 +1,266 @@
+"""A local stack of real processes to be measured: made, started, asked over HTTP, and thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import uvloop
+
+from infra.api import call, verified_log
+from infra.backends import backends, parse_backends
+from infra.deployment import INGEST, Deployment, Parts, deploy
+from infra.lab.bench.contributions import Order, slot_keys
+from infra.lab.bench.processes import cpu_by_party, memory_of_tree
+from infra.lab.bench.storage import POSTGRES, SQLITE, has_postgres
+from infra.layout import Layout, StackOptions, create_layout, signing_key_of
+from infra.markers import amend_config
+from infra.places import policy_of
+from infra.processes import ServiceProcess, running
+from tacit.adapters.system import OsEntropy
+from tacit.codec import b64url
+from tacit.errors import Fatal
+from tacit.ports import Transport
+from tacit.recipe.builder import propose
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.tlog.leaves import LeafType, sign_leaf
+
+SLOTS = 4
+ACCOUNT = ("1000", "0.001")
+"""Epsilon and delta of the stack's account: measurements publish many recipes, and ask nobody."""
+JOB_SIZE = 1000
+BUCKETS = 128
+POPULATION = 5_000_000
+INTERVAL_SECONDS = 1800
+LEFT_OF_EPOCH = 2 * INTERVAL_SECONDS
+READY_SECONDS = 60.0
+PAUSE = 0.02
+COUNT_PAUSE = 0.1
+"""Between two looks at the Leader's counts: each reads what it has, at the cost of the processes that are measured."""
+PARTIES = {INGEST: "gateway + uploads"}
+"""What rows call the processes that are several services."""
+Result = TypeVar("Result")
+
+
+def default_servers() -> frozenset[str]:
+    """PostgreSQL where it is installed; nothing, so SQLite, where it is not."""
+    return frozenset({POSTGRES} if has_postgres() else ())
+
+
+def path_of(crypto: str, servers: frozenset[str], *, together: bool) -> str:
+    """The path of rows: cryptography, database and the brokers beside it, and whether gateway and uploads are one
+    process and messages come in frames (``tacit up --together``)."""
+    database = POSTGRES if POSTGRES in servers else SQLITE
+    used = "+".join([database, *sorted(servers - {POSTGRES})])
+    return f"{crypto}, {used}, {'together' if together else 'one process each'}"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A stack on disk and the processes that it will have."""
+
+    layout: Layout
+    parts: Parts
+
+
+@contextlib.contextmanager
+def laid_out(
+    servers: frozenset[str], deployment: Deployment, *, limits: Mapping[str, Any] | None = None
+) -> Iterator[Site]:
+    """A new stack on disk with its ``servers`` (as ``tacit up --with`` names them) running; ``limits`` are the
+    Leader's. All of it is gone afterwards. Raises ``UsageError``."""
+    folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
+    folder.chmod(0o711)
+    now = time.time()
+    epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > LEFT_OF_EPOCH)
+    epsilon, delta = ACCOUNT
+    options = StackOptions(
+        epoch_seconds=epoch,
+        slots_per_epoch=SLOTS,
+        job_size=JOB_SIZE,
+        account_epsilon=epsilon,
+        account_delta=delta,
+    )
+    try:
+        layout = create_layout(folder / "stack", options, OsEntropy(), now)
+        leader = layout.configs["leader"]
+        amend_config(leader, limits={**json.loads(leader.read_text())["limits"], **(limits or {})})
+        with backends(layout, parse_backends(sorted(servers), {}), OsEntropy()):
+            yield Site(layout, deploy(layout, deployment))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_on(site: Site, work: Callable[[LiveStack], Coroutine[Any, Any, Result]]) -> Result:
+    """Start the services of ``site``, do ``work``, stop them."""
+
+    async def whole() -> Result:
+        async with started(site) as stack:
+            return await work(stack)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(whole())
+
+
+@contextlib.asynccontextmanager
+async def started(site: Site) -> AsyncIterator[LiveStack]:
+    """The stack with all services ready and its issuer's keys in the log."""
+    async with running(site.layout, site.parts) as services, site.layout.transport() as transport:
+        stack = LiveStack(site.layout, services, transport)
+        await stack.until_keys()
+        yield stack
+
+
+@dataclass
+class LiveStack:
+    """A running stack."""
+
+    layout: Layout
+    services: list[ServiceProcess]
+    transport: Transport
+    _slot: int = 0
+
+    def pids(self, name: str) -> list[int]:
+        """The process ids of a service."""
+        return [one.pid for one in self.services if any(part.name == name for part in one.part.services)]
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds of every service, of the database and of the brokers so far."""
+        return cpu_by_party((PARTIES.get(service.name, service.name), service.pid) for service in self.services)
+
+    def memory(self, name: str) -> float:
+        """Bytes that the processes of a service have to themselves."""
+        return float(sum(map(memory_of_tree, self.pids(name))))
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to every process of a service."""
+        for pid in self.pids(name):
+            os.kill(pid, number)
+
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Processes that serve ``name`` alone stand still while the block runs."""
+        pids = [one.pid for one in self.services if one.name == name]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
+        """Log a recipe of ``BUCKETS`` buckets that asks now, wait until both aggregators take part, and return what
+        contributions to it are made of."""
+        epoch = self._epoch()
+        recipe = propose(
+            name=f"bench-{self._slot}",
+            question=Question(
+                text="What does it cost?",
+                metric="cost",
+                encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
+                statistic="histogram",
+            ),
+            population=POPULATION,
+            rate=Decimal("0.5"),
+            min_batch_size=batch_size,
+            parties=self.layout.parties,
+            token=TokenSlot(issuer=self.layout.parties.issuer.name, epoch=epoch, slot=self._slot),
+            start=int(time.time()) // 60 * 60,
+            duration=INTERVAL_SECONDS,
+            close=close,
+        )
+        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
+        await call(self.transport, "POST", f"{self.layout.urls['recipe_server']}/v1/leaves", body=leaf.encode())
+        key = (await asyncio.to_thread(slot_keys, self.layout))[epoch, self._slot]
+        self._slot += 1
+        for party in ("leader", "helper", "collector"):
+            await self._until(partial(self._serves, party, recipe), f"the {party} takes part")
+        return Order(recipe, key, self.layout.gateway_key_config)
+
+    def task_text(self, recipe: Recipe) -> str:
+        """The recipe's task id as URLs write it."""
+        return b64url(task_id(recipe))
+
+    async def counts(self, recipe: Recipe, party: str = "leader") -> dict[str, Any]:
+        """What an aggregator says of the recipe's task."""
+        url = f"{self.layout.urls[party]}/v1/tasks/{self.task_text(recipe)}/status"
+        return dict(await call(self.transport, "GET", url, bearer=self.layout.operator_token(party)))
+
+    async def until_aggregated(self, recipe: Recipe, count: int, seconds: float) -> None:
+        """Wait until the Leader has counted ``count`` reports. Raises ``Fatal`` where one was lost or rejected."""
+
+        async def done() -> bool:
+            await asyncio.sleep(COUNT_PAUSE)
+            found = await self.counts(recipe)
+            if found["rejected"]:
+                raise Fatal(f"valid contributions were rejected: {found['rejected_by_cause']}")
+            return bool(found["aggregated"] >= count)
+
+        await self._until(done, f"{count} contributions are counted", seconds)
+
+    async def require_stored(self, recipe: Recipe, count: int) -> None:
+        """Raises ``Fatal`` unless the Leader holds exactly ``count`` reports."""
+        found = int((await self.counts(recipe))["uploaded"])
+        if found != count:
+            raise Fatal(f"the leader stored {found} of {count} contributions that the relay acknowledged")
+
+    async def ask_for_batch(self, recipe: Recipe) -> None:
+        """Let the collector ask for the recipe's batch."""
+        body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
+        url, bearer = f"{self.layout.urls['collector']}/v1/collections", self.layout.operator_token("collector")
+        await call(self.transport, "POST", url, body=body, bearer=bearer)
+
+    async def until_released(self, recipe: Recipe, seconds: float) -> None:
+        """Wait until the collector shows a result of the recipe."""
+
+        async def done() -> bool:
+            url, bearer = f"{self.layout.urls['collector']}/v1/results", self.layout.operator_token("collector")
+            found = (await call(self.transport, "GET", url, bearer=bearer))["results"]
+            return any(one["recipe_hash"] == recipe.hash_text for one in found)
+
+        await self._until(done, "the result is released", seconds)
+
+    async def until_keys(self) -> None:
+        """Wait until the log shows this epoch's token keys."""
+        policy, issuer = policy_of(self.layout.policy_path), self.layout.parties.issuer.name
+
+        async def done() -> bool:
+            live = await verified_log(self.transport, self.layout, policy)
+            return live.directory(issuer, self._epoch()) is not None
+
+        await self._until(done, "the log shows the issuer's keys")
+
+    def _epoch(self) -> int:
+        return int(time.time() // self.layout.options.epoch_seconds)
+
+    async def _serves(self, party: str, recipe: Recipe) -> bool:
+        url = f"{self.layout.urls[party]}/v1/recipes"
+        answer = await call(self.transport, "GET", url, bearer=self.layout.operator_token(party))
+        rows = answer["recipes"] if party == "collector" else answer
+        state = {one["recipe_hash"]: one["state"] for one in rows}.get(recipe.hash_text)
+        if state == "refused" and party != "collector":
+            raise Fatal(f"the {party} refuses the recipe of the measurement")
+        return bool(state == "active")
+
+    async def _until(
+        self, done: Callable[[], Coroutine[Any, Any, bool]], what: str, seconds: float = READY_SECONDS
+    ) -> None:
+        until = time.monotonic() + seconds
+        while not await done():
+            if time.monotonic() > until:
+                raise Fatal(f"waited {seconds:.0f} s until {what}")
+            await asyncio.sleep(PAUSE)

@@ -1,0 +1,86 @@
+"""The databases under the measured aggregators, and the processor time that they take."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from infra.lab.bench.processes import cpu_of_tree
+from infra.layout import free_ports
+from infra.postgres import PostgresServer, find_binaries
+from tacit.adapters.postgres import administer
+from tacit.adapters.system import OsEntropy
+from tacit.messages import Role
+
+SQLITE, POSTGRES = "sqlite", "postgres"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kind of database by name."""
+
+    name: str
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Database]:
+        """A server of its own while the block runs, where this kind needs one."""
+        if self.name == SQLITE:
+            yield Database()
+            return
+        folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
+        folder.chmod(0o711)
+        server: PostgresServer | None = None
+        try:
+            server = PostgresServer.create(folder / "server", free_ports(1)[0], OsEntropy()(16).hex())
+            server.start()
+            yield Database(server)
+        finally:
+            if server is not None:
+                server.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class Database:
+    """A running database; SQLite is one in this very process."""
+
+    server: PostgresServer | None = None
+    _names: Iterator[int] = field(default_factory=itertools.count)
+
+    async def fresh(self, roles: Sequence[Role]) -> Mapping[Role, str] | None:
+        """The URL of an empty database for each role, None where they keep files of their own."""
+        if self.server is None:
+            return None
+        urls = {}
+        for role in roles:
+            name = f"bench_{next(self._names)}"
+            await administer(make_url(self.server.url), [f"CREATE DATABASE {name}"])
+            urls[role] = self.server.url.rsplit("/", 1)[0] + f"/{name}"
+        return urls
+
+    def cpu(self) -> float:
+        """CPU seconds that the server's processes have taken."""
+        return 0.0 if self.server is None else cpu_of_tree(_postmaster(self.server))
+
+
+def _postmaster(server: PostgresServer) -> int:
+    """The server's own process, by its lock file."""
+    return int((server.folder / "data" / "postmaster.pid").read_text().split(maxsplit=1)[0])
+
+
+def has_postgres() -> bool:
+    """Whether this machine can run a PostgreSQL server for a measurement."""
+    return find_binaries() is not None and importlib.util.find_spec("asyncpg") is not None
+
+
+def backends() -> list[Backend]:
+    """SQLite, and PostgreSQL where it is installed."""
+    return [Backend(SQLITE), *([Backend(POSTGRES)] if has_postgres() else [])]

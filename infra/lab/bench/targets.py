@@ -1,0 +1,79 @@
+"""The speeds that Tacit aims at, and which rows they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.lab.bench.implementations import MULTIBUFFER, OPENSSL
+from infra.lab.bench.rows import Row
+
+CLAIM, LEDGER = "claim, fresh interpreter", "ledger of 1,000 recipes"
+ACCOUNTING = (CLAIM, LEDGER)
+ALONE, READ = "claim alone", "read and claim"
+ALONE_AT_RATE, UNDER_ATTACK = "upload latency, alone", "upload latency, attacked"
+BEST_PATHS = ("avx512", "ifma")
+IFMA, AVX2 = ("ifma",), ("avx2",)
+SECOND = 1e6
+
+
+@dataclass(frozen=True)
+class Target:
+    """At most ``limit`` in the rows of this stage, role and path; an empty field matches everything."""
+
+    stage: str
+    limit: float
+    role: str = ""
+    paths: tuple[str, ...] = ()
+    vdaf: str = ""
+    offered_rate: float | None = None
+
+    def concerns(self, row: Row) -> bool:
+        """Whether the row is one of those."""
+        return (
+            row.stage == self.stage
+            and self.role in {"", row.role}
+            and (not self.paths or row.path.split(",")[0] in self.paths)
+            and self.vdaf in {"", row.vdaf}
+            and self.offered_rate in {None, row.offered_rate}
+        )
+
+
+def _kernel(vdaf: str, paths: tuple[str, ...], helper: float, leader: float) -> list[Target]:
+    limits = {"helper": helper, "leader": leader}
+    return [Target("verify_init", limit, role, paths, vdaf) for role, limit in limits.items()]
+
+
+def _by_crypto(stage: str, openssl: float, batch: float, role: str, rate: float | None = None) -> list[Target]:
+    limits = {OPENSSL: openssl, MULTIBUFFER: batch}
+    return [Target(stage, limit, role, (path,), offered_rate=rate) for path, limit in limits.items()]
+
+
+TARGETS: Sequence[Target] = (
+    *_kernel("histogram", IFMA, 2.2, 1.7),
+    *_kernel("histogram", AVX2, 9.0, 7.5),
+    *_kernel("sumvec", IFMA, 6.5, 5.0),
+    *_kernel("sumvec", AVX2, 27.0, 22.0),
+    *_kernel("count", BEST_PATHS, 0.13, 0.08),
+    *_kernel("sum", BEST_PATHS, 0.4, 0.3),
+    Target("shard", 6.0, "client", IFMA, "histogram"),
+    Target("token verify", 4.0, paths=(MULTIBUFFER,)),
+    Target("HPKE open", 5.5, "leader", (MULTIBUFFER,)),
+    *_by_crypto("aggregation job", 135.0, 45.0, "leader + helper"),
+    *_by_crypto("whole server side", 350.0, 220.0, "all servers", 0.0),
+    *_by_crypto("whole server side", 450.0, 300.0, "all servers", 1000.0),
+    Target("sustained, wall time", SECOND / 5000, paths=(MULTIBUFFER,)),
+    Target("release latency at B", 2 * SECOND),
+    Target(CLAIM, 0.05 * SECOND, paths=(ALONE,)),
+    Target(LEDGER, 2 * SECOND),
+)
+"""Microseconds: of CPU time per report or, of accounting, in all; of wall time for "wall time" and "latency"."""
+MOST_GROWTH = 1.10
+"""Memory with a longer queue over that with a short one."""
+MOST_UNDER_ATTACK = 2.0
+"""p99 of honest uploads beside attackers over that without."""
+
+
+def target_of(row: Row) -> float | None:
+    """The most that the row should show, None where nothing is aimed at."""
+    return next((target.limit for target in TARGETS if target.concerns(row)), None)

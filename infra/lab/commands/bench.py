@@ -1,0 +1,272 @@
+"""``tacit bench``: what each stage costs on this machine, beside its floor and its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from infra.extras import require_extra
+from infra.lab.bench import history
+from infra.lab.bench.kernels import STAGES, kernel_rows
+from infra.lab.bench.rows import Row, document, machine
+from infra.lab.bench.targets import ACCOUNTING, MOST_GROWTH, MOST_UNDER_ATTACK, UNDER_ATTACK, target_of
+from infra.places import AsJson
+from infra.terminal import answers, notes, plain_table, print_json
+from tacit.vdaf.native import level
+
+WIDTH = 120
+"""Cells that the tables need."""
+app = typer.Typer(help="Measure what each stage costs, beside the floor of this machine.", no_args_is_help=True)
+
+Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
+Save = Annotated[bool, typer.Option("--save", help="Keep the document as benchmarks/DATE-COMMIT.json.")]
+Million = Annotated[bool, typer.Option("--million", help="Also the memory with 1,000,000 reports queued (minutes).")]
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="NAMES", help="Servers, as for tacit up (default: postgres where it is installed)."),
+]
+VDAF, RIGHT_FROM = 1, 4
+"""Places in the table: the VDAF's column, and the first of the figures."""
+KERNEL_REPETITIONS, STAGE_REPETITIONS, LIVE_REPETITIONS = 15, 7, 3
+
+
+@app.command("kernels")
+def kernels(as_json: AsJson = False, repetitions: Repetitions = KERNEL_REPETITIONS, save: Save = False) -> None:
+    """CPU time per report of the Prio3 kernels, for every VDAF, role and path that this processor runs.
+
+    Medians; a floor is what the stage's Keccak permutations and field products alone would cost. Path "off" is pure
+    Python. Example: tacit bench kernels --json
+    """
+    _deliver(kernel_rows(repetitions), as_json=as_json, save=save)
+
+
+@app.command("stages")
+def stages(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS, save: Save = False) -> None:
+    """CPU time per report of each step: open, verify, prepare a job, commit it; seal, prove, decapsulate.
+
+    A floor is what the primitives of a step cost alone, measured in the same run. Example: tacit bench stages
+    """
+    _deliver(_stages(repetitions), as_json=as_json, save=save)
+
+
+@app.command("ingest")
+def ingest(
+    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, servers: With = None
+) -> None:
+    """CPU time per contribution of relay, gateway, leader and database while they take uploads, and the latency.
+
+    Real processes at three offered rates, on PostgreSQL where it is installed. Example: tacit bench ingest
+    """
+    _deliver(_ingest(repetitions, servers), as_json=as_json, save=save)
+
+
+@app.command("pipeline")
+def pipeline(
+    as_json: AsJson = False,
+    repetitions: Repetitions = LIVE_REPETITIONS,
+    save: Save = False,
+    million: Million = False,
+    servers: With = None,
+) -> None:
+    """CPU time per contribution of the whole server side, seconds from the B-th to its result, memory under a queue.
+
+    Real processes, from the relay to the committed aggregate. Example: tacit bench pipeline --repetitions 1
+    """
+    _deliver(_pipeline(repetitions, servers, million=million), as_json=as_json, save=save)
+
+
+@app.command("overload")
+def overload(
+    as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, servers: With = None
+) -> None:
+    """How long honest uploads take while the relay or the leader is attacked: silent connections, heads and bodies that
+    drip, a flood of whole requests; beside how long they take alone.
+
+    Real processes; attackers are bounded in count, rate and time, and stay on this machine. A minute and a half per
+    repetition. Example: tacit bench overload --repetitions 1
+    """
+    _deliver(_overload(repetitions, servers), as_json=as_json, save=save)
+
+
+@app.command("accounting")
+def accounting(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS, save: Save = False) -> None:
+    """CPU time of one recipe's claim in a fresh interpreter, and of a full ledger of 1,000 recipes.
+
+    Needs tacit[accounting]. Example: tacit bench accounting
+    """
+    _deliver(_accounting(repetitions), as_json=as_json, save=save)
+
+
+@app.command("all")
+def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
+    """Everything, in a few minutes. Example: tacit bench all --json --save"""
+
+    def rows() -> Iterator[Row]:
+        yield from kernel_rows(KERNEL_REPETITIONS)
+        yield from _stages(STAGE_REPETITIONS)
+        yield from _accounting(STAGE_REPETITIONS)
+        yield from _ingest(LIVE_REPETITIONS, None)
+        yield from _pipeline(LIVE_REPETITIONS, None, million=million)
+
+    _deliver(rows(), as_json=as_json, save=save)
+
+
+@app.command("plot")
+def plot(
+    folder: Annotated[Path, typer.Option("--folder", help="Where the documents are.")] = history.FOLDER,
+    out: Annotated[Path | None, typer.Option("--out", help="The picture (default: history.png in the folder).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the kept results over commits. Example: tacit bench plot"""
+    target = out or folder / history.PLOT
+    results = history.load(folder)
+    history.plot(results, target)
+    if as_json:
+        print_json({"picture": str(target), "results": len(results)})
+        return
+    answers().print(f"{target}: {len(results)} result{'s' if len(results) > 1 else ''}", soft_wrap=True)
+
+
+def _stages(repetitions: int) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.stages import stage_rows
+
+    return stage_rows(repetitions)
+
+
+def _accounting(repetitions: int) -> Iterator[Row]:
+    from infra.lab.bench.accounting import accounting_rows
+
+    return accounting_rows(repetitions)
+
+
+def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.ingest import ingest_rows
+
+    return ingest_rows(repetitions, _names(servers))
+
+
+def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.overload import overload_rows
+
+    return overload_rows(repetitions, _names(servers))
+
+
+def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.pipeline import QUEUED, pipeline_rows
+
+    return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)
+
+
+def _names(servers: list[str] | None) -> frozenset[str] | None:
+    if servers is None:
+        return None
+    return frozenset(name.strip() for text in servers for name in text.split(",") if name.strip())
+
+
+def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
+    found = []
+    for row in rows:
+        found.append(row)
+        rate = history.rate_text(row.offered_rate, " ")
+        notes().print(f"{row.stage} {row.vdaf} {row.role} {row.path}{rate}", style="dim")
+    if as_json:
+        print_json(document(found))
+    else:
+        _show(found)
+    if save:
+        notes().print(f"kept in {history.save(found, history.FOLDER)}")
+
+
+def _show(rows: list[Row]) -> None:
+    facts = machine()
+    console = answers(WIDTH)
+    console.print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}")
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(_table_of(row), []).append(row)
+    for name, some in tables.items():
+        console.print()
+        console.print(_table(name, some))
+
+
+def _table_of(row: Row) -> str:
+    """Each table has rows of one kind, so that none needs every column."""
+    if row.stage == "primitive":
+        return "primitives"
+    if row.stage in STAGES:
+        return "kernels"
+    if row.stage in ACCOUNTING:
+        return "accounting"
+    if row.stage.startswith("memory"):
+        return "memory"
+    return "running services" if row.offered_rate is not None or "latency" in row.stage else "stages"
+
+
+def _table(name: str, rows: list[Row]) -> Table:
+    """The rows, without columns in which nothing stands; a VDAF that all of them share goes into the title."""
+    figure = {"memory": "bytes", "accounting": "CPU"}.get(name, "µs/report")
+    columns = (name, "VDAF", "role", "path", "offered", figure, "floor", "ratio", "spread", "target")
+    cells = [_cells(row) for row in rows]
+    vdafs = {str(line[VDAF]) for line in cells}
+    used = [at for at in range(len(columns)) if any(str(line[at]) for line in cells)]
+    if len(vdafs) == 1:
+        used = [at for at in used if at != VDAF]
+    title = f"[bold]{vdafs.pop()}[/bold]" if len(vdafs) == 1 and vdafs != {""} else None
+    table = plain_table(*(columns[at] for at in used), title=title)
+    for column, at in zip(table.columns, used, strict=True):
+        column.justify = "right" if at >= RIGHT_FROM else "left"
+        column.no_wrap = True
+        column.min_width = max(len(str(line[at])) for line in cells) if at >= RIGHT_FROM else None
+    for line in cells:
+        table.add_row(*(line[at] for at in used))
+    return table
+
+
+def _cells(row: Row) -> list[str | Text]:
+    primitive = row.stage == "primitive"
+    parameters = ",".join(map(str, row.parameters.values()))
+    return [
+        row.role if primitive else row.stage,
+        f"{row.vdaf}({parameters})" if parameters else row.vdaf,
+        "" if primitive else row.role,
+        row.path,
+        history.rate_text(row.offered_rate),
+        _figure(row, row.us_per_report),
+        "" if row.floor_us is None or primitive else _figure(row, row.floor_us),
+        "" if row.ratio is None or primitive else f"{row.ratio:.2f}",
+        f"{row.spread:.0%}",
+        _verdict(row),
+    ]
+
+
+def _figure(row: Row, value: float) -> str:
+    if row.stage.startswith("memory"):
+        return f"{value / 2**20:.0f} MiB"
+    if "latency" in row.stage or row.stage in ACCOUNTING:
+        return f"{value / 1000:,.{0 if value >= 1e5 else 1}f} ms"
+    if value < 1:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def _verdict(row: Row) -> Text:
+    if row.stage.startswith("memory"):
+        return _met(f"{MOST_GROWTH:.2f}", row.ratio or 0.0, MOST_GROWTH)
+    if row.stage == UNDER_ATTACK and row.role.startswith("p99"):
+        return _met(f"x {MOST_UNDER_ATTACK:.2f}", row.ratio or 0.0, MOST_UNDER_ATTACK)
+    limit = target_of(row)
+    return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)
+
+
+def _met(shown: str, value: float, limit: float) -> Text:
+    met = value <= limit
+    return Text(f"{shown} {'met' if met else 'missed'}", style="green" if met else "red")

@@ -1,0 +1,117 @@
+"""``tacit demo``: the main job on real data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from infra.lab.demo.dataset import Dataset, load_csv, load_randhie
+from infra.lab.demo.report import prepare_report, write_report
+from infra.lab.demo.run import DemoRun
+from infra.lab.demo.view import Stages, show
+from tacit.errors import UsageError
+from tacit.service.log import set_log_level
+
+DEFAULT_DEVICES = 1500
+
+
+def demo(
+    input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the CSV file that is asked for.")] = None,
+    buckets: Annotated[str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4")] = None,
+    categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
+    devices: Annotated[int | None, typer.Option(min=1, help="Take the first N rows (at least 200).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
+    json_output: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Run every party on this machine and answer one question about many devices.
+
+    Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
+    """
+    dataset = _dataset(input_file, column, buckets, categories, devices)
+    if not json_output:
+        prepare_report(out)
+    progress = Console(stderr=True)
+    if dataset.question.proposed:
+        _say_proposed(dataset, progress)
+    if dataset.missing:
+        _say_missing(dataset, progress)
+    stages = Stages(progress)
+    set_log_level("error")
+    with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder, stages.running():
+        result = asyncio.run(DemoRun(dataset, Path(folder), stages).run())
+    if json_output:
+        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
+        return
+    outputs = write_report(result, out)
+    show(result, Console(), outputs)
+
+
+def _dataset(
+    input_file: Path | None, column: str | None, buckets: str | None, categories: str | None, devices: int | None
+) -> Dataset:
+    if input_file is None:
+        if column or buckets or categories:
+            raise typer.BadParameter("--column, --buckets and --categories go with --input")
+        return load_randhie(DEFAULT_DEVICES if devices is None else devices)
+    if column is None:
+        raise typer.BadParameter("--input needs --column NAME")
+    if buckets and categories:
+        raise typer.BadParameter("give either --buckets or --categories")
+    return load_csv(
+        input_file,
+        column,
+        edges=None if buckets is None else _edges(buckets),
+        categories=None if categories is None else _categories(categories),
+        devices=devices,
+    )
+
+
+def _edges(text: str) -> list[int]:
+    try:
+        edges = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter("--buckets takes integers with commas between, such as 0,1,2,4") from error
+    if len(edges) < 2 or sorted(set(edges)) != edges:
+        raise typer.BadParameter("--buckets takes at least two edges, each larger than the one before")
+    return edges
+
+
+def _categories(text: str) -> list[str]:
+    names = text.split(",")
+    if len(names) < 2 or len(set(names)) != len(names) or not all(names):
+        raise typer.BadParameter("--categories takes at least two different texts with commas between")
+    return names
+
+
+def _say_proposed(dataset: Dataset, progress: Console) -> None:
+    question = dataset.question
+    if question.edges is not None:
+        flag = f"--buckets {','.join(map(str, question.edges))}"
+    elif question.categories is not None:
+        flag = f"--categories {','.join(question.categories)}"
+    else:
+        raise UsageError("the question has neither buckets nor categories")
+    progress.print(
+        f"proposed from the file: {flag}\n(in a real recipe these are public and fixed before any device is asked)",
+        highlight=False,
+        style="yellow",
+        soft_wrap=True,
+    )
+
+
+def _say_missing(dataset: Dataset, progress: Console) -> None:
+    progress.print(
+        f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: devices without a value take part too, with "
+        "a draw that says nothing; their answers appear spread over all",
+        highlight=False,
+        style="yellow",
+        soft_wrap=True,
+    )

@@ -1,0 +1,189 @@
+"""``tacit fleet``: very many simulated devices against a stack, over the real wire."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from infra.extras import require_extra
+from infra.lab.devices.profile import Profile
+from infra.places import AsJson, StateDir, checked_name, layout_of
+from infra.terminal import answers, notes, print_json
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.lab.fleet.oracle import Verdict
+    from infra.lab.fleet.result import FleetResult
+    from infra.lab.fleet.run import FleetRun, Load
+
+app = typer.Typer(help="Simulate very many devices over the real wire.", no_args_is_help=True)
+
+TOKENS = ("issued", "direct")
+EXTRA = ("matplotlib", "numpy", "psutil")
+DATA_HELP = (
+    "uniform, zipf[:EXPONENT] (default) or weights:W,W,... for categories (one weight each); "
+    "uniform (default) or normal:MEAN,DEVIATION for numbers and vectors"
+)
+
+Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that they are asked.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Worker processes (shards of devices).")]
+Data = Annotated[str | None, typer.Option("--data", help=f"What the devices know: {DATA_HELP}.")]
+PopulationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--population",
+        help="CSV file with one row per device (vectors as 1,2,...), instead of --data.",
+    ),
+]
+Missing = Annotated[float, typer.Option("--missing", min=0, max=1, help="Share of devices without a value.")]
+Column = Annotated[str | None, typer.Option("--column", help="Its column (default: the recipe's metric).")]
+Faults = Annotated[str, typer.Option("--faults", help="Shares of the sampled devices: bad-proof=0.01,late=0.005,...")]
+Tokens = Annotated[
+    str,
+    typer.Option("--tokens", help="issued: attester and issuer; direct: signed with the local issuer's key."),
+]
+AgentConfigFile = Annotated[
+    Path | None, typer.Option("--agent-config", help="A deployment's agent configuration, instead of a local stack.")
+]
+Authority = Annotated[
+    Path | None, typer.Option("--authority", help="0600 PEM of the software authority that its attester trusts.")
+]
+AllowRemote = Annotated[
+    bool, typer.Option("--allow-remote", help="Load another machine than this one: only with its operators' consent.")
+]
+Limit = Annotated[float, typer.Option("--limit", min=1, metavar="SECONDS", help="Stop the workers after so long.")]
+Ray = Annotated[str, typer.Option("--ray", metavar="ADDRESS", help="Run the shards as tasks of a Ray cluster.")]
+
+
+@app.command("run")
+def run(
+    recipe: Recipe,
+    devices: Annotated[int | None, typer.Option("--devices", min=1, help="How many devices are asked.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="Contributions a second (default: as fast as it goes).")
+    ] = None,
+    profile: Annotated[Profile, typer.Option("--profile", help="How contributions arrive.")] = Profile.STEADY,
+    faults: Faults = "",
+    workers: Workers = 1,
+    in_flight: Annotated[
+        int, typer.Option("--in-flight", min=1, max=4096, help="Most contributions on their way, per worker.")
+    ] = 64,
+    oracle: Annotated[
+        bool, typer.Option("--oracle", help="Compare what the stack counted with what was sent; 1 if it differs.")
+    ] = False,
+    prepared: Annotated[
+        Path | None, typer.Option("--prepared", help="Send the contributions of this file (tacit fleet prepare).")
+    ] = None,
+    data: Data = None,
+    population: PopulationFile = None,
+    column: Column = None,
+    missing: Missing = 0.0,
+    tokens: Tokens = "issued",
+    state_dir: StateDir = None,
+    agent_config: AgentConfigFile = None,
+    authority: Authority = None,
+    allow_remote: AllowRemote = False,
+    limit: Limit = 3600.0,
+    ray: Ray = "",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report (JSON, pictures, page).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a fleet: every device its own datum, coin and journal line, every contribution over the real wire.
+
+    Example: tacit fleet run --devices 100000 --recipe visits --workers 2 --oracle --out fleet-out
+    """
+    if prepared is None and devices is None:
+        raise typer.BadParameter("--devices is needed, or --prepared")
+    require_extra("a fleet", "fleet", *EXTRA)
+    from infra.lab.fleet.origin import origin_of
+    from infra.lab.fleet.progress import showing
+    from infra.lab.fleet.run import Data as Knowledge
+    from infra.lab.fleet.run import Load, open_fleet
+
+    load = Load(
+        devices=devices,
+        rate=rate,
+        profile=profile,
+        faults=faults,
+        workers=workers,
+        window=in_flight,
+        direct=_direct(tokens),
+        limit=limit,
+        ray=ray,
+        prepared=prepared,
+    )
+    origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
+    knowledge = Knowledge(data, population, column, missing)
+    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
+    console = notes()
+    console.print(f"journals: {fleet.folder}")
+    with showing(console) as look:
+        result, verdict = fleet.run(look, oracle)
+    _answer(result, verdict, load, fleet, out, as_json=as_json)
+
+
+def _answer(
+    result: FleetResult, verdict: Verdict | None, load: Load, fleet: FleetRun, out: Path | None, *, as_json: bool
+) -> None:
+    """Write and show what a run came to. Exits with 1 where the oracle found a difference."""
+    from infra.lab.fleet.report import show, write_report
+
+    written = write_report(result, verdict, load, fleet.target, out) if out is not None else []
+    if as_json:
+        print_json({**result.document(), "oracle": None if verdict is None else verdict.document()})
+    else:
+        show(result, verdict, load, answers(), written)
+    if verdict is not None and not verdict.holds:
+        raise typer.Exit(1)
+
+
+@app.command("prepare")
+def prepare(
+    devices: Annotated[int, typer.Option("--devices", min=1, help="How many devices are asked.")],
+    recipe: Recipe,
+    out: Annotated[Path, typer.Option("--out", help="The file to write (mode 0600).")],
+    faults: Faults = "",
+    workers: Workers = 1,
+    data: Data = None,
+    population: PopulationFile = None,
+    column: Column = None,
+    missing: Missing = 0.0,
+    tokens: Tokens = "issued",
+    state_dir: StateDir = None,
+    agent_config: AgentConfigFile = None,
+    authority: Authority = None,
+    allow_remote: AllowRemote = False,
+    limit: Limit = 3600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Make the contributions of a fleet before a load test, so that it does not pay for the devices.
+
+    Example: tacit fleet prepare --devices 1000000 --recipe visits --tokens direct --workers 2 --out visits.fleet
+    """
+    if out.exists():
+        raise UsageError(f"{out}: exists already; choose another --out")
+    require_extra("a fleet", "fleet", *EXTRA)
+    from infra.lab.fleet.origin import origin_of
+    from infra.lab.fleet.progress import showing
+    from infra.lab.fleet.report import show_prepared
+    from infra.lab.fleet.run import Data as Knowledge
+    from infra.lab.fleet.run import Load, open_fleet
+
+    load = Load(devices=devices, faults=faults, workers=workers, direct=_direct(tokens), limit=limit)
+    origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
+    knowledge = Knowledge(data, population, column, missing)
+    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
+    with showing(notes()) as look:
+        result = fleet.prepare(out.absolute(), look)
+    if as_json:
+        print_json({**result.document(), "prepared": result.prepared, "bytes": out.stat().st_size})
+    else:
+        show_prepared(result, load, out, answers())
+
+
+def _direct(tokens: str) -> bool:
+    if tokens not in TOKENS:
+        raise typer.BadParameter("--tokens is issued or direct")
+    return tokens == "direct"

@@ -1,0 +1,148 @@
+"""The attacks that the demo really tries against the running services, on a recipe staged for them.
+
+The staged recipe asks 49 devices where B is 50. A thief then adds a report with a token that was spent, one with a
+token that it stole (as a leader could: it knows the leader's secret of the token, not the helper's), and one whose
+proof is broken. None of them may count, so the collection that follows must fail at B-1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from client_agent.deciding import upload_url
+from client_agent.oblivious import ObliviousClient
+from infra.lab.demo.result import StagedRefusal
+from tacit.errors import DAP_ERROR_PREFIX, Refusal
+from tacit.media_types import dap
+from tacit.messages import (
+    REPORT_ID_SIZE,
+    AggregateShareReq,
+    BatchSelector,
+    Extension,
+    PlaintextInputShare,
+    Report,
+    ReportMetadata,
+    Role,
+    UploadRequest,
+)
+from tacit.ports import Clock, Entropy, Transport
+from tacit.recipe import rules
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.roles.client import make_report, seal_report, shard
+from tacit.roles.collector import collection_request
+from tacit.task import Task
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
+
+MEASUREMENT = 0
+CAUSES = {
+    "token-spent": ("a token spent twice", "the token's nullifier is bound to another report"),
+    "token-binding": ("a stolen token in the thief's own report", "the token is bound to another report"),
+    "proof": ("a report with a broken proof", "the Prio3 proof does not verify"),
+}
+
+
+@dataclass(frozen=True)
+class Loot:
+    """A token with its secrets."""
+
+    token: bytes
+    preimages: Preimages
+
+    def __repr__(self) -> str:
+        return "Loot()"
+
+
+class Thief:
+    """Makes reports that must not count, and uploads them as any client would."""
+
+    def __init__(self, task: Task, client: ObliviousClient, clock: Clock, entropy: Entropy) -> None:
+        self._task = task
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+
+    async def attack(self, spent: Loot, honest: Loot, own: Loot) -> None:
+        """Upload one report per attack: ``spent`` again, ``honest`` as a leader would steal it, ``own`` with a
+        broken proof."""
+        for report in (self._replayed(spent), self._stolen(honest), self._broken_proof(own)):
+            body = UploadRequest((report,)).encode()
+            answer = await self._client.request(
+                "POST", upload_url(self._task), media_type=dap("upload-req"), content=body
+            )
+            if answer.status != 200:
+                raise Refusal("demo-upload", f"the leader answered {answer.status} to an upload")
+
+    def _metadata(self) -> ReportMetadata:
+        return ReportMetadata(self._entropy(REPORT_ID_SIZE), self._task.report_time(self._clock.now()))
+
+    def _replayed(self, loot: Loot) -> Report:
+        metadata = self._metadata()
+        return make_report(
+            self._task, MEASUREMENT, loot.token, loot.preimages, metadata.report_id, metadata.time, self._entropy
+        )
+
+    def _stolen(self, loot: Loot) -> Report:
+        """The leader's extension is a copy; the helper's must guess the helper's secret."""
+        guessed = Preimages(loot.preimages.r_leader, self._entropy(32))
+        return self._sealed({Role.LEADER: loot.preimages, Role.HELPER: guessed}, loot.token)
+
+    def _broken_proof(self, loot: Loot) -> Report:
+        return self._sealed(dict.fromkeys((Role.LEADER, Role.HELPER), loot.preimages), loot.token, spoil=True)
+
+    def _sealed(self, secrets: Mapping[Role, Preimages], token: bytes, *, spoil: bool = False) -> Report:
+        metadata = self._metadata()
+        public_share, payloads = shard(self._task, MEASUREMENT, metadata.report_id, self._entropy)
+        shares = {}
+        for role, payload in payloads.items():
+            extension = Extension(TOKEN_EXTENSION_TYPE, secrets[role].extension(token, role))
+            sent = bytes([payload[0] ^ 1]) + payload[1:] if spoil and role is Role.LEADER else payload
+            shares[role] = PlaintextInputShare((extension,), sent)
+        return seal_report(self._task, metadata, public_share, shares, self._entropy)
+
+
+def refused_recipe(recipe: Recipe, policies: Mapping[str, Policy], now: float) -> StagedRefusal:
+    """Let every party check a recipe whose claim is understated, each under its own policy."""
+    context = Context(stage=Stage.DRAFT, now=now)
+    said = {party: rules.check(recipe, policy, context) for party, policy in policies.items()}
+    if not all(any(refusal.rule == "claim-understated" for refusal in refusals) for refusals in said.values()):
+        raise Refusal("demo-staged", "a party accepted an understated epsilon")
+    detail = next(refusal.detail for refusal in next(iter(said.values())) if refusal.rule == "claim-understated")
+    return StagedRefusal("a recipe that understates its epsilon", ", ".join(said), f"claim-understated: {detail}")
+
+
+async def refused_publication(leaf: SignedLeaf, url: str, transport: Transport) -> str:
+    """Hand the leaf to the recipe server; returns the rule that refused it."""
+    answer = await transport.request(
+        "POST", f"{url}/v1/leaves", headers={"content-type": "application/json"}, body=leaf.encode()
+    )
+    if answer.status < 400:
+        raise Refusal("demo-staged", "the recipe server accepted an understated epsilon")
+    return str(json.loads(answer.body).get("type", "")).rsplit(":", 1)[-1]
+
+
+async def helper_refusal(task: Task, token: str, transport: Transport) -> str:
+    """Ask the helper for its aggregate share as a leader that does not care about B would; returns its problem."""
+    job = collection_request(task)
+    request = AggregateShareReq(job, BatchSelector.time_interval(task.interval), task.min_batch_size, bytes(32))
+    url = f"{task.configuration.helper_aggregator_endpoint}/tasks/{task.task_id_text}/aggregate_shares"
+    headers = {"authorization": f"Bearer {token}", "content-type": dap("aggregate-share-req")}
+    answer = await transport.request("POST", url, headers=headers, body=request.encode())
+    if answer.status < 400:
+        raise Refusal("demo-staged", "the helper released a batch of B-1")
+    return str(json.loads(answer.body).get("type", "")).removeprefix(DAP_ERROR_PREFIX)
+
+
+def staged_refusals(leader: Mapping[str, int], helper: Mapping[str, int]) -> list[StagedRefusal]:
+    """What the aggregators' own counters say of the three attacks."""
+    found = []
+    for cause, (attempt, reason) in CAUSES.items():
+        refused_by = [name for name, counts in (("leader", leader), ("helper", helper)) if counts.get(cause)]
+        if not refused_by:
+            raise Refusal("demo-staged", f"nobody refused {attempt}")
+        found.append(StagedRefusal(attempt, ", ".join(refused_by), reason))
+    return found

@@ -1,0 +1,61 @@
+"""Notes what each party could read, while one contribution is followed through the system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from infra.lab.demo.result import Sighting
+from infra.layout import OPERATORS
+
+NEVER = {
+    "attester": "recipe, token, report",
+    "issuer": "device, token, recipe",
+    "relay": "contents, recipe",
+    "gateway": "client address",
+    "leader": "the answer, the device",
+    "helper": "the answer, the device",
+}
+
+
+class FollowingObserver:
+    """Keeps what the services report while a device is followed, and drops everything else.
+
+    Who will take part is not known before the coins are tossed, so several candidates are followed through the
+    token phase, each under its own number, and one of them is picked later. Of tokens only those of ``slot`` count.
+    """
+
+    def __init__(self, slot: int) -> None:
+        self._slot = slot
+        self._candidate: int | None = None
+        self._report_id: str | None = None
+        self._seen: dict[int, dict[str, Mapping[str, str | int]]] = {}
+        self._aggregators: dict[str, Mapping[str, str | int]] = {}
+
+    def saw(self, party: str, what: Mapping[str, str | int]) -> None:
+        """See ``tacit.ports.Observer``. Aggregators work in batches, so theirs are told apart by report id."""
+        if "report_id" in what:
+            if what["report_id"] == self._report_id:
+                self._aggregators[party] = what
+        elif self._candidate is not None and what.get("slot", self._slot) == self._slot:
+            self._seen.setdefault(self._candidate, {})[party] = what
+
+    @contextmanager
+    def following(self, candidate: int) -> Iterator[None]:
+        """The device with this number acts alone inside the block."""
+        self._candidate = candidate
+        try:
+            yield
+        finally:
+            self._candidate = None
+
+    def follow_report(self, report_id: str) -> None:
+        """From now on keep what the aggregators say of this report."""
+        self._report_id = report_id
+
+    def sightings(self, candidate: int) -> tuple[Sighting, ...]:
+        """What was seen of the candidate, in the order of a contribution's way."""
+        seen = {**self._seen.get(candidate, {}), **self._aggregators}
+        return tuple(
+            Sighting(party, OPERATORS[party], seen[party], never) for party, never in NEVER.items() if party in seen
+        )

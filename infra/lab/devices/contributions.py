@@ -1,0 +1,130 @@
+"""Finished contributions of many devices: shard, bind the token, seal, and the faults that spoil some of them.
+
+What a contribution holds is what ``tacit.roles.client.make_report`` makes for one device; only the prover and the
+sealing work on a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from client_agent.wallet import HeldToken
+from infra.lab.devices.additions import Addition, addition_of
+from infra.lab.devices.decisions import Randomised
+from infra.lab.devices.faults import Fault
+from infra.lab.devices.sealing import seal_shares
+from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
+from tacit.ports import Entropy
+from tacit.task import Task, input_share_aad
+from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
+from tacit.vdaf.native.batch import BatchProver
+
+BATCH = 512
+"""Contributions that are made together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One device's finished report. ``adds`` is what it adds to the aggregate if it counts, ``body`` the bytes of its
+    upload request, sent again unchanged on every try (P11)."""
+
+    device: int
+    fault: Fault
+    adds: Addition = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One device before its report is made."""
+
+    answer: Randomised = field(repr=False)
+    token: HeldToken
+    fault: Fault
+
+
+class Builder:
+    """Makes contributions to one task."""
+
+    def __init__(self, task: Task, entropy: Entropy) -> None:
+        self._task = task
+        self._entropy = entropy
+        self._prover = BatchProver(task.vdaf, task.ctx)
+
+    def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
+        """One contribution per draft, in the same order, made once and for all."""
+        drafts = list(self._with_victims(drafts))
+        rand_size = self._task.vdaf.RAND_SIZE
+        ids = list(_pieces(self._entropy(REPORT_ID_SIZE * len(drafts)), REPORT_ID_SIZE))
+        rands = list(_pieces(self._entropy(rand_size * len(drafts)), rand_size))
+        sharded = self._prover.shard([draft.answer.measurement for draft in drafts], ids, rands)
+        metadata = [
+            ReportMetadata(
+                report_id, self._task.interval.end if draft.fault is Fault.LATE else self._task.interval.start
+            )
+            for report_id, draft in zip(ids, drafts, strict=True)
+        ]
+        public_shares = [public_share for public_share, _, _ in sharded]
+        aads = [input_share_aad(self._task, *pair) for pair in zip(metadata, public_shares, strict=True)]
+        sealed = {
+            role: self._sealed(role, drafts, aads, [shares[1 + place] for shares in sharded])
+            for place, role in enumerate((Role.LEADER, Role.HELPER))
+        }
+        reports = map(Report, metadata, public_shares, sealed[Role.LEADER], sealed[Role.HELPER])
+        return [self._contribution(draft, report) for draft, report in zip(drafts, reports, strict=True)]
+
+    def _with_victims(self, drafts: Sequence[Draft]) -> Iterator[Draft]:
+        """A spent token is that of another contribution of the batch, which nothing else is wrong with; the device
+        repeats its measurement. Where there is none left, nothing is wrong with the device."""
+        honest = (draft for draft in drafts if draft.fault is Fault.NONE)
+        for draft in drafts:
+            if draft.fault is not Fault.SPENT_TOKEN:
+                yield draft
+                continue
+            victim = next(honest, None)
+            if victim is None:
+                yield Draft(draft.answer, draft.token, Fault.NONE)
+            else:
+                repeated = Randomised(draft.answer.device, victim.answer.measurement)
+                yield Draft(repeated, victim.token, Fault.SPENT_TOKEN)
+
+    def _sealed(
+        self, role: Role, drafts: Sequence[Draft], aads: Sequence[bytes], payloads: Sequence[bytes]
+    ) -> list[HpkeCiphertext]:
+        plaintexts = [self._plaintext(role, *pair) for pair in zip(drafts, payloads, strict=True)]
+        sealed = seal_shares(self._task, role, list(zip(aads, plaintexts, strict=True)), self._entropy)
+        flipped = Fault.FLIPPED_LEADER if role is Role.LEADER else Fault.FLIPPED_HELPER
+        return [
+            HpkeCiphertext(one.config_id, one.enc, _flip(one.payload, len(one.payload) // 2))
+            if draft.fault is flipped
+            else one
+            for draft, one in zip(drafts, sealed, strict=True)
+        ]
+
+    def _plaintext(self, role: Role, draft: Draft, payload: bytes) -> bytes:
+        token, secrets = draft.token.token, draft.token.preimages
+        if draft.fault is Fault.GARBLED_TOKEN:
+            token = _flip(token, len(token) - 1)
+        elif draft.fault is Fault.STOLEN_TOKEN and role is Role.HELPER:
+            secrets = Preimages(secrets.r_leader, self._entropy(PREIMAGE_SIZE))
+        elif draft.fault is Fault.BAD_PROOF and role is Role.LEADER:
+            payload = _flip(payload, 0)
+        extension = Extension(TOKEN_EXTENSION_TYPE, secrets.extension(token, role))
+        return PlaintextInputShare((extension,), payload).encode()
+
+    def _contribution(self, draft: Draft, report: Report) -> Contribution:
+        body = report.encode()
+        if draft.fault is Fault.TRUNCATED:
+            body = body[: len(body) // 2]
+        adds = addition_of(draft.answer.measurement, self._task.vdaf.flp.OUTPUT_LEN)
+        return Contribution(draft.answer.device, draft.fault, adds, body)
+
+
+def _flip(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[at : at + size] for at in islice(range(0, len(data), size), len(data) // size))

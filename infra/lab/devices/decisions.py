@@ -1,0 +1,159 @@
+"""The decisions of many devices at once: datum, coin, journal line. A device that sends nothing ends here.
+
+The coin is the agent's (``client_agent.coin.coin_threshold``): 128 bits of the operating system's randomness for each
+device, compared with the same threshold, only that a machine word at a time is compared.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client_agent.coin import COIN_BITS, coin, coin_threshold
+from infra.lab.devices.additions import NUMBER, Numbers
+from infra.lab.devices.noise_shares import randomise_all
+from infra.lab.devices.population import Data, Population
+from tacit.methods.flips import SCALAR, Flips
+from tacit.methods.types import Answer, Measurement, Randomizer
+from tacit.ports import Entropy
+from tacit.recipe.model import Sampling
+
+CHUNK = 1 << 16
+"""Numbers, of data or of measurements, that are decided together: where devices have one each, 1 MiB of coins."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """One chunk: numbers of the sampled devices, their encoded answers, numbers of the devices that send dummies; and
+    the encoded answers of ``everybody``, if they were asked for."""
+
+    first: int
+    count: int
+    sampled: NDArray[np.uint32]
+    answers: Sequence[Answer | None] = field(repr=False)
+    dummies: NDArray[np.uint32]
+    everybody: Sequence[Answer | None] = field(default=(), repr=False)
+
+
+def coins(rate: Decimal | Fraction, count: int, entropy: Entropy) -> NDArray[np.bool_]:
+    """``count`` coins, each True with probability ``rate`` rounded down to a multiple of 2^-128."""
+    return _below(rate, _numbers(count, entropy))
+
+
+def participation(sampling: Sampling, answers: Data | Sequence[Answer | None], entropy: Entropy) -> NDArray[np.bool_]:
+    """One coin per row, at the rate of its encoded answer where there is importance sampling; without one, at that of
+    the default."""
+    drawn = _numbers(len(answers), entropy)
+    takes_part = _below(Decimal(sampling.rate), drawn)
+    if sampling.importance is not None:
+        usual = (None, sampling.importance.default)
+        held = np.fromiter((answer in usual for answer in answers), np.bool_, len(answers))
+        takes_part[held] = _below(Decimal(sampling.importance.default_rate), drawn[held])
+    return takes_part
+
+
+def _numbers(count: int, entropy: Entropy) -> NDArray[np.uint64]:
+    """A uniform 128-bit number per row: its two halves."""
+    return np.frombuffer(entropy(COIN_BITS // 8 * count), dtype=">u8").reshape(count, 2)
+
+
+def _below(rate: Decimal | Fraction, drawn: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    high, low = divmod(coin_threshold(rate), 1 << 64)
+    if high >> 64:
+        return np.ones(len(drawn), dtype=np.bool_)
+    said_yes: NDArray[np.bool_] = (drawn[:, 0] < high) | ((drawn[:, 0] == high) & (drawn[:, 1] < low))
+    return said_yes
+
+
+def decide(
+    sampling: Sampling,
+    population: Population,
+    first: int,
+    devices: int,
+    entropy: Entropy,
+    generator: np.random.Generator,
+    cells: int = 1,
+    *,
+    everybody: bool = False,
+) -> Iterator[Decided]:
+    """Datum and coins of the devices from ``first``, chunk by chunk; ``cells`` numbers of each are to be kept, and with
+    ``everybody`` the answers of all of them."""
+    chunk = max(1, CHUNK // max(population.width, cells))
+    for begin in range(first, first + devices, chunk):
+        data = population.of(begin, min(chunk, first + devices - begin), generator)
+        known = population.answers(data) if everybody or sampling.importance is not None else []
+        takes_part = participation(sampling, data if sampling.importance is None else known, entropy)
+        chosen, dummies = np.flatnonzero(takes_part), np.flatnonzero(~takes_part)
+        dummies = dummies[coins(sampling.dummy_rate, len(dummies), entropy) if sampling.dummies else slice(0)]
+        sampled, filling = ((places + begin).astype(np.uint32) for places in (chosen, dummies))
+        answers = [known[place] for place in chosen.tolist()] if known else population.answers(data[chosen])
+        yield Decided(begin, len(data), sampled, answers, filling, known if everybody else ())
+
+
+@dataclass(frozen=True)
+class Randomised:
+    """One sampled device's answer as it goes into the report: what the VDAF takes."""
+
+    device: int
+    measurement: Measurement | Numbers = field(repr=False)
+
+
+def with_dummies(
+    decided: Decided,
+    answers: list[Randomised],
+    beyond: list[int],
+    randomizer: Randomizer,
+    rate: Fraction,
+    entropy: Entropy,
+) -> tuple[list[Randomised], list[int]]:
+    """What ``randomise`` gave, with the dummies: of devices that do not take part, and, for each with probability
+    ``rate``, of those ``beyond`` the weight bound. In the order of the devices, as if there were no difference."""
+    filling = {device for device in beyond if rate and coin(rate, entropy)}
+    senders = (*decided.dummies.tolist(), *filling)
+    dummies = [Randomised(device, _kept(randomizer, randomizer.dummy(entropy))) for device in senders]
+    silent = [device for device in beyond if device not in filling]
+    return sorted([*answers, *dummies], key=lambda one: one.device), silent
+
+
+def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tuple[list[Randomised], list[int]]:
+    """The randomised answers of the sampled devices, and the devices whose output lay beyond the weight bound (P18:
+    they do not send it)."""
+    devices = decided.sampled.tolist()
+    if isinstance(randomizer, Flips):
+        return [*map(Randomised, devices, noisy(randomizer, decided.answers, entropy))], []
+    answers: list[Randomised] = []
+    beyond: list[int] = []
+    for device, answer in zip(devices, decided.answers, strict=True):
+        measurement = randomizer.missing(entropy) if answer is None else randomizer.randomise(answer, entropy)
+        if measurement is None:
+            beyond.append(device)
+        else:
+            answers.append(Randomised(device, measurement))
+    return answers, beyond
+
+
+def _kept(randomizer: Randomizer, measurement: Measurement) -> Measurement | Numbers:
+    """A measurement as it is kept."""
+    if isinstance(randomizer, Flips) and not isinstance(measurement, int):
+        return array(NUMBER, measurement)
+    return measurement
+
+
+def kept_cells(randomizer: Randomizer) -> int:
+    """Numbers in a measurement as it is kept: a category or a few ones count as one."""
+    return randomizer.cells if isinstance(randomizer, Flips) else 1
+
+
+def noisy(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> list[int] | list[Numbers]:
+    """The measurements of devices that add noise shares."""
+    rows = randomise_all(shares, answers, entropy)
+    if shares.statistic in SCALAR:
+        scalars: list[int] = rows[:, 0].tolist()
+        return scalars
+    return [array(NUMBER, row.tobytes()) for row in rows]

@@ -1,0 +1,175 @@
+"""Runs the shards of a fleet: each in a process of its own, or each as a Ray task on machines of the user's choice.
+
+The workers' processes are started anew (``spawn``): none inherits this one's sockets or secrets but through its plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from infra.lab.devices.metrics import Snapshot
+from infra.lab.devices.shard import Shard, ShardPlan, ShardResult, World
+from tacit.adapters.http import ClientTls
+from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import Fatal, TacitError, UsageError
+from tacit.ports import TransportError
+
+MAX_WORKERS = 64
+POLL_SECONDS = 0.25
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a worker says instead of a result."""
+
+    text: str
+
+
+Look = Callable[[Sequence[Snapshot]], None]
+"""Called with the latest progress of every worker."""
+
+
+async def run_shard(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult:
+    """One shard on the system's clock, randomness and network."""
+    target = plan.target
+    async with LeanTransport(
+        connections=2 * plan.window, tls=ClientTls(target.tls_ca), insecure_http=target.insecure_http
+    ) as transport:
+        return await Shard(plan, World(SystemClock(), OsEntropy(), transport), tell).run()
+
+
+def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: float) -> list[ShardResult]:
+    """Every plan in a worker process. Raises ``UsageError`` for too many, ``Fatal`` where a worker dies or the time is
+    over, and what a worker raised."""
+    if not 1 <= len(plans) <= MAX_WORKERS:
+        raise UsageError(f"--workers is from 1 to {MAX_WORKERS}")
+    context = multiprocessing.get_context("spawn")
+    workers: list[tuple[Any, Connection]] = []
+    try:
+        for plan in plans:
+            mine, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(plan, theirs), daemon=True)
+            with deaf_to_interrupts():
+                process.start()
+            theirs.close()
+            workers.append((process, mine))
+        return _gather([connection for _, connection in workers], look, time.monotonic() + limit_seconds)
+    finally:
+        for process, connection in workers:
+            process.join(STOP_SECONDS / 10)
+            if process.is_alive():
+                process.terminate()
+                process.join(STOP_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+            connection.close()
+
+
+@contextlib.contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes that start in this block never get SIGINT: Ctrl-C goes to everybody at the terminal, and it is this
+    process that stops its workers."""
+    resource_tracker.ensure_running()  # its own start would unblock the signal again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _gather(connections: Sequence[Connection], look: Look, until: float) -> list[ShardResult]:
+    progress = {connection: Snapshot() for connection in connections}
+    results: dict[Connection, ShardResult] = {}
+    while len(results) < len(connections):
+        if time.monotonic() >= until:
+            raise Fatal("the fleet's time is over (--limit); its workers were stopped")
+        for ready in wait([one for one in connections if one not in results], POLL_SECONDS):
+            connection = next(one for one in connections if one is ready)
+            try:
+                said = connection.recv()
+            except EOFError as error:
+                raise Fatal("a worker of the fleet ended without a result") from error
+            if isinstance(said, Failure):
+                raise Fatal(said.text)
+            if isinstance(said, ShardResult):
+                results[connection] = said
+                progress[connection] = said.progress
+            else:
+                progress[connection] = said
+        look(list(progress.values()))
+    return [results[connection] for connection in connections]
+
+
+def _work(plan: ShardPlan, connection: Connection) -> None:
+    """A worker process: tells its progress, then its result or its error."""
+    with connection, contextlib.suppress(BrokenPipeError):
+        connection.send(_result(plan, connection.send))
+
+
+def _result(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult | Failure:
+    """What a worker comes to."""
+    try:
+        return _run(run_shard(plan, tell))
+    except (TacitError, TransportError, ExceptionGroup) as error:
+        return Failure(str(_first(error)))
+
+
+def _first(error: Exception) -> Exception:
+    """The first error of a group of tasks. Raises what is none of ours."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, (TacitError, TransportError)):
+        raise error
+    return error
+
+
+def run_on_ray(plans: Sequence[ShardPlan], address: str, limit_seconds: float) -> list[ShardResult]:
+    """Every plan as a task of the Ray cluster at ``address`` (``local``: one made for this run). Raises ``UsageError``
+    where Ray is not installed, ``Fatal`` where it fails, a task does, or the time is over."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--ray needs Ray on every machine: pip install 'tacit[ray]'") from error
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(address=address, log_to_driver=False)
+    try:
+        task = ray.remote(ray_task)
+        said: list[ShardResult | Failure] = ray.get([task.remote(plan) for plan in plans], timeout=limit_seconds)
+    except ray.exceptions.RayError as error:
+        raise Fatal(f"Ray did not run the shards to their end ({type(error).__name__})") from error
+    finally:
+        ray.shutdown()
+    for one in said:
+        if isinstance(one, Failure):
+            raise Fatal(one.text)
+    return [one for one in said if isinstance(one, ShardResult)]
+
+
+def ray_task(plan: ShardPlan) -> ShardResult | Failure:
+    """What runs on a Ray worker: the same shard, without live progress. Journals stay on the worker's machine."""
+    return _result(plan, lambda _progress: None)
+
+
+def _run(shard: Coroutine[Any, Any, ShardResult]) -> ShardResult:
+    """In the fastest event loop there is."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with contextlib.suppress(ImportError):  # not on every platform
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(shard)

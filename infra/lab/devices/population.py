@@ -1,0 +1,220 @@
+"""What the devices of a fleet know: one datum per device, drawn from a stated distribution or taken from a list.
+
+The data are the simulator's, not anybody's: they are drawn by an ordinary generator. Coins and randomisers are not
+(``infra.lab.devices.decisions``).
+
+A datum is a row of an array: a category, a number, or a vector of numbers. What a device answers is its datum as the
+recipe's own encoder rounds and clips it. A device may have none: its row holds ``nothing`` of the array's type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import UsageError
+from tacit.methods.types import Answer
+from tacit.recipe.encoder import MISSING, Encoder, encoder_of
+from tacit.recipe.model import Number, Question, Vector
+
+Data: TypeAlias = NDArray[Any]
+"""One row per device."""
+MAX_CATEGORIES = 4096
+DEFAULT_EXPONENT = 1.0
+
+
+class Population(Protocol):
+    """The data of all devices."""
+
+    @property
+    def label(self) -> str:
+        """Where the data come from."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Numbers in one datum."""
+        ...
+
+    def of(self, first: int, count: int, generator: np.random.Generator) -> Data:
+        """The data of ``count`` devices from number ``first``."""
+        ...
+
+    def answers(self, data: Data) -> list[Answer | None]:
+        """What devices with these data answer, encoded; ``MISSING`` of those without a datum."""
+        ...
+
+
+def nothing(kind: np.dtype[Any]) -> float | int:
+    """What stands in an array where a device has no datum: no number, or the largest integer of the type."""
+    return math.nan if kind.kind == "f" else int(np.iinfo(kind).max)
+
+
+@dataclass(frozen=True)
+class WithMissing:
+    """Another population, of which each device has no datum with probability ``share``."""
+
+    among: Population
+    share: float
+    answer: Answer | None = MISSING
+    """Theirs: a category of its own, where the question states one."""
+
+    @property
+    def label(self) -> str:
+        """See ``Population``."""
+        return f"{self.among.label}, {self.share:g} without a value"
+
+    @property
+    def width(self) -> int:
+        """See ``Population``."""
+        return self.among.width
+
+    def of(self, first: int, count: int, generator: np.random.Generator) -> Data:
+        """See ``Population``."""
+        data = self.among.of(first, count, generator)
+        data[generator.random(count) < self.share] = nothing(data.dtype)
+        return data
+
+    def answers(self, data: Data) -> list[Answer | None]:
+        """See ``Population``."""
+        return [self.answer if answer is MISSING else answer for answer in self.among.answers(data)]
+
+
+@dataclass(frozen=True)
+class DrawnCategories:
+    """One category per device, by its probability."""
+
+    label: str
+    probabilities: tuple[float, ...]
+    width: int = 1
+
+    def of(self, _first: int, count: int, generator: np.random.Generator) -> Data:
+        """See ``Population``."""
+        edges = np.cumsum(np.asarray(self.probabilities))
+        drawn = np.searchsorted(edges / edges[-1], generator.random(count), side="right")
+        return np.minimum(drawn, len(edges) - 1).astype(np.uint16)
+
+    def answers(self, data: Data) -> list[Answer | None]:
+        """See ``Population``."""
+        return _plain(data)
+
+
+@dataclass(frozen=True)
+class DrawnNumbers:
+    """``width`` independent numbers per device: uniform from ``first`` to ``second``, or normal with mean ``first`` and
+    standard deviation ``second``. The encoder rounds and clips them."""
+
+    label: str
+    law: Literal["uniform", "normal"]
+    first: float
+    second: float
+    width: int
+    encoder: Encoder = field(repr=False)
+
+    def of(self, _first: int, count: int, generator: np.random.Generator) -> Data:
+        """See ``Population``."""
+        draw = generator.uniform if self.law == "uniform" else generator.normal
+        return draw(self.first, self.second, (count, self.width))
+
+    def answers(self, data: Data) -> list[Answer | None]:
+        """See ``Population``."""
+        if self.width == 1:
+            return [self.encoder.encode(number) for (number,) in data.tolist()]
+        return [self.encoder.encode(row) for row in data.tolist()]
+
+
+@dataclass(frozen=True)
+class ListedAnswers:
+    """One encoded answer per row; device i has row i modulo their number."""
+
+    label: str
+    rows: Data = field(repr=False)
+
+    @property
+    def width(self) -> int:
+        """See ``Population``."""
+        return self.rows.shape[1] if self.rows.ndim > 1 else 1
+
+    def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
+        """See ``Population``."""
+        return self.rows[np.arange(first, first + count) % len(self.rows)]
+
+    def answers(self, data: Data) -> list[Answer | None]:
+        """See ``Population``."""
+        return _plain(data)
+
+
+def drawn_population(question: Question, text: str | None) -> Population:
+    """``text`` as a distribution of what ``question`` asks for: of categories (by default zipf), or of numbers (by
+    default uniform over the question's range). Raises ``UsageError``."""
+    if isinstance(question.encoder, Number | Vector):
+        return _numbers(question, question.encoder, "uniform" if text is None else text)
+    return parse_population("zipf" if text is None else text, max(2, len(encoder_of(question).labels)))
+
+
+def parse_population(text: str, categories: int) -> DrawnCategories:
+    """``text`` as a distribution over ``categories`` categories. Raises ``UsageError``."""
+    if not 2 <= categories <= MAX_CATEGORIES:
+        raise UsageError(f"a population has 2 to {MAX_CATEGORIES} categories, not {categories}")
+    kind, _, rest = text.partition(":")
+    if kind == "uniform" and not rest:
+        return DrawnCategories(text, (1 / categories,) * categories)
+    if kind == "zipf":
+        exponent = _number(rest) if rest else DEFAULT_EXPONENT
+        weights = [(rank + 1) ** -exponent for rank in range(categories)]
+    elif kind == "weights" and rest:
+        weights = [_number(part) for part in rest.split(",")]
+    else:
+        raise UsageError(
+            "--data of categories takes uniform, zipf[:EXPONENT] or weights:W,W,... (one weight per category)"
+        )
+    total = math.fsum(weights)
+    if len(weights) != categories or not 0 < total < math.inf:
+        raise UsageError(f"--data: {categories} weights are needed, of which one at least is above 0")
+    return DrawnCategories(text, tuple(weight / total for weight in weights))
+
+
+def listed_population(label: str, answers: Sequence[Answer | None]) -> ListedAnswers:
+    """One device per encoded answer (or ``MISSING``), over and over. Raises ``UsageError`` where there is none at
+    all."""
+    given = [answer for answer in answers if answer is not None]
+    if not given:
+        raise UsageError(f"{label}: holds no device with a value")
+    known = np.asarray(given, dtype=np.int64)
+    kind = np.dtype(np.uint16 if known.max() < np.iinfo(np.uint16).max else np.uint64)
+    rows = np.full((len(answers), *known.shape[1:]), nothing(kind), dtype=kind)
+    rows[[answer is not None for answer in answers]] = known
+    return ListedAnswers(label, rows)
+
+
+def _numbers(question: Question, spec: Number | Vector, text: str) -> DrawnNumbers:
+    kind, _, rest = text.partition(":")
+    width = spec.length if isinstance(spec, Vector) else 1
+    encoder = encoder_of(question)
+    if kind == "uniform" and not rest:
+        return DrawnNumbers(text, "uniform", spec.low, spec.high, width, encoder)
+    mean, comma, deviation = rest.partition(",")
+    if kind != "normal" or not comma:
+        raise UsageError("--data of numbers takes uniform or normal:MEAN,DEVIATION")
+    return DrawnNumbers(text, "normal", _number(mean, -math.inf), _number(deviation), width, encoder)
+
+
+def _plain(data: Data) -> list[Answer | None]:
+    """Integers, or tuples of them."""
+    plain = data.tolist()
+    return plain if data.ndim == 1 else [tuple(row) for row in plain]
+
+
+def _number(text: str, least: float = 0.0) -> float:
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise UsageError(f"--data: {text[:20]!r} is not a number") from error
+    if not least <= number < math.inf or math.isinf(number):
+        raise UsageError("--data: numbers are finite, and only a mean may be below 0")
+    return number

@@ -1,0 +1,151 @@
+"""Sends contributions at their times: OHTTP, relay, retries with identical report bytes, and the rude ones.
+
+At most ``window`` first tries are on their way at once, and as many further ones. A contribution that could not be sent
+waits outside both windows for its next try. What an answer means is the agent's own judgement
+(``client_agent.upload.offer``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from client_agent.config import Timing
+from client_agent.journal import State
+from client_agent.oblivious import ObliviousClient
+from client_agent.pace import backoff, uniform
+from client_agent.upload import Answer, offer
+from infra.lab.devices.additions import add
+from infra.lab.devices.contributions import Contribution
+from infra.lab.devices.faults import FATE, Fault
+from infra.lab.devices.metrics import Snapshot, bin_of
+from tacit.ports import Clock, Entropy
+
+TIMING = Timing(retry_seconds=0.5, retry_limit_seconds=10.0)
+AWAY_SECONDS = 3.0
+"""For how long, at most, a device that broke off stays away."""
+Due = tuple[float | None, Contribution]
+"""When it is due (POSIX seconds; ``None``: when a sender is free for it), and what."""
+Note = Callable[[int, State, int], None]
+"""Told about a device's next journal line: number, state, attempts."""
+
+
+@dataclass
+class Outcome:
+    """What became of the contributions, by fault: counts by final state, and the sums by cell of what counts."""
+
+    states: Counter[tuple[Fault, State]] = field(default_factory=Counter)
+    sums: Counter[int] = field(default_factory=Counter)
+
+    def add(self, contribution: Contribution, state: State) -> None:
+        """One contribution has come to its end."""
+        self.states[contribution.fault, state] += 1
+        if state is State.SENT and FATE[contribution.fault].counts:
+            add(self.sums, contribution.adds)
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The same oblivious client over an ordinary transport and over the two rude ones."""
+
+    ordinary: ObliviousClient
+    aborting: ObliviousClient
+    slow: ObliviousClient
+
+
+class Sender:
+    """Delivers contributions to one URL until ``deadline`` (POSIX seconds)."""
+
+    def __init__(
+        self, clients: Clients, url: str, clock: Clock, entropy: Entropy, deadline: float, window: int, note: Note
+    ) -> None:
+        self._clients = clients
+        self._url = url
+        self._clock = clock
+        self._entropy = entropy
+        self._deadline = deadline
+        self._window = window
+        self._note = note
+        self._free = asyncio.Semaphore(window)
+        self.progress = Snapshot()
+        self.outcome = Outcome()
+
+    async def run(self, source: AsyncIterator[Due]) -> None:
+        """Send everything that ``source`` gives, each when it is due; returns when all have come to their end."""
+        taking = asyncio.Lock()
+
+        async def worker(group: asyncio.TaskGroup) -> None:
+            while True:
+                async with taking:
+                    following = await anext(source, None)
+                if following is None:
+                    return
+                planned, contribution = following
+                now = self._clock.now()
+                due = now if planned is None else planned
+                if due > now:
+                    await self._clock.sleep(due - now)
+                if not await self._first(contribution, due):
+                    group.create_task(self._again(contribution, due))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._window):
+                group.create_task(worker(group))
+
+    async def _first(self, contribution: Contribution, due: float) -> bool:
+        """The first try; True where nothing is left to do."""
+        self.progress.started += 1
+        if contribution.fault is Fault.VANISH:
+            await self._offer(self._clients.aborting, contribution)
+            self._end(contribution, Answer(State.EXPIRED, "vanished"), due, 1)
+            return True
+        if contribution.fault is Fault.ABORT:
+            await self._offer(self._clients.aborting, contribution)
+            return False
+        client = self._clients.slow if contribution.fault is Fault.SLOW else self._clients.ordinary
+        answer = await self._offer(client, contribution)
+        if answer.state is State.SENT and contribution.fault is Fault.DUPLICATE:
+            answer = await self._offer(client, contribution)
+        return self._end(contribution, answer, due, 1)
+
+    async def _again(self, contribution: Contribution, due: float) -> None:
+        """Every further try, until there is an end."""
+        attempts = 1
+        pause = uniform(self._entropy, 0.0, AWAY_SECONDS) if contribution.fault is Fault.ABORT else None
+        while True:
+            await self._clock.sleep(backoff(self._entropy, TIMING, attempts - 1) if pause is None else pause)
+            pause = None
+            attempts += 1
+            if self._clock.now() >= self._deadline:
+                answer = Answer(State.EXPIRED, "the recipe ended before the report could be stored")
+            else:
+                async with self._free:
+                    answer = await self._offer(self._clients.ordinary, contribution)
+            if self._end(contribution, answer, due, attempts):
+                return
+
+    async def _offer(self, client: ObliviousClient, contribution: Contribution) -> Answer:
+        self.progress.in_flight += 1
+        self.progress.attempts += 1
+        try:
+            return await offer(client, self._url, contribution.body)
+        finally:
+            self.progress.in_flight -= 1
+
+    def _end(self, contribution: Contribution, answer: Answer, due: float, attempts: int) -> bool:
+        """Count what an answer says; False where it is not the end."""
+        if answer.state is not State.SENT:
+            self.progress.causes[answer.detail] += 1
+        if answer.state is State.SCHEDULED:
+            return False
+        self.outcome.add(contribution, answer.state)
+        self._note(contribution.device, answer.state, attempts)
+        if answer.state is State.SENT:
+            now = self._clock.now()
+            self.progress.acknowledged += 1
+            self.progress.seconds[int(now)] += 1
+            if contribution.fault not in (Fault.ABORT, Fault.SLOW):
+                self.progress.latencies[bin_of(now - due)] += 1
+        return True

@@ -1,0 +1,143 @@
+"""What a fleet sends to: recipe, keys and addresses, as the agent's own code has verified them.
+
+The log, the recipe and its opt-ins say the same to every device with the same policy, so they are fetched through the
+relay and checked once, by one ``Agent``. Everything here can be handed to another process or machine; none of it is
+secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from client_agent.agent import Agent
+from client_agent.config import AgentConfig
+from client_agent.deciding import Deps, last_start, upload_url
+from client_agent.journal import MemoryAgentStore
+from client_agent.sources import CallableSource
+from client_agent.wallet import AttestedDevice
+from infra.lab.devices.tokens import SlotKey
+from tacit import ohttp
+from tacit.adapters.origins import is_loopback
+from tacit.errors import UsageError
+from tacit.recipe import derive
+from tacit.recipe.live import LiveRecipe
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.task import Task
+from tacit.tokens.blind_rsa import TokenKey
+
+SHORTEST_PREFIX = 6
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """One verified recipe and the way to its leader."""
+
+    relay_url: str
+    attester_url: str
+    gateway_keys: tuple[bytes, ...]
+    recipe_bytes: bytes
+    token_key_spki: bytes
+    late_seconds: float
+    tls_ca: Path | None = None
+    insecure_http: bool = False
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe."""
+        return Recipe.decode(self.recipe_bytes)
+
+    @cached_property
+    def task(self) -> Task:
+        """Its task."""
+        return derive.task_of(self.recipe, self.token_key_spki)
+
+    @property
+    def url(self) -> str:
+        """Where reports go."""
+        return upload_url(self.task)
+
+    @property
+    def slot_key(self) -> SlotKey:
+        """The slot whose tokens the recipe spends."""
+        return SlotKey(derive.slot_of(self.recipe), TokenKey.from_spki(self.token_key_spki))
+
+    @property
+    def key_configs(self) -> list[ohttp.KeyConfig]:
+        """The gateway's keys, active first."""
+        return [ohttp.KeyConfig.decode(one) for one in self.gateway_keys]
+
+    @property
+    def last_start(self) -> float:
+        """The latest POSIX second for which a device plans its report."""
+        return last_start(self.recipe)
+
+    @property
+    def deadline(self) -> float:
+        """The POSIX second from which a report is not offered any more."""
+        return self.recipe.interval.end + self.late_seconds
+
+
+def require_local(*urls: str) -> None:
+    """A load generator is pointed at other people's machines on purpose only. Raises ``UsageError``."""
+    for url in urls:
+        host = urlsplit(url).hostname or ""
+        if not is_loopback(host):
+            raise UsageError(f"{host} is not this machine; say --allow-remote to load it")
+
+
+async def verified_target(
+    config: AgentConfig, policy: Policy, device: AttestedDevice, deps: Deps, reference: str, wait: float
+) -> Target:
+    """Fetch and verify the log, and the recipe that ``reference`` (its hash, the beginning of it, or its name) means,
+    as every device of this policy would. Waits up to ``wait`` seconds for opt-ins that are still to come.
+
+    Raises ``Refusal`` where a device would refuse, ``UsageError`` for an unknown recipe, ``TransportError``.
+    """
+    agent = Agent(config, policy, deps, MemoryAgentStore(), CallableSource(lambda _metric: None), device)
+    until = deps.clock.now() + wait
+    while True:
+        await agent.sync()
+        live = _find(agent.live.recipes, reference)
+        refusals = agent.refusals(live, ())
+        if not refusals:
+            break
+        if deps.clock.now() >= until or not all(agent.may_pass(refusal, live) for refusal in refusals):
+            raise refusals[0]
+        await deps.clock.sleep(POLL_SECONDS)
+    series = agent.live.series_of(live.recipe)
+    if series is not None and series.donation is not None:
+        raise UsageError(
+            f"recipe {live.recipe.name} is a round of a series with donation: each device chooses one of "
+            f"{series.donation.slots} rounds, and a fleet simulates one recipe; run agents instead"
+        )
+    return Target(
+        relay_url=config.relay_url,
+        attester_url=config.attester_url,
+        gateway_keys=tuple(key.encode() for key in agent.gateway_keys),
+        recipe_bytes=live.recipe.encode(),
+        token_key_spki=agent.live.slot_key(live.recipe),
+        late_seconds=config.timing.late_seconds,
+        tls_ca=config.tls_ca,
+        insecure_http=config.insecure_http,
+    )
+
+
+def _find(recipes: Sequence[LiveRecipe], reference: str) -> LiveRecipe:
+    """The newest recipe of that name, or the one whose hash begins so. Raises ``UsageError``."""
+    named = [live for live in recipes if live.recipe.name == reference]
+    if named:
+        return named[-1]
+    meant = [live for live in recipes if len(reference) >= SHORTEST_PREFIX and _hash(live).startswith(reference)]
+    if len(meant) != 1:
+        raise UsageError(f"the log shows {len(meant) or 'no'} recipes called {reference}; see: tacit recipe list")
+    return meant[0]
+
+
+def _hash(live: LiveRecipe) -> str:
+    return live.recipe.hash_text

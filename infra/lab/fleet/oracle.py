@@ -1,0 +1,246 @@
+"""The oracle: what leader, helper and collector say after a run against what the fleet knows that it sent.
+
+Accepted must be the sampled devices minus the injected faults, by cause, and the aggregate, bucket by bucket, the sum
+of the randomised answers that were sent (before debiasing). Where leader and helper add noise of their own, the sums
+must agree but for that noise, which exceeds the bound by chance with probability ``FALSE_ALARM`` at most.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from client_agent.journal import State
+from infra.api import call
+from infra.lab.devices.faults import FATE, Fault
+from infra.lab.devices.target import Target
+from infra.lab.fleet.result import FleetResult
+from infra.layout import Layout
+from tacit.errors import Abort
+from tacit.ports import Clock, Transport
+from tacit.recipe.derive import labels
+
+POLL_SECONDS = 0.5
+NORMAL_95 = 1.96
+FALSE_ALARM = 1e-9
+"""Per released sum, where aggregators add noise."""
+MOST_SUMS = 64
+"""Of more released sums only those that differ are shown one by one."""
+AGGREGATORS = ("leader", "helper")
+_FINAL = frozenset({"released", "refused"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison; both may differ by ``slack``."""
+
+    what: str
+    expected: int
+    found: int
+    slack: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether both are equal."""
+        return abs(self.expected - self.found) <= self.slack
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """One number of a release, and the ``truth`` among the fleet's devices."""
+
+    label: str
+    estimate: float
+    stderr: float
+    truth: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the 95 % interval holds the truth; one in twenty does not, by chance."""
+        return abs(self.estimate - self.truth) <= NORMAL_95 * self.stderr
+
+
+@dataclass
+class Verdict:
+    """Every comparison, and remarks about what could not be compared; the ``answers`` that were released, beside what
+    the devices know."""
+
+    findings: list[Finding] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    answers: list[Estimated] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing differs."""
+        return all(finding.holds for finding in self.findings)
+
+    def document(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        rows = [{**vars(finding), "holds": finding.holds} for finding in self.findings]
+        answers = [{**vars(one), "inside": one.inside} for one in self.answers]
+        return {"holds": self.holds, "findings": rows, "remarks": self.remarks, "answers": answers}
+
+
+class Oracle:
+    """Asks the services of a local stack. ``before`` is taken ahead of the run: what they counted until then is not
+    this fleet's."""
+
+    def __init__(self, layout: Layout, target: Target, clock: Clock) -> None:
+        self._layout = layout
+        self._target = target
+        self._clock = clock
+        self._before: dict[str, dict[str, Any]] = {}
+
+    async def before(self, transport: Transport) -> None:
+        """Note the counters as they are now."""
+        for name in AGGREGATORS:
+            self._before[name] = await self._status(name, transport)
+
+    async def judge(self, result: FleetResult, transport: Transport, patience: float) -> Verdict:
+        """Wait up to ``patience`` seconds for the last job and as long for the release, and compare."""
+        verdict = Verdict()
+        status = await self._settled(result, transport, patience)
+        verdict.findings += [*_sent(result), *_counted(result, status), *_causes(result, status)]
+        if any(self._before[name].get("aggregated") for name in AGGREGATORS):
+            verdict.remarks.append("the recipe had contributions before this run: its aggregate is not compared")
+        elif self._target.recipe.batch.close != "interval_end":
+            verdict.remarks.append("batches close at B: which contributions share one is the leader's choice")
+        else:
+            await self._aggregate(result, verdict, transport, patience)
+        return verdict
+
+    async def _status(self, name: str, transport: Transport) -> dict[str, Any]:
+        url = f"{self._layout.urls[name]}/v1/tasks/{self._target.task.task_id_text}/status"
+        try:
+            return dict(await call(transport, "GET", url, bearer=self._layout.operator_token(name)))
+        except Abort as problem:
+            if problem.status >= 500:
+                raise
+            return {}
+
+    async def _settled(self, result: FleetResult, transport: Transport, patience: float) -> dict[str, dict[str, Any]]:
+        """Both counters once every report that was acknowledged has been dealt with, or as they are at the end."""
+        until = self._clock.now() + patience
+        while True:
+            status = {
+                name: _since(self._before.get(name, {}), await self._status(name, transport)) for name in AGGREGATORS
+            }
+            leader = status["leader"]
+            dealt = leader.get("aggregated", 0) + leader.get("rejected", 0)
+            if dealt >= _stored(result) or self._clock.now() >= until:
+                return status
+            await self._clock.sleep(POLL_SECONDS)
+
+    async def _aggregate(self, result: FleetResult, verdict: Verdict, transport: Transport, patience: float) -> None:
+        """The release against the sums that were sent."""
+        recipe = self._target.recipe
+        await self._clock.sleep(max(0.0, recipe.interval.end + 1 - self._clock.now()))
+        base, bearer = self._layout.urls["collector"], self._layout.operator_token("collector")
+        body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
+        until = self._clock.now() + patience
+        collection = await call(transport, "POST", f"{base}/v1/collections", body=body, bearer=bearer)
+        while collection["state"] not in _FINAL and self._clock.now() < until:
+            await self._clock.sleep(POLL_SECONDS)
+            shown = f"{base}/v1/collections/{collection['id']}"
+            collection = await call(transport, "GET", shown, bearer=bearer)
+        if collection["state"] != "released":
+            why = str(collection.get("rule", "")).rsplit(":", 1)[-1]
+            verdict.remarks.append(f"the batch is {collection['state']}{f' ({why})' if why else ''}, not released")
+            return
+        found = await call(transport, "GET", f"{base}/v1/results/{recipe.hash_text}", bearer=bearer)
+        document = found["results"][0]
+        verdict.findings.append(Finding("released: contributions", _accepted(result), document["report_count"]))
+        counts = {row["label"]: row["count"] for row in document["buckets"]}
+        slack = noise_bound(recipe.aggregator_flips)
+        if slack:
+            verdict.remarks.append(f"aggregators add noise: released sums may differ by {slack:,} from what was sent")
+        sums = [
+            Finding(f"released: {label}", result.outcome.sums[cell], counts.get(label, -slack - 1), slack)
+            for cell, label in enumerate(labels(recipe))
+        ]
+        verdict.findings += _shown(sums)
+        verdict.answers = estimated(document, result)
+
+
+def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
+    """Estimates of a result document beside what the fleet's devices know; none where that was not added up."""
+    share = 1 / result.devices if document["statistic"] == "mean" else 1.0
+    rows = zip(document["buckets"], result.known, strict=True) if result.known else ()
+    return [Estimated(row["label"], row["estimate"], row["stderr"], total * share) for row, total in rows]
+
+
+def noise_bound(flips: int) -> int:
+    """What the noise of both aggregators, ``flips`` centred coin flips each, exceeds in either direction with
+    probability ``FALSE_ALARM`` at most: Hoeffding's bound ``2 exp(-t^2 / flips)``, and never more than there is."""
+    return min(flips, math.ceil(math.sqrt(flips * math.log(2 / FALSE_ALARM))))
+
+
+def _shown(sums: list[Finding]) -> list[Finding]:
+    """All of a few sums; of many, how many agree and which do not."""
+    if len(sums) <= MOST_SUMS:
+        return sums
+    agree = sum(finding.holds for finding in sums)
+    return [Finding("released: sums that agree", len(sums), agree), *(one for one in sums if not one.holds)]
+
+
+def _since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Counters minus what they were."""
+    found: dict[str, Any] = {}
+    for name, value in now.items():
+        if isinstance(value, dict):
+            found[name] = _since(before.get(name, {}), value)
+        elif isinstance(value, int):
+            found[name] = value - before.get(name, 0)
+    return found
+
+
+def _accepted(result: FleetResult) -> int:
+    """Sampled minus the faults after which a contribution does not count."""
+    return sum(count for (fault, _), count in result.outcome.states.items() if FATE[fault].counts)
+
+
+def _stored(result: FleetResult) -> int:
+    return sum(count for (fault, _), count in result.outcome.states.items() if FATE[fault].stored)
+
+
+def _sent(result: FleetResult) -> list[Finding]:
+    """The fleet's own books: every device came to an end, and whoever should be stored was acknowledged."""
+    ends = result.contributions + result.beyond + result.without_token
+    states = result.outcome.states
+    acknowledged = sum(count for (_, state), count in states.items() if state is State.SENT)
+    return [
+        Finding("sampled devices with an end", result.sampled, ends),
+        Finding("sampled devices without a token", 0, result.without_token),
+        Finding("acknowledged", _stored(result), acknowledged),
+    ]
+
+
+def _counted(result: FleetResult, status: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    accepted, stored = _accepted(result), _stored(result)
+    findings = [Finding("leader: stored", stored, status["leader"].get("uploaded", 0))]
+    for name in AGGREGATORS:
+        findings.append(Finding(f"{name}: accepted", accepted, status[name].get("aggregated", 0)))
+        findings.append(Finding(f"{name}: distinct tokens", accepted, status[name].get("distinct_nullifiers", 0)))
+    findings.append(Finding("leader: rejected", stored - accepted, status["leader"].get("rejected", 0)))
+    return findings
+
+
+def _causes(result: FleetResult, status: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Rejections by cause, per fault and aggregator."""
+    findings = []
+    for fault, count in sorted(result.injected.items()):
+        fate = FATE[fault]
+        for name, causes in (("leader", fate.leader), ("helper", fate.helper)):
+            if causes:
+                found = status[name].get("rejected_by_cause", {})
+                findings.append(
+                    Finding(f"{name}: {fault.word} ({', '.join(causes)})", count, sum(found.get(c, 0) for c in causes))
+                )
+    known = {cause for fault in Fault for cause in FATE[fault].leader}
+    for cause, count in sorted(status["leader"].get("rejected_by_cause", {}).items()):
+        if cause not in known:
+            findings.append(Finding(f"leader: {cause}", 0, count))
+    return findings

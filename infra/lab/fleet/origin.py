@@ -1,0 +1,100 @@
+"""What a fleet's devices are made of: a configuration, a policy, an authority that attests them, tokens, data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from client_agent.config import AgentConfig
+from client_agent.deciding import Deps
+from infra.deployables import deployable
+from infra.lab.demo.dataset import read_column
+from infra.lab.devices.population import Population, WithMissing, drawn_population, listed_population
+from infra.lab.devices.target import Target, verified_target
+from infra.layout import Layout
+from infra.places import policy_of
+from services.issuer.schema import SLOT_KEYS
+from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.sql import engine_of
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Recipe
+from tacit.service.config import load_config, read_secret
+from tacit.tokens.software_root import SoftwareRoot
+
+FOLDER = "fleet"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A deployment as one device's configuration names it, and the authority (PEM) that attests the fleet's devices.
+    ``layout`` is there for a local stack only."""
+
+    config: AgentConfig
+    authority: bytes = field(repr=False)
+    layout: Layout | None = None
+
+
+def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path | None) -> Origin:
+    """The stack of a layout, or any deployment: an agent's configuration and the software authority that its attester
+    trusts. Raises ``UsageError``."""
+    if layout is not None:
+        unused = {"kind": "csv", "path": Path("unused.csv")}
+        config = layout.agent_config(layout.state_dir / FOLDER, unused)
+        return Origin(config, read_secret(layout.device_authority), layout)
+    if agent_config is None or authority is None:
+        raise UsageError("--agent-config and --authority go together")
+    return Origin(load_config(agent_config, AgentConfig), read_secret(authority))
+
+
+async def open_target(origin: Origin, reference: str, wait: float) -> Target:
+    """Log and recipe, verified once for every device of this policy. Raises what ``verified_target`` raises."""
+    clock, entropy, config = SystemClock(), OsEntropy(), origin.config
+    try:
+        authority = SoftwareRoot.from_pem(origin.authority)
+    except DecodeError as error:
+        raise UsageError(f"the fleet's attestation authority: {error}") from error
+    device = authority.issue("fleet-policy", entropy, clock.now())
+    async with AiohttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http) as transport:
+        deps = Deps(clock, entropy, transport)
+        return await verified_target(config, policy_of(config.policy), device, deps, reference, wait)
+
+
+async def slot_private_key(layout: Layout, target: Target) -> bytes:
+    """The issuer's private key (PKCS#8) of the recipe's slot, from the store of the local stack's issuer. Raises
+    ``UsageError`` where there is none."""
+    config = deployable("issuer").load(layout.configs["issuer"])
+    token = target.recipe.token
+    query = sa.select(SLOT_KEYS.c.private_key).where(SLOT_KEYS.c.epoch == token.epoch, SLOT_KEYS.c.slot == token.slot)
+    engine = engine_of(config.database_url("issuer"))
+    try:
+        async with engine.connect() as connection:
+            found: bytes | None = (await connection.execute(query)).scalar()
+    except sa.exc.SQLAlchemyError as error:
+        raise UsageError(f"{layout.configs['issuer'].parent}: the issuer's store cannot be read") from error
+    finally:
+        await engine.dispose()
+    if found is None:
+        raise UsageError(f"the issuer's store holds no key for slot {token.slot} of epoch {token.epoch}")
+    return found
+
+
+def population_of(
+    recipe: Recipe, data: str | None, file: Path | None, column: str | None, missing: float = 0.0
+) -> Population:
+    """The devices' data: a distribution of what the recipe asks for, or a CSV file's column, encoded as its devices
+    encode it (an empty cell, or one that is no value, is a device without one); and of each device nothing instead,
+    with probability ``missing``. Raises ``UsageError``."""
+    if not 0 <= missing <= 1:
+        raise UsageError("--missing is a share of the devices, from 0 to 1")
+    question = recipe.question
+    if file is None:
+        population: Population = drawn_population(question, data)
+    else:
+        encoder = encoder_of(question)
+        cells = read_column(file, column or question.metric)
+        population = listed_population(str(file), [encoder.encode(cell if cell.strip() else None) for _, cell in cells])
+    return WithMissing(population, missing, encoder_of(question).encode(None)) if missing else population

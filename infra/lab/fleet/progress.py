@@ -1,0 +1,85 @@
+"""The live view of a fleet on the terminal: stage, sent, acknowledged, rate, latency, problems by cause."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from infra.lab.devices.metrics import Snapshot, merged
+
+WINDOW_SECONDS = 3.0
+CAUSES_SHOWN = 6
+COLUMNS = 4
+STAGES = {
+    "": "starting the workers",
+    "decide": "coins, randomised answers, journal",
+    "tokens": "tokens of the sampled devices",
+    "build": "shares, proofs, seals",
+    "wait": "waiting for the recipe's interval",
+    "send": "contributions through the relay",
+}
+
+
+class FleetView:
+    """Draws snapshots. ``look`` is called with the latest one of every worker."""
+
+    def __init__(self, live: Live | None) -> None:
+        self._live = live
+        self._seen: list[tuple[float, int]] = []
+
+    def look(self, snapshots: Sequence[Snapshot]) -> None:
+        """Show what the workers have come to."""
+        if self._live is not None:
+            self._live.update(self.render(merged(snapshots), time.monotonic()))
+
+    def render(self, now_at: Snapshot, moment: float) -> RenderableType:
+        """One frame."""
+        self._seen = [seen for seen in self._seen if moment - seen[0] <= WINDOW_SECONDS]
+        self._seen.append((moment, now_at.acknowledged))
+        since, before = self._seen[0]
+        rate = (now_at.acknowledged - before) / (moment - since) if moment > since else 0.0
+        table = Table.grid(padding=(0, 4))
+        figures = [_figure(name, value) for name, value in _figures(now_at, rate)]
+        for at in range(0, len(figures), COLUMNS):
+            table.add_row(*figures[at : at + COLUMNS])
+        parts: list[RenderableType] = [Text(STAGES.get(now_at.stage, now_at.stage), style="bold")]
+        if now_at.due:
+            parts.append(ProgressBar(total=now_at.due, completed=now_at.acknowledged, width=72))
+        parts.append(table)
+        for cause, count in now_at.causes.most_common(CAUSES_SHOWN):
+            parts.append(Text(f"  {count:>8,}  {cause}", style="yellow"))
+        return Group(*parts)
+
+
+def _figures(at: Snapshot, rate: float) -> list[tuple[str, str]]:
+    return [
+        ("due", f"{at.due:,}"),
+        ("tokens", f"{at.tokens:,}"),
+        ("started", f"{at.started:,}"),
+        ("acknowledged", f"{at.acknowledged:,}"),
+        ("per second", f"{rate:,.0f}"),
+        ("p50", f"{1000 * at.percentile(0.5):,.1f} ms"),
+        ("p99", f"{1000 * at.percentile(0.99):,.1f} ms"),
+        ("in flight", f"{at.in_flight:,}"),
+    ]
+
+
+def _figure(name: str, value: str) -> Text:
+    return Text.assemble((f"{name} ", "dim"), (value, "bold"), no_wrap=True)
+
+
+@contextlib.contextmanager
+def showing(console: Console) -> Iterator[Callable[[Sequence[Snapshot]], None]]:
+    """A live view on ``console`` while the block runs, or none where it is no terminal."""
+    if not console.is_terminal:
+        yield FleetView(None).look
+        return
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        yield FleetView(live).look

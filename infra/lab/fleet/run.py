@@ -1,0 +1,229 @@
+"""Plans the shards of a fleet, runs them, and has them judged."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
+
+from infra.lab.devices.faults import parse_faults
+from infra.lab.devices.metrics import Snapshot
+from infra.lab.devices.pool import run_in_processes, run_on_ray
+from infra.lab.devices.population import Population
+from infra.lab.devices.prepared import (
+    MAX_DEVICES,
+    PreparedHeader,
+    PreparedWriter,
+    Totals,
+    read_header,
+    read_totals,
+)
+from infra.lab.devices.profile import Profile
+from infra.lab.devices.shard import ShardPlan, ShardResult
+from infra.lab.devices.target import Target, require_local
+from infra.lab.fleet.cpu import CpuMeter
+from infra.lab.fleet.oracle import Oracle, Verdict
+from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key
+from infra.lab.fleet.result import FleetResult
+from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+from tacit.ports import Transport
+
+T = TypeVar("T")
+
+RELEASE_PATIENCE = 120.0
+OPT_IN_SECONDS = 30.0
+Look = Callable[[Sequence[Snapshot]], None]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a person asks for. ``rate`` is contributions per second of all workers together, ``None`` as fast as it
+    goes; ``limit`` seconds for the whole run; ``direct`` signs tokens with the issuer's key."""
+
+    devices: int | None
+    rate: float | None = None
+    profile: Profile = Profile.STEADY
+    faults: str = ""
+    workers: int = 1
+    window: int = 64
+    direct: bool = False
+    limit: float = 3600.0
+    ray: str = ""
+    prepared: Path | None = None
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the devices know: a distribution (``None``: the question's usual one), or a CSV file's column; ``missing``
+    is the share of devices that know nothing."""
+
+    distribution: str | None = None
+    file: Path | None = None
+    column: str | None = None
+    missing: float = 0.0
+
+
+def open_fleet(origin: Origin, reference: str, load: Load, data: Data, *, allow_remote: bool = False) -> FleetRun:
+    """A fleet for the recipe called ``reference``, verified as its devices verify it. Raises ``UsageError`` for another
+    machine unless ``allow_remote``, and what ``open_target`` raises."""
+    if not allow_remote:
+        require_local(origin.config.relay_url, origin.config.attester_url)
+    target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS))
+    population = population_of(target.recipe, data.distribution, data.file, data.column, data.missing)
+    return FleetRun(origin, target, load, population)
+
+
+class FleetRun:
+    """One run or one preparation. Raises ``UsageError`` for what cannot be."""
+
+    def __init__(self, origin: Origin, target: Target, load: Load, population: Population) -> None:
+        devices = load.devices if load.prepared is None else read_header(load.prepared).devices
+        if devices is None or not 1 <= devices < MAX_DEVICES:
+            raise UsageError(f"--devices is from 1 to {MAX_DEVICES - 1}")
+        self._devices: int = devices
+        self._faults = parse_faults(load.faults)
+        if load.direct and origin.layout is None:
+            raise UsageError("--tokens direct works with a local stack only (--state-dir)")
+        self._origin = origin
+        self._target = target
+        self._load = load
+        self._population = population
+        self._folder = origin.config.state_dir / f"{target.recipe.name}-{int(time.time())}-{secrets.token_hex(3)}"
+
+    @property
+    def target(self) -> Target:
+        """What it sends to."""
+        return self._target
+
+    @property
+    def folder(self) -> Path:
+        """Where the shards' journals lie."""
+        return self._folder
+
+    def run(self, look: Look, oracle: bool) -> tuple[FleetResult, Verdict | None]:
+        """Send everything; with ``oracle`` also ask the stack what came of it."""
+        layout = self._origin.layout
+        if oracle and layout is None:
+            raise UsageError("--oracle works with a local stack only (--state-dir)")
+        send_at = float(self._target.recipe.interval.start)
+        plans = [replace(plan, send_at=send_at, everybody=oracle) for plan in self._plans()]
+        self._check_time(plans)
+        judge = Oracle(layout, self._target, SystemClock()) if oracle and layout is not None else None
+        if judge is not None:
+            asyncio.run(self._with_transport(judge.before))
+        meter = CpuMeter(layout.state_dir) if layout is not None else None
+        began = time.monotonic()
+        result = FleetResult.of(self._shards(plans, look))
+        result.seconds = time.monotonic() - began - result.timings.get("wait", 0.0)
+        if self._load.prepared is not None:
+            _add_prepared(result, self._load.prepared)
+        verdict = None
+        if judge is not None:
+            verdict = asyncio.run(
+                self._with_transport(lambda transport: judge.judge(result, transport, RELEASE_PATIENCE))
+            )
+        if meter is not None:
+            result.services = meter.spent()
+        return result, verdict
+
+    def prepare(self, out: Path, look: Look) -> FleetResult:
+        """Write the contributions of the sampled devices to ``out`` instead of sending them."""
+        recipe = self._target.recipe
+        send_at = max(recipe.interval.start, min(int(time.time()), recipe.interval.end - 1))
+        parts = [out.with_name(f"{out.name}.part-{number}") for number in range(self._load.workers)]
+        plans = [
+            replace(plan, prepare=part, send_at=float(send_at)) for plan, part in zip(self._plans(), parts, strict=True)
+        ]
+        began, writer = time.monotonic(), PreparedWriter(out)
+        try:
+            with writer:
+                result = FleetResult.of(self._shards(plans, look))
+                writer.header(PreparedHeader(recipe.hash, 0, self._devices, send_at, self._load.direct))
+                for part in parts:
+                    writer.append(part)
+                writer.finish(Totals(result.prepared, result.without_token, result.beyond))
+        except BaseException:
+            out.unlink(missing_ok=True)
+            raise
+        finally:
+            for part in parts:
+                part.unlink(missing_ok=True)
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _shards(self, plans: Sequence[ShardPlan], look: Look) -> list[ShardResult]:
+        if self._load.ray:
+            return run_on_ray(plans, self._load.ray, self._load.limit)
+        return run_in_processes(plans, look, self._load.limit)
+
+    def _plans(self) -> Iterator[ShardPlan]:
+        """The devices in as many ranges as there are workers."""
+        load, workers = self._load, self._load.workers
+        slot_key, authority, contributions = b"", b"", 0
+        if load.prepared is not None:
+            contributions = self._contributions(load.prepared)
+        elif load.direct and self._origin.layout is not None:
+            slot_key = asyncio.run(slot_private_key(self._origin.layout, self._target))
+        else:
+            authority = self._origin.authority
+        for number in range(workers):
+            first, end = (self._devices * place // workers for place in (number, number + 1))
+            yield ShardPlan(
+                number=number,
+                shards=workers,
+                target=self._target,
+                first=0 if load.prepared is not None else first,
+                devices=self._devices if load.prepared is not None else end - first,
+                population=self._population,
+                journal=self._folder / f"journal-{number}.bin",
+                faults=self._faults.with_churn() if load.profile is Profile.CHURN else self._faults,
+                profile=load.profile,
+                rate=None if load.rate is None else load.rate / workers,
+                window=load.window,
+                authority=authority,
+                slot_key=slot_key,
+                prepared=load.prepared,
+                contributions=len(range(number, contributions, workers)),
+            )
+
+    def _contributions(self, path: Path) -> int:
+        """How many a prepared file holds. Raises ``UsageError`` where they are for another recipe."""
+        if read_header(path).recipe_hash != self._target.recipe.hash:
+            raise UsageError(f"{path}: was prepared for another recipe than {self._target.recipe.name}")
+        return read_totals(path).contributions
+
+    def _check_time(self, plans: Sequence[ShardPlan]) -> None:
+        """A load that cannot end before the recipe does is refused before it begins."""
+        recipe, now = self._target.recipe, time.time()
+        left = recipe.interval.end - max(now, recipe.interval.start)
+        rate, dummy_rate = Fraction(recipe.rate), recipe.sampling.dummy_rate
+        expected = math.ceil((rate + (1 - rate) * dummy_rate) * self._devices)
+        count = sum(plan.contributions for plan in plans) or expected
+        if left <= 0:
+            raise UsageError(f"recipe {recipe.name} is over; publish a new one")
+        if self._load.rate is not None and count / self._load.rate > left:
+            raise UsageError(
+                f"{count} contributions at {self._load.rate:g} a second take longer than the {left:.0f} s "
+                f"that recipe {recipe.name} has left; raise --rate"
+            )
+
+    async def _with_transport(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
+        layout = self._origin.layout
+        async with AiohttpTransport() if layout is None else layout.transport() as transport:
+            return await ask(transport)
+
+
+def _add_prepared(result: FleetResult, path: Path) -> None:
+    """The devices that have no contribution in the file were decided when it was prepared."""
+    totals = read_totals(path)
+    result.without_token, result.beyond = totals.without_token, totals.beyond
+    result.sampled += totals.without_token + totals.beyond
+    result.devices = read_header(path).devices

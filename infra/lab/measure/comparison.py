@@ -1,0 +1,91 @@
+"""What runs of an experiment came to, beside what is expected of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.lab.measure.experiments import Experiment
+
+FURTHEST = 5.0
+"""Standard errors from the expectation at which a point is off; ``false_alarm`` says how often that is chance."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The squared errors of an experiment's runs."""
+
+    experiment: Experiment
+    errors: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The measured expected squared error."""
+        return statistics.fmean(self.errors)
+
+    @property
+    def stderr(self) -> float:
+        """Its standard error as the runs themselves show it."""
+        return statistics.stdev(self.errors) / math.sqrt(len(self.errors))
+
+    @property
+    def z(self) -> float:
+        """How far above the expectation it lies, in the standard errors that theory gives (those of few runs, as the
+        runs show them, would make large z common)."""
+        return (self.mean - self.experiment.expected) / self.experiment.deviation(len(self.errors))
+
+    @property
+    def holds(self) -> bool:
+        """Whether it lies where it should."""
+        return abs(self.z) <= FURTHEST
+
+    def document(self) -> dict[str, Any]:
+        """Plain JSON values: one row of ``measured.csv``."""
+        one, point = self.experiment, self.experiment.point
+        return {
+            "panel": one.panel,
+            "population": point.population,
+            "cells": point.cells,
+            "gamma": point.gamma,
+            "tasks": point.tasks,
+            "messages": point.messages,
+            "model": one.model,
+            "runs": len(self.errors),
+            "sigma": one.sigma,
+            "sigma_achieved": one.sigma_achieved,
+            "scale": one.shares.scale,
+            "flips": one.shares.flips,
+            "curve": one.curve,
+            "expected": one.expected,
+            "measured": self.mean,
+            "stderr": self.stderr,
+            "z": self.z,
+        }
+
+
+def false_alarm(found: Sequence[Measured]) -> float:
+    """An upper bound on the probability that some point is off by chance. The mean over R runs of the squared errors of
+    K independent normal cells is gamma distributed with shape K R / 2; where counts add to that variance, with less."""
+    from scipy.stats import gamma
+
+    total = 0.0
+    for one in found:
+        shape = (one.experiment.expected / one.experiment.deviation(len(one.errors))) ** 2
+        reach = FURTHEST * math.sqrt(shape)
+        total += float(gamma.sf(shape + reach, shape) + gamma.cdf(shape - reach, shape))
+    return min(1.0, total)
+
+
+def write_csv(found: Sequence[Measured], path: Path) -> Path:
+    """``measured.csv``: a row per point."""
+    rows = [one.document() for one in found]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows({name: "" if value is None else value for name, value in row.items()} for row in rows)
+    return path

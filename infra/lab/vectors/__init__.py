@@ -1,0 +1,1 @@
+"""Test vectors for other implementations, made from one published seed."""

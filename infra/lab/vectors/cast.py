@@ -1,0 +1,146 @@
+"""Who takes part in the test vectors: keys that everybody knows, drawn from one published seed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import Any
+
+import gmpy2
+
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW, RecipeKit
+from tacit import ohttp
+from tacit.hpke import KeyPair
+from tacit.recipe.derive import slot_of, task_of
+from tacit.recipe.model import Question, Recipe
+from tacit.signing import SigningKey, generate_signing_key
+from tacit.task import Task
+from tacit.tokens.attestation import SoftwareDevice
+from tacit.tokens.blind_rsa import PUBLIC_EXPONENT, IssuerKey
+from tacit.tokens.slots import Slot
+from tacit.tokens.software_root import SoftwareRoot
+
+SEED = b"tacit test vectors v1"
+PRIME_BITS = 1024
+
+
+@dataclass
+class Draws:
+    """Entropy that remembers what it gave, in order."""
+
+    entropy: SeededEntropy
+
+    def __post_init__(self) -> None:
+        self.given: list[bytes] = []
+
+    def __call__(self, length: int, /) -> bytes:
+        """``length`` bytes."""
+        self.given.append(self.entropy(length))
+        return self.given[-1]
+
+    def hex(self) -> list[str]:
+        """What was given since the last call."""
+        given, self.given = self.given, []
+        return [one.hex() for one in given]
+
+
+def _question(text: str, metric: str, statistic: str, **encoder: Any) -> Question:
+    body = {"text": text, "metric": metric, "encoder": encoder, "statistic": statistic}
+    return Question.model_validate(body)
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "doctor-visits": {},
+    "crashed": {"question": _question("Did the app crash?", "crashed", "count", kind="boolean")},
+    "languages": {
+        "question": _question(
+            "Which language?",
+            "language",
+            "histogram",
+            kind="categories",
+            categories=["de", "en", "fr", "it"],
+            other="another",
+            missing="none",
+        ),
+        "randomizer": "rappor",
+    },
+    "spent": {"question": _question("How much?", "spent", "sum", kind="number", low=-20, high=100, unit=5)},
+    "update": {
+        "question": _question("Which way?", "update", "vector-sum", kind="vector", length=3, low=-10, high=10, norm=12)
+    },
+    "rare-visits": {
+        "population": 20_000,
+        "default": 0,
+        "default_rate": Decimal("0.05"),
+        "non_default_share": Decimal("0.1"),
+        "attested_devices": 20_000,
+        "dummies": Decimal(200),
+    },
+}
+"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, and rare answers with dummies."""
+
+
+class Cast:
+    """All parties of the vectors with their keys."""
+
+    def __init__(self) -> None:
+        self.entropy = SeededEntropy(SEED)
+        self.kit = RecipeKit(SEED)
+        self.now = NOW
+
+    def draws(self, label: str) -> Draws:
+        """Randomness of a part of the vectors, whatever others take."""
+        return Draws(self.entropy.child(label))
+
+    @cached_property
+    def issuer(self) -> IssuerKey:
+        """The token key of every slot of the vectors."""
+        return IssuerKey.from_primes(self._prime("p"), self._prime("q"))
+
+    def _prime(self, name: str) -> int:
+        start = int.from_bytes(hashlib.shake_256(SEED + b" " + name.encode()).digest(PRIME_BITS // 8), "big")
+        prime = gmpy2.next_prime(start | 3 << (PRIME_BITS - 2))
+        while prime % PUBLIC_EXPONENT == 1:
+            prime = gmpy2.next_prime(prime)
+        return int(prime)
+
+    @cached_property
+    def gateway(self) -> tuple[ohttp.KeyConfig, KeyPair]:
+        """The gateway's key."""
+        return ohttp.generate_key_config(7, self.entropy.child("gateway"))
+
+    @cached_property
+    def witness(self) -> SigningKey:
+        """The one witness."""
+        return generate_signing_key(self.entropy.child("witness"))
+
+    @cached_property
+    def device(self) -> SoftwareDevice:
+        """The one device, and the authority that certified it."""
+        draw = self.entropy.child("device")
+        return SoftwareRoot.create(draw, self.now).issue("device-1", draw, self.now)
+
+    @cached_property
+    def recipes(self) -> dict[str, Recipe]:
+        """By name."""
+        return {
+            name: self.kit.recipe(**{"name": name, "slot": slot, **asked})
+            for slot, (name, asked) in enumerate(ASKED.items())
+        }
+
+    def task(self, name: str) -> Task:
+        """The task of a recipe."""
+        return task_of(self.recipes[name], self.issuer.token_key.spki)
+
+    def slot(self, name: str) -> Slot:
+        """The slot of a recipe."""
+        return slot_of(self.recipes[name])
+
+
+@lru_cache(maxsize=1)
+def cast() -> Cast:
+    """The cast: finding its primes takes a second."""
+    return Cast()

@@ -1,0 +1,129 @@
+"""The three messages of aggregation jobs that not every DAP version frames alike (``DapVersion``).
+
+DAP-18 names a leader-selected batch in an extension of the job, and the vector at the end of each message runs to the
+end of the body. Janus's main branch has a ``PartialBatchSelector`` {uint8 mode, opaque config<0..2^16-1>} in the place
+of the extensions, and a byte length of 4 bytes before the vector. Elements are the same everywhere, so that whoever
+slices or joins them needs only what stands before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tacit.codec import Reader, Writer
+from tacit.errors import DecodeError
+from tacit.messages.aggregation import (
+    AggregationJobContinueReq,
+    AggregationJobExtension,
+    AggregationJobExtensionType,
+    AggregationJobInitReq,
+    AggregationJobResp,
+    VerifyContinue,
+    VerifyInit,
+    VerifyResp,
+)
+from tacit.messages.basic import BATCH_ID_SIZE, BatchMode
+from tacit.messages.struct import joined, member
+from tacit.version import DapVersion
+
+JobHead = tuple[int, bytes, tuple[AggregationJobExtension, ...]]
+"""Verification key id, aggregation parameter and extensions of an ``AggregationJobInitReq``."""
+
+Framed = TypeVar("Framed", AggregationJobInitReq, AggregationJobContinueReq, AggregationJobResp)
+
+_BATCH_ID = AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID
+
+
+def encode_framed(message: Framed, version: DapVersion) -> bytes:
+    """The encoding of ``message`` in ``version``. Raises ``ValueError`` for a field that does not fit, and for job
+    extensions that the version cannot say."""
+    match message:
+        case AggregationJobInitReq():
+            head = (message.verification_key_id, message.agg_param, message.extensions)
+            return encode_init(head, joined(message.verify_inits), version)
+        case AggregationJobContinueReq():
+            return Writer().uint(message.step, 2).bytes() + vector(joined(message.verify_continues), version)
+        case _:
+            if any(not _is_known(resp, version) for resp in message.verify_resps):
+                raise ValueError(f"{version.name} has no code for a report error of the answer")
+            return vector(joined(message.verify_resps), version)
+
+
+def decode_framed(kind: type[Framed], data: bytes, version: DapVersion) -> Framed:
+    """Strict inverse of ``encode_framed``. Raises ``DecodeError``."""
+    reader = Reader(data, kind.__name__)
+    if issubclass(kind, AggregationJobInitReq):
+        head = read_init_head(reader, version)
+        return kind(*head, tuple(reader.items(VerifyInit.read)))
+    if issubclass(kind, AggregationJobContinueReq):
+        step = reader.uint(2)
+        begin_vector(reader, version)
+        return kind(step, tuple(reader.items(VerifyContinue.read)))
+    begin_vector(reader, version)
+    return kind(tuple(reader.items(lambda rest: read_verify_resp(rest, version))))
+
+
+def read_verify_resp(reader: Reader, version: DapVersion) -> VerifyResp:
+    """The next answer of an ``AggregationJobResp``. Raises ``DecodeError``, also for a report error that the version
+    does not have."""
+    resp = VerifyResp.read(reader)
+    if not _is_known(resp, version):
+        raise DecodeError(f"{version.name} has no report error {resp.report_error}")
+    return resp
+
+
+def encode_init(head: JobHead, verify_inits: bytes, version: DapVersion) -> bytes:
+    """An ``AggregationJobInitReq`` from its head and its encoded ``VerifyInit``s. Raises ``ValueError``."""
+    key_id, agg_param, extensions = head
+    writer = Writer().uint(key_id, 1).opaque(agg_param, 4)
+    if version.batch_in_selector:
+        batch_id = _only_batch(extensions)
+        mode = BatchMode.TIME_INTERVAL if batch_id is None else BatchMode.LEADER_SELECTED
+        writer.uint(mode, 1).opaque(batch_id or b"", 2)
+    else:
+        writer.opaque(joined(extensions), 2)
+    return writer.bytes() + vector(verify_inits, version)
+
+
+def read_init_head(reader: Reader, version: DapVersion) -> JobHead:
+    """The head of an ``AggregationJobInitReq``; ``reader`` is then at its first ``VerifyInit``. Raises
+    ``DecodeError``."""
+    key_id, agg_param = reader.uint(1), reader.opaque(4)
+    if version.batch_in_selector:
+        mode = member(BatchMode, reader.uint(1))
+        size = BATCH_ID_SIZE if mode is BatchMode.LEADER_SELECTED else 0
+        config = reader.opaque(2, minimum=size, maximum=size)
+        extensions = [AggregationJobExtension.leader_selected_batch_id(config)] if size else []
+    else:
+        extensions = reader.vector(2, AggregationJobExtension.read)
+    begin_vector(reader, version)
+    return key_id, agg_param, tuple(extensions)
+
+
+def vector(elements: bytes, version: DapVersion) -> bytes:
+    """Encoded elements as the vector that ends a message."""
+    return Writer().opaque(elements, version.vector_prefix).bytes() if version.vector_prefix else elements
+
+
+def begin_vector(reader: Reader, version: DapVersion) -> None:
+    """Take what stands before the elements of the vector that ends a message. Raises ``DecodeError`` unless they are
+    all that is left."""
+    if version.vector_prefix:
+        size = reader.uint(version.vector_prefix)
+        if size != reader.remaining:
+            raise DecodeError(f"the message ends with a vector of {size} bytes, and {reader.remaining} are there")
+
+
+def _is_known(resp: VerifyResp, version: DapVersion) -> bool:
+    return resp.report_error is None or resp.report_error in version.report_errors
+
+
+def _only_batch(extensions: Sequence[AggregationJobExtension]) -> bytes | None:
+    """The batch id that a job's extensions name, if they name nothing else. Raises ``ValueError``."""
+    if not extensions:
+        return None
+    (only, *others) = extensions
+    if others or only.extension_type != _BATCH_ID or len(only.extension_data) != BATCH_ID_SIZE:
+        raise ValueError("a partial batch selector says no more than one batch id")
+    return only.extension_data

@@ -1,0 +1,74 @@
+"""Commands run as real processes: wait for their ready line, signal them, never leave one behind."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+START_SECONDS = 90.0
+STOP_SECONDS = 30.0
+
+
+class ReadyProcess:
+    """A command that says on stdout, in one line of JSON, that it is ready. Its stderr goes to a file.
+
+    With ``piped_stdin`` its standard input is a pipe that ``close_stdin`` closes; otherwise it is empty.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path, *, piped_stdin: bool = False) -> None:
+        self._log = log
+        with log.open("ab") as sink:
+            self._process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE if piped_stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill it if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    @property
+    def stderr(self) -> str:
+        """What it wrote to stderr so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def ready(self) -> dict[str, Any]:
+        """The line, once it is there. Raises ``RuntimeError`` with its stderr when there is none."""
+        output = self._process.stdout
+        line = b""
+        if output is not None and select.select([output], [], [], START_SECONDS)[0]:
+            line = output.readline()
+        if not line:
+            raise RuntimeError(f"no ready line; stderr: {self.stderr[-2000:]}")
+        document: dict[str, Any] = json.loads(line)
+        return document
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def close_stdin(self) -> None:
+        """What happens when whoever started it dies."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def wait(self) -> int:
+        """Its exit status (negative: the signal). Raises ``subprocess.TimeoutExpired`` after a while."""
+        return self._process.wait(STOP_SECONDS)
