@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from infra.imports import no_collection
 from tacit import __version__
 from tacit.errors import Abort, Fatal, Refusal, TacitError
 from tacit.native_level import wanted_level
@@ -76,7 +77,8 @@ def build(wanted: str = "") -> typer.Typer:
             app.command(name, help=summary)(_not_imported)
             continue
         module, _, member = place.partition(":")
-        found = getattr(importlib.import_module(module), member)
+        with no_collection():
+            found = getattr(importlib.import_module(module), member)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:

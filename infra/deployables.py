@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from infra.imports import no_collection
 from infra.loops import loop_name
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
@@ -67,8 +68,9 @@ def deployable(name: str) -> Deployable:
     if kind_of(name) not in _MODULES:
         raise UsageError(f"no service is called {name}; choose one of {', '.join(KINDS)}")
     package, model = _MODULES[kind_of(name)]
-    config_model = getattr(importlib.import_module(f"{package}.config"), model)
-    app_module = importlib.import_module(f"{package}.app")
+    with no_collection():
+        config_model = getattr(importlib.import_module(f"{package}.config"), model)
+        app_module = importlib.import_module(f"{package}.app")
     return Deployable(
         name,
         lambda path: load_config(path, config_model),

@@ -15,7 +15,6 @@ from services.gateway.store import RedisReplayWindow, ReplayStore, ReplayWindow
 from tacit import ohttp
 from tacit.adapters.lean_http import LeanTransport
 from tacit.adapters.origins import require_secure_url
-from tacit.adapters.redis_replay import RedisSeen
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, read_digest
@@ -69,6 +68,8 @@ def make_transport(config: GatewayConfig) -> LeanTransport:
 def _replay_window(config: GatewayConfig, deps: Deps) -> ReplayWindow:
     if config.replay_window is None:
         return ReplayStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    from tacit.adapters.redis_replay import RedisSeen
+
     url = config.replay_window.url(insecure=config.insecure_http)
     return RedisReplayWindow(RedisSeen(url, NAME, config.replay_window.prefix), config.date_window, deps.clock)
 

@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.gateway.file_window import FileWriter
 from tacit.adapters.bulk import insert_new, is_postgres
-from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.sql import Database, typed
 from tacit.adapters.upsert import Int64, upsert
 from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal
 from tacit.ports import Clock
 from tacit.service.readiness import Durable
+
+if TYPE_CHECKING:  # a gateway that uses no Redis imports no client of it
+    from tacit.adapters.redis_replay import RedisSeen
 
 METADATA = sa.MetaData()
 MIGRATIONS = "services.gateway.migrations"

@@ -1,7 +1,7 @@
 """Which servers a service uses beside its database: Redis for queues and windows, a broker for announcements.
 
-Without any of them everything works within the process. A server's address with its password stands in a secret file;
-plain connections leave the machine only with ``insecure_http`` (P7).
+Without any of them everything works within the process, which then imports no client of theirs. A server's address
+with its password stands in a secret file; plain connections leave the machine only with ``insecure_http`` (P7).
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from tacit.adapters.memory import MemoryJobQueue
-from tacit.adapters.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.origins import is_loopback
 from tacit.adapters.outage import Report
-from tacit.adapters.redis_streams import TLS_OPTIONS, RedisJobQueue
 from tacit.adapters.tls import LiveContext, private_context, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import Announcer, Clock, Entropy, JobQueue
@@ -37,6 +35,8 @@ class RedisConfig(Frozen):
 
     def url(self, *, insecure: bool) -> str:
         """The URL. Raises ``UsageError`` that never quotes it."""
+        from tacit.adapters.redis_streams import TLS_OPTIONS
+
         url = _checked_url(self.redis, ("rediss", "unix"), ("redis",), _REDIS_FORM, insecure=insecure)
         return files_beside(self.redis, url, TLS_OPTIONS)
 
@@ -57,6 +57,8 @@ def make_queue(config: RedisConfig | None, name: str, clock: Clock, entropy: Ent
     """The job queue of service ``name``: within the process, or on Redis. Raises ``UsageError``."""
     if config is None:
         return MemoryJobQueue(clock)
+    from tacit.adapters.redis_streams import RedisJobQueue
+
     url = config.url(insecure=insecure)
     report = outage_report(name, "job queue")
     return RedisJobQueue(url, name, clock, entropy, prefix=config.prefix, report=report)
@@ -73,6 +75,8 @@ def make_announcer(
 ) -> Announcer:
     """The announcer of service ``name``; outages are logged unless there is another ``report``. Raises
     ``UsageError``."""
+    from tacit.adapters.mqtt import Broker, MqttAnnouncer
+
     parts = urlsplit(config.url(insecure=insecure))
     secure = parts.scheme == "mqtts"
     broker = Broker(

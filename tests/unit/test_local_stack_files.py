@@ -176,19 +176,32 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
     assert services[0].restart_command == f"tacit serve recipe_server --config '{services[0].part.config}'"
 
 
-def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
+def modules_of(service: str) -> set[str]:
+    """What a process that serves it has imported."""
     program = (
         "import json, sys\n"
         "from infra.cli import build\n"
         "from infra.deployables import deployable\n"
-        "build('serve'); deployable('relay'); print(json.dumps(sorted(sys.modules)))\n"
+        f"build('serve'); deployable('{service}'); print(json.dumps(sorted(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    loaded = set(json.loads(done.stdout))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_the_process_of_a_relay_holds_no_code_that_opens_messages() -> None:
+    loaded = modules_of("relay")
     assert "relay.app" in loaded
     assert loaded.isdisjoint(
         {"tacit.hpke", "tacit.ohttp", "tacit.vdaf.prio3", "tacit.messages", "services.gateway.app"}
     )
+
+
+@pytest.mark.parametrize("service", ["leader", "gateway", "recipe_server"])
+def test_a_service_imports_the_clients_of_servers_and_drawings_when_it_uses_them(service: str) -> None:
+    """Imports are most of the time that a service needs to start."""
+    loaded = modules_of(service)
+    assert deployable(service).create_app.__module__ in loaded
+    assert loaded.isdisjoint({"redis", "aiomqtt", "asyncpg", "numpy", "scipy", "matplotlib", "dp_accounting"})
 
 
 def setting(layout: Layout, setting: str) -> object:
