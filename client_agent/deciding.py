@@ -31,14 +31,16 @@ from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
-from tacit.methods.types import Answer, Measurement
+from tacit.methods.method import Answer, Measurement
 from tacit.ports import Clock, Entropy, Transport
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
+from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Interval, Question, Recipe
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report
+from tacit.rules import table as rules
 from tacit.task import Task
 
 TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
@@ -46,10 +48,6 @@ TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
 
 READ_TOGETHER = 4
 """How many data are read at a time."""
-
-DECIDING_SHARE = 0.25
-"""How much of a recipe's interval is for deciding: a round of a series can be published only when the one before it is
-over, and rounds follow each other without a gap."""
 
 
 @dataclass(frozen=True)
@@ -298,11 +296,6 @@ def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
     if spki is None or hashlib.sha256(spki).digest() != held.key_id:
         raise Refusal("slot-key-changed", "the log shows another key for the slot than the token was fetched under")
     return spki
-
-
-def asked_until(interval: Interval) -> float:
-    """The moment until which devices decide to answer in ``interval``."""
-    return interval.start + DECIDING_SHARE * interval.duration
 
 
 def first_start(recipe: Recipe) -> float:

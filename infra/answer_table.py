@@ -34,25 +34,28 @@ class Answer:
 
 
 def answers_table(answers: Sequence[Answer], bar: str, numbers: Sequence[str], width: int) -> Table:
-    """A table within a panel on a terminal of ``width`` cells. Headings: ``bar`` and ``numbers``."""
+    """A table within a panel on a terminal of ``width`` cells. Headings: ``bar`` and ``numbers``. There are no bars
+    where the numbers leave no room for them."""
     rest = sum(
         GAP + max(cell_len(heading), *(cell_len(one.numbers[at]) for one in answers), 0)
         for at, heading in enumerate(numbers)
     )
     longest = max((cell_len(one.label) for one in answers), default=0)
     free = width - FRAME - rest - GAP
-    bar_width = min(BAR_WIDTH, max(LEAST_BAR, free - longest))
+    bars = free >= LEAST_BAR + min(longest, LEAST_LABEL)
+    bar_width = min(BAR_WIDTH, max(LEAST_BAR, free - longest)) if bars else -GAP
     label_width = max(LEAST_LABEL, free - bar_width)
-    table = plain_table("answer", bar, *numbers)
+    table = plain_table("answer", *([bar] if bars else []), *numbers)
     for at, column in enumerate(table.columns):
-        column.justify = "left" if at == 1 else "right"
-        column.no_wrap = at != 1
-        column.width = bar_width if at == 1 else None
+        drawn = bars and at == 1
+        column.justify = "left" if drawn else "right"
+        column.no_wrap = not drawn
+        column.width = bar_width if drawn else None
     top = max((max(one.estimate + 2 * one.stderr, one.truth or 0) for one in answers), default=1.0)
     for one in answers:
         table.add_row(
             Text(shortened(one.label, label_width), style="bold"),
-            estimate_bar(one.estimate, one.stderr, top, one.truth, bar_width),
+            *([estimate_bar(one.estimate, one.stderr, top, one.truth, bar_width)] if bars else []),
             *one.numbers,
         )
     return table

@@ -52,7 +52,7 @@ COMMANDS = {
         "Write the JSON Schemas of every document, and the rules and members as tables.",
     ),
     "vectors": (
-        "infra.commands.schemas:vectors",
+        "infra.lab.commands.vectors:vectors",
         "Write test vectors for other implementations: from a recipe to a report and to a result, byte by byte.",
     ),
     "bench": ("infra.lab.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),

@@ -10,9 +10,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.ledger import Plan
-from infra.terminal import computed_epsilon, plain_table, span, styled
-from tacit.recipe.checks.budget import counted, period_text
+from infra.terminal import plain_table, span, styled
+from tacit.ledger.balance import computed_epsilon
+from tacit.operations.ledger import Plan
+from tacit.rules.budget import counted, period_text
 
 BAR = 30
 MOST_RECIPES = 24

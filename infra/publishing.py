@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from client_agent.deciding import asked_until
-from infra.api import call
 from infra.places import layout_of, server_of, transport_of
 from infra.recipe_outlook import asked_words
 from infra.terminal import answers, notes
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
+from tacit.operations.services import call
+from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.keys import read_signing_key
@@ -27,7 +27,7 @@ def publish_document(
     document: Recipe | Series, state_dir: Path | None, server: str | None, key: Path | None
 ) -> tuple[str, int]:
     """Sign ``document`` and send it, to the local stack's log with its analyst's key, or to ``server`` with ``key``.
-    Returns the server's URL and the index of the entry. Raises as ``infra.api.call``."""
+    Returns the server's URL and the index of the entry. Raises as ``tacit.operations.services.call``."""
     if (server is None) != (key is None):
         raise typer.BadParameter("--server and --key go together")
     url = server_of(state_dir, server)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from infra.layout import Layout
 from infra.processes import ServiceProcess
-from infra.status import ProcessStatus, process_status
+from tacit.operations.status import ProcessStatus, process_status
 from tacit.ports import Clock
 
 LOOK_SECONDS = 3.0

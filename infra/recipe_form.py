@@ -13,10 +13,12 @@ from typing import Any, Literal, cast
 import typer
 
 from tacit.errors import DecodeError, UsageError
+from tacit.models.forms.parties import Parties
 from tacit.recipe.builder import propose
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Audience, Buckets, Categories, Parties, Question, Recipe, TokenSlot, Vector
+from tacit.recipe.model import Audience, Buckets, Categories, Question, Recipe, TokenSlot, Vector
+from tacit.recipe.quantity import spoken
 from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory
 
@@ -54,11 +56,11 @@ class Form:
     close: str = "interval_end"
     statistic: str | None = None
     mechanism: str | None = None
-    low: int | None = None
-    high: int | None = None
-    unit: int | None = None
+    low: str | None = None
+    high: str | None = None
+    unit: str | None = None
     length: int | None = None
-    norm: int | None = None
+    norm: str | None = None
     aggregator_flips: int = 0
     importance_default: str | None = None
     importance_rate: str | None = None
@@ -136,7 +138,7 @@ def _check_numbers(form: Form) -> None:
     missing = [f"--{name}" for name in wanted if getattr(form, name) is None]
     if missing:
         raise typer.BadParameter(f"a {form.statistic} needs {', '.join(missing)}")
-    allowed = {*wanted, "unit"} if form.statistic in {"sum", "mean"} else {*wanted}
+    allowed = {*wanted, "unit"} if form.numeric else {*wanted}
     odd = [f"--{name}" for name in NUMBER_FLAGS if getattr(form, name) is not None and name not in allowed]
     if odd:
         raise typer.BadParameter(f"{', '.join(odd)}: not for a {form.statistic or 'histogram or count'}")
@@ -200,7 +202,7 @@ def _asked_encoder(form: Form) -> Form:
     if said.lower() in {"yes/no", "yes,no", "boolean"}:
         return replace(form, boolean=True)
     try:
-        _edges(said)
+        edges_of(said)
     except typer.BadParameter:
         return replace(form, categories=said)
     return replace(form, buckets=said)
@@ -325,7 +327,8 @@ def _encoder(form: Form) -> dict[str, Any]:
     if form.numeric:
         kind = "vector" if form.statistic == "vector-sum" else "number"
         given = {name: getattr(form, name) for name in NUMBER_FLAGS}
-        return {"kind": kind, **{name: value for name, value in given.items() if value is not None}}
+        said = {name: value for name, value in given.items() if value is not None}
+        return {"kind": kind, **{name: _length_or_quantity(name, value) for name, value in said.items()}}
     if form.boolean:
         return {"kind": "boolean"}
     labels = {"other": form.other_label, "missing": form.missing_label}
@@ -333,7 +336,7 @@ def _encoder(form: Form) -> dict[str, Any]:
     if form.attributes:
         return {"kind": "attributes", "attributes": _asked_attributes(form.attributes), **stated}
     if form.buckets is not None:
-        return {"kind": "buckets", "edges": _edges(form.buckets), **stated}
+        return {"kind": "buckets", "edges": edges_of(form.buckets), **stated}
     categories = [part.strip() for part in (form.categories or "").split(",")]
     return {"kind": "categories", "categories": categories, **stated}
 
@@ -362,11 +365,26 @@ def _asked_attributes(attributes: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _edges(text: str) -> list[int]:
+def _length_or_quantity(name: str, said: int | str) -> int | str:
+    return said if isinstance(said, int) else quantity_of(said, f"--{name}")
+
+
+def quantity_of(text: str, flag: str) -> int | str:
+    """A number that a flag takes, as a recipe writes it. Raises ``BadParameter``."""
     try:
-        return [int(part) for part in text.split(",")]
+        return spoken(text)
     except ValueError as error:
-        raise typer.BadParameter("--buckets takes integers with commas between, such as 0,1,2,4") from error
+        raise typer.BadParameter(f"{flag}: {error}") from error
+
+
+def edges_of(text: str) -> list[int | str]:
+    """The bucket edges that ``--buckets`` takes. Raises ``BadParameter``."""
+    try:
+        return [spoken(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"--buckets takes numbers with commas between, such as 0,1,2,4 or 0,0.25,0.5: {error}"
+        ) from error
 
 
 def _decimal(text: str, flag: str) -> Decimal:

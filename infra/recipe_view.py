@@ -10,18 +10,19 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from client_agent.deciding import asked_until
 from infra.audience_view import audience_lines
-from infra.terminal import ADVERSARIES, adversary_text, delta_text, plain_table, span, styled
+from infra.terminal import adversary_text, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
+from tacit.models.forms.registry import form_of
 from tacit.moments import when
+from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
-from tacit.recipe.model import RandomizerSpec, Recipe, conjunction
+from tacit.recipe.model import RandomizerSpec, Recipe, VdafSpec, conjunction
 from tacit.recipe.policy import Policy
+from tacit.recipe.rounding import rounding_words
 
-PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
 STATES = {
     "file": "a file; not published",
     "pending": "in the log; leader or helper has not opted in",
@@ -44,10 +45,11 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         *_audience(recipe, document),
         ("metric", recipe.question.metric),
         ("answers", shown),
+        *([("rounding", rounded)] if (rounded := rounding_words(recipe.question)) else []),
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer)),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
-        ("proof", f"{recipe.vdaf.name}, length {recipe.vdaf.length}, chunks of {recipe.vdaf.chunk_length}"),
+        *_proof(recipe.vdaf),
         *_sampling(recipe),
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
@@ -60,6 +62,12 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))
+
+
+def _proof(vdaf: VdafSpec | None) -> list[tuple[str, str]]:
+    if vdaf is None:
+        return []
+    return [("proof", f"{vdaf.name}, length {vdaf.length}, chunks of {vdaf.chunk_length}")]
 
 
 def _sampling(recipe: Recipe) -> list[tuple[str, str]]:
@@ -86,8 +94,7 @@ def _audience(recipe: Recipe, document: Mapping[str, Any]) -> list[tuple[str, st
 
 def _price(recipe: Recipe) -> Group:
     table = plain_table("who might look at your contribution", "ε", "δ")
-    for name in ADVERSARIES:
-        stated = getattr(recipe.privacy.epsilon, name)
+    for name, stated in recipe.privacy.epsilon.root.items():
         words = adversary_text(name, recipe.privacy.n)
         table.add_row(words, stated, delta_text(name, stated, recipe.privacy.delta))
     privacy = recipe.privacy
@@ -105,9 +112,9 @@ def _randomizer(spec: RandomizerSpec) -> str:
 
 def _parties(recipe: Recipe) -> Table:
     table = plain_table("party", "operator", "address")
-    for name in PARTIES:
-        party = getattr(recipe.parties, name)
-        table.add_row(Text(name, style="bold"), party.operator, Text(getattr(party, "url", ""), style="dim"))
+    for name, operator in recipe.parties.having("operator").items():
+        party = recipe.parties.by_role()[name]
+        table.add_row(Text(name, style="bold"), operator, Text(getattr(party, "url", ""), style="dim"))
     return table
 
 
@@ -124,12 +131,8 @@ def show_check(recipe: Recipe, policy: Policy, verdicts: Sequence[tuple[str, str
 
 
 def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
-    caps = {
-        "aggregator": policy.max_epsilon_aggregator,
-        "aggregator_with_relay": policy.max_epsilon_aggregator_with_relay,
-        "both_aggregators_with_relay": policy.max_epsilon_local,
-    }
     try:
+        form = form_of(recipe.model)
         computed = claim_of(recipe)
         half = claim_of(recipe, recipe.batch.min_batch_size // 2)
     except (Refusal, ValueError) as error:
@@ -137,10 +140,9 @@ def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
     table = plain_table(
         f"ε at δ = {recipe.privacy.delta}, n = B = {recipe.batch.min_batch_size}", "stated", "recomputed", "cap"
     )
-    for name in ADVERSARIES:
-        stated, true = getattr(recipe.privacy.epsilon, name), getattr(computed, name)
-        table.add_row(
-            adversary_text(name, recipe.batch.min_batch_size), stated, stated_epsilon(true), caps.get(name) or "none"
-        )
-    table.add_row("one aggregator, at B/2", "", f"{half.aggregator:.6f}", policy.max_epsilon_half_batch)
+    for one in form.adversaries:
+        words = adversary_text(one.name, recipe.batch.min_batch_size)
+        stated, true = recipe.privacy.epsilon[one.name], stated_epsilon(computed[one.name])
+        table.add_row(words, stated, true, policy.cap(one.cap) or "none")
+    table.add_row("one aggregator, at B/2", "", f"{half[form.charged]:.6f}", policy.max_epsilon_half_batch)
     return table

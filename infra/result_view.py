@@ -10,40 +10,51 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.answer_table import Answer, answers_table
-from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, plain_table, span
-from tacit.dp.claim import CONDITIONS
+from infra.response_lines import NORMAL_95, exact_text, number, population_texts, response_lines, share_texts, warning
+from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, is_conditional, plain_table, span
 from tacit.moments import when
 
-NORMAL_95 = 1.96
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
 
 
 def show_result(document: Mapping[str, Any], console: Console) -> None:
     """Print one released result."""
-    form = form_of(document)
+    headings, rows = columns(document)
     answers = [
-        Answer(one["label"], one["estimate"], one["stderr"], (number(one["estimate"], form), _error(one, form)))
-        for one in document["buckets"]
+        Answer(one["label"], one["estimate"], one["stderr"], tuple(row))
+        for one, row in zip(document["buckets"], rows, strict=True)
     ]
-    headings = ("estimate", "± 1.96 s.e.")
     table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]
-    console.print(Panel(Group(table, *lines), title=title, title_align="left"))
+    remark = warning(document)
+    warned = [] if remark is None else [Text(f"warning: {remark}", style="bold yellow")]
+    console.print(Panel(Group(table, *warned, *lines), title=title, title_align="left"))
     console.print(Panel(_price(document), title="[bold]What it costs in privacy", title_align="left"))
 
 
 def form_of(document: Mapping[str, Any]) -> str:
-    """How the estimates of a result are written: totals as whole numbers, a mean with what its error leaves of it."""
-    if document["statistic"] != "mean":
+    """How the estimates of a result are written: numbers of devices as whole numbers, others with what the error leaves
+    of them."""
+    if document["statistic"] in {"histogram", "count"}:
         return ",.0f"
     return estimate_form(bucket["stderr"] for bucket in document["buckets"])
 
 
-def number(value: float, form: str) -> str:
-    """A number as ``form`` writes it; what is rounded to nothing has no sign."""
-    text = format(value, form)
-    return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
+def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Headings of the numbers beside an answer, and the numbers: estimate and error of those who answered, their share,
+    and the interval for all that were asked, where there are such."""
+    form, buckets = form_of(document), document["buckets"]
+    found = {
+        "estimate": [number(one["estimate"], form) for one in buckets],
+        "± 1.96 s.e.": [_error(one, form) for one in buckets],
+        "share": share_texts(document),
+    }
+    whole = population_texts(document, form)
+    if whole:
+        found[f"of all {exact_text(document)}asked"] = whole
+    shown = {heading: cells for heading, cells in found.items() if cells}
+    return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
 
 
 def _error(bucket: Mapping[str, Any], form: str) -> str:
@@ -56,14 +67,12 @@ def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def facts(document: Mapping[str, Any]) -> list[str]:
-    """The question, what is estimated, how many contributions there are, of when, when they were released, and how
-    they were sampled."""
+    """The question, how many were asked and answered, what is estimated, of when the contributions are, when they were
+    released, and how they were sampled."""
     interval = document["interval"]
-    mean = document["statistic"] == "mean"
     return [
         *([str(document["question"])] if document.get("question") else []),
-        "an estimate is the mean of a device" if mean else "an estimate is the total of all devices that were asked",
-        f"{document['report_count']:,} contributions counted",
+        *response_lines(document),
         f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
         f"released {when(document['released_at'])}",
         *sampling_lines(document.get("sampling", {})),
@@ -134,7 +143,7 @@ def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
             adversary_text(name, privacy["n"]),
             epsilon_text(value),
             delta_text(name, value, privacy["delta"]),
-            epsilon_text(ran[name]) if name in ran and name not in CONDITIONS else "",
+            epsilon_text(ran[name]) if name in ran and not is_conditional(name) else "",
         )
         for name, value in privacy["by_adversary"].items()
     ]

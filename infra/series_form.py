@@ -53,7 +53,7 @@ def shape_of(
         if not epoch * epoch_seconds <= begin <= begin + seconds <= (epoch + 1) * epoch_seconds:
             raise UsageError(
                 f"round {index}, {moment(begin)} to {moment(begin + seconds)}, is not inside epoch {epoch}, "
-                f"{epoch * epoch_seconds} to {(epoch + 1) * epoch_seconds}: begin with an epoch, and let --window "
-                "times --slots-per-epoch be its length"
+                f"{moment(epoch * epoch_seconds)} to {moment((epoch + 1) * epoch_seconds)}: begin with an epoch, and "
+                "let --window times --slots-per-epoch be its length"
             )
     return shape

@@ -10,10 +10,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.terminal import ADVERSARIES, adversary_text, epsilon_text, plain_table, span
-from tacit.dp.claim import CONDITIONS, Claim
+from infra.terminal import adversary_text, epsilon_text, plain_table, span
+from tacit.dp.claim import Claim
 from tacit.errors import Refusal
 from tacit.methods.flips import Flips
+from tacit.models.forms.registry import form_of
+from tacit.recipe.charges import with_relay_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import expected_contributions, population_of, share_taking_part
@@ -33,7 +35,7 @@ def series_document(series: Series) -> dict[str, Any]:
             "one_round": {"delta": one.delta, "epsilon": one.stated()},
             "series": {"delta": total.delta, "epsilon": total.stated(), "mechanism": total.mechanism},
             "independent_recipes": {"delta": many.delta, "epsilon": many.stated()},
-            "conditions": CONDITIONS,
+            "conditions": form_of(series.probe.model).conditions,
         },
         "expected_contributions": expected_contributions(series, population_of(series.probe)),
         "share_taking_part": share_taking_part(series),
@@ -66,7 +68,7 @@ def _gaussian(series: Series) -> dict[str, float] | None:
         return None
     from tacit.accounting.mechanisms import explain
 
-    epsilon, delta = float(series.probe.privacy.epsilon.aggregator_with_relay), float(series.probe.delta)
+    epsilon, delta = float(with_relay_of(series.probe)), float(series.probe.delta)
     try:
         found = explain("donation", {"epsilon": epsilon, "delta": delta, "m": series.donation.slots})
     except (Refusal, ValueError):
@@ -111,10 +113,10 @@ def _price(series: Series, claims: dict[str, Any]) -> Table:
         "this series": claims["series"],
     }
     table = plain_table("ε against", *columns, "stated", "δ")
-    for name in ADVERSARIES:
-        stated = getattr(series.claim.epsilon, name)
+    for row in form_of(series.probe.model).adversaries:
+        name, stated = row.name, series.claim.epsilon[row.name]
         computed = [epsilon_text(claim["epsilon"][name]) for claim in columns.values()]
-        pure = series.donation is not None and name == "both_aggregators_with_relay"
+        pure = series.donation is not None and row.pure
         shown = "" if stated == "unbounded" else "0" if pure else f"{float(series.claim.delta):g}"
         table.add_row(adversary_text(name, series.probe.privacy.n), *computed, Text(stated, style="bold"), shown)
     return table

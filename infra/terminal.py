@@ -12,16 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.dp.claim import decimal_up
+from tacit.models.forms.registry import adversary
 from tacit.moments import when
 
-ADVERSARIES = {
-    "aggregator": "one aggregator, or the analyst",
-    "aggregator_with_relay": "... together with the relay",
-    "both_aggregators": "both aggregators, if at least {n:,} honest devices reported",
-    "both_aggregators_with_relay": "both aggregators otherwise, or with the relay",
-}
-"""Nobody keeps B against both aggregators together: what they learn of fewer reports is what they learn of one."""
 BAR_WIDTH = 34
 STYLES = {
     "active": "green",
@@ -57,11 +50,6 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
-def computed_epsilon(value: float) -> str:
-    """An epsilon that was computed, rounded up to 4 decimals."""
-    return "inf" if math.isinf(value) else decimal_up(value, 4)
-
-
 def span(start: float, end: float) -> str:
     """An interval of POSIX times; the day of its end only where it is another."""
     first, last = when(start), when(end)
@@ -81,7 +69,14 @@ def plain_table(*columns: str, title: str | None = None) -> Table:
 
 def adversary_text(name: str, n: int) -> str:
     """Who an epsilon of a claim at ``n`` reports is against, and on what condition."""
-    return ADVERSARIES.get(name, name).format(n=n)
+    found = adversary(name)
+    return name if found is None else found.words.format(n=n)
+
+
+def is_conditional(name: str) -> bool:
+    """Whether the claim against this adversary rests on what nobody enforces."""
+    found = adversary(name)
+    return found is not None and found.condition is not None
 
 
 def epsilon_text(value: float | str, places: int = 4) -> str:
@@ -89,11 +84,12 @@ def epsilon_text(value: float | str, places: int = 4) -> str:
     return value if isinstance(value, str) and not value[:1].isdigit() else f"{float(value):.{places}f}"
 
 
-def delta_text(adversary: str, epsilon: float | str, delta: float | str) -> str:
+def delta_text(name: str, epsilon: float | str, delta: float | str) -> str:
     """The delta beside an epsilon: none where nothing is guaranteed, 0 for the local guarantee."""
     if epsilon == "unbounded":
         return ""
-    return "0" if adversary == "both_aggregators_with_relay" else f"{float(delta):g}"
+    found = adversary(name)
+    return "0" if found is not None and found.pure else f"{float(delta):g}"
 
 
 def estimate_form(stderrs: Iterable[float]) -> str:

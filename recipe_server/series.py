@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from recipe_server.schema import OPT_INS, RECIPES, SERIES, SERIES_ROUNDS, VOIDS
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
-from tacit.recipe.charges import series_charge
+from tacit.models.forms.registry import form_of
+from tacit.recipe.charges import series_charge, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 
@@ -39,11 +40,11 @@ class SeriesRows:
                 position=index,
                 account=charge.account,
                 name=charge.name,
-                epsilon=series.claim.epsilon.aggregator,
+                epsilon=f"{series_cost(series).epsilon:f}",
                 delta=series.claim.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
-                epsilon_with_relay=series.claim.epsilon.aggregator_with_relay,
+                epsilon_with_relay=f"{with_relay_of(series):f}",
             )
         )
 
@@ -96,9 +97,13 @@ class SeriesRows:
             for recipe_hash, role in await self._connection.execute(named):
                 found.setdefault(recipe_hash, set()).add(role)
         joined = rounds.join(RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
-        listed = sa.select(SERIES_ROUNDS.c.series_hash, RECIPES.c.hash, RECIPES.c.ends_at).select_from(joined)
+        listed = sa.select(SERIES_ROUNDS.c.series_hash, RECIPES.c.hash, RECIPES.c.ends_at, RECIPES.c.model).select_from(
+            joined
+        )
         states: dict[bytes, list[ChargeState]] = {}
-        for series_hash, recipe_hash, ends_at in await self._connection.execute(listed.where(*wanted)):
+        for series_hash, recipe_hash, ends_at, model in await self._connection.execute(listed.where(*wanted)):
             opted_in, void = (roles[table.name].get(recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            states.setdefault(series_hash, []).append(charge_state(opted_in, void, ends_at, now))
+            states.setdefault(series_hash, []).append(
+                charge_state(form_of(model).opts_in, opted_in, void, ends_at, now)
+            )
         return states

@@ -42,12 +42,18 @@ function exact(words) {
   return bounded >= 0n ? [digits * 10n ** bounded, 1n] : [digits, 10n ** -bounded];
 }
 
-/** Whether the datum is at least `edge`; null for what is no number. */
+/** Whether the datum is at least `edge`, an integer or decimal text; null for what is no number. A float is its shortest decimal. */
 function comparison(value) {
-  if (typeof value === 'number' && !Number.isNaN(value)) return (edge) => value >= edge;
-  const fraction = typeof value === 'string' ? exact(value) : null;
-  return fraction && ((edge) => fraction[0] >= BigInt(edge) * fraction[1]);
+  if (value === Infinity || value === -Infinity) return () => value > 0;
+  const fraction = ['number', 'string'].includes(typeof value) ? exact(String(value)) : null;
+  return fraction && ((edge) => {
+    const [numerator, denominator] = exact(String(edge));
+    return fraction[0] * denominator >= numerator * fraction[1];
+  });
 }
+
+/** Whether edges rise strictly. */
+export const rising = (edges) => edges.every((edge, i) => i === 0 || !comparison(edges[i - 1])(edge));
 
 function bucket(encoder, value) {
   const atLeast = comparison(value);

@@ -1,5 +1,5 @@
 // What a recipe has to pass on this device: docs/schemas/rules.md, and the device's own limits. docs/device.md, section 7.
-import { decimal, labels } from './answer.mjs';
+import { decimal, labels, rising } from './answer.mjs';
 import { b64url, sha256, text, unb64url } from './bytes.mjs';
 import { hpkeConfig } from './hpke.mjs';
 import { Refusal, isStrongKey } from './merkle.mjs';
@@ -91,11 +91,10 @@ function randomizer(recipe, policy) {
   check('randomizer-vdaf-mismatch', vdaf.name === proof && vdaf.length === length && plain, 'the VDAF proves other outputs');
   check('encoder-mismatch', shape.includes(encoder.kind) && statistic === statistics && own.categories === labels(encoder) && own.categories >= 2,
     'encoder, statistic and randomizer do not fit');
-  const rising = (encoder.edges ?? []).every((edge, i, all) => i === 0 || all[i - 1] < edge);
   const names = [...(encoder.categories ?? []), ...[encoder.other, encoder.missing].filter((each) => each !== undefined)];
   const lists = [names, ...Object.values(encoder.attributes ?? {})];
   const distinct = lists.every((list) => new Set(list).size === list.length);
-  check('encoder-mismatch', rising && distinct, 'edges do not rise, or a category is there twice');
+  check('encoder-mismatch', rising(encoder.edges ?? []) && distinct, 'edges do not rise, or a category is there twice');
   const calls = Math.ceil(length / vdaf.chunk_length);
   const share = 16 * (length + 2 * vdaf.chunk_length + 2 ** (Math.ceil(Math.log2(calls + 1)) + 1) - 1) + 32;
   check('vdaf-parameters', length <= policy.max_length && vdaf.chunk_length <= length && share <= LARGEST_SHARE, 'too long');

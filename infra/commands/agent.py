@@ -20,9 +20,10 @@ from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, journal_of, keep_running, opened_agent
 from infra.agent_lines import AgentLines, Fields
-from infra.terminal import answers, computed_epsilon, notes, plain_table, print_json, styled
+from infra.terminal import answers, notes, plain_table, print_json, styled
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
+from tacit.ledger.balance import computed_epsilon
 from tacit.moments import when
 from tacit.service.config import load_config
 from tacit.service.log import get_logger

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any
 
 import typer
 
 from infra.places import AsJson, policy_of
+from infra.recipe_form import quantity_of
 from infra.terminal import answers, plain_table, print_json
 from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import CENTRAL
 from tacit.errors import UsageError
-from tacit.methods.flips import Statistic
+from tacit.methods.flips import Flips
+from tacit.methods.statistics import STATISTICS, StatisticName
+from tacit.recipe.quantity import exact, in_words
 
 WIDTH = 120
 CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
@@ -28,10 +31,10 @@ def design(
     statistic: Annotated[
         str, typer.Option("--statistic", help="histogram, count, sum, mean or vector-sum.")
     ] = "histogram",
-    low: Annotated[int, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = 0,
-    high: Annotated[int, typer.Option("--high", help="Largest value.")] = 1,
-    unit: Annotated[int, typer.Option("--unit", help="Round values to multiples of this.")] = 1,
-    norm: Annotated[int, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = 1,
+    low: Annotated[str, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = "0",
+    high: Annotated[str, typer.Option("--high", help="Largest value.")] = "1",
+    unit: Annotated[str, typer.Option("--unit", help="Round values to multiples of this, such as 0.01.")] = "1",
+    norm: Annotated[str, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = "1",
     epsilon: Annotated[float, typer.Option("--epsilon", help="Against one aggregator or the analyst.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-6,
     max_epsilon0: Annotated[
@@ -55,11 +58,10 @@ def design(
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
     allowed = _allowed(policy, max_epsilon0, unbounded=allow_unbounded_local)
+    said = {"low": low, "high": high, "unit": unit, "norm": norm}
+    numbers: dict[str, Any] = {name: exact(quantity_of(text, f"--{name}")) for name, text in said.items()}
     try:
-        goal = Goal(
-            population, cells, epsilon, delta, statistic=_statistic(statistic), low=low, high=high, unit=unit,
-            norm=norm, **allowed,
-        )  # fmt: skip
+        goal = Goal(population, cells, epsilon, delta, statistic=_statistic(statistic), **numbers, **allowed)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
     if accuracy is not None and not 0 < accuracy < 1:
@@ -93,11 +95,11 @@ def _allowed(path: Path | None, max_epsilon0: float | None, *, unbounded: bool) 
     }
 
 
-def _statistic(text: str) -> Statistic:
-    known = get_args(Statistic)
+def _statistic(text: str) -> StatisticName:
+    known = {str(name): name for name in STATISTICS}
     if text not in known:
         raise UsageError(f"--statistic {text} is not known; {', '.join(known)} are")
-    return cast("Statistic", text)
+    return known[text]
 
 
 def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
@@ -106,7 +108,7 @@ def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
     console.print(_table(goal, found, chosen))
     run = "" if goal.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
     console.print(f"→ the proposal; dim for comparison: central, shuffled and local are not run here{run}", style="dim")
-    if any(one.share is not None for one in found):
+    if any(one.is_summed for one in found):
         console.print("flips 3/12: 3 coin flips on top of 12 times the value, in every device", style="dim")
     console.print(f"next: {next_command(goal, chosen)}", soft_wrap=True)
     for line in _next_lines(goal, chosen):
@@ -159,20 +161,22 @@ def _asked(goal: Goal) -> str:
 
 
 def _unit(goal: Goal) -> str:
-    return "± devices" if goal.counts else f"± {'entry' if goal.statistic == 'vector-sum' else goal.statistic}"
+    return "± devices" if goal.counts else f"± {'entry' if goal.kind.is_vector else goal.statistic}"
 
 
 def _randomizer(one: Alternative) -> str:
-    return one.randomizer if one.share is None else f"flips {one.share.flips}/{one.share.scale}"
+    return (
+        f"{one.randomizer} {one.method.flips}/{one.method.scale}" if isinstance(one.method, Flips) else one.randomizer
+    )
 
 
 def next_command(goal: Goal, one: Alternative) -> str:
     """The beginning of the command that makes the recipe: its epsilon is what a batch may cost before its sampling."""
     inner = math.floor((one.inner or goal.epsilon) * 1e4 + 1e-9) / 1e4
-    number = "" if goal.counts else f" --low {goal.low} --high {goal.high}"
-    number += f" --unit {goal.unit}" if goal.unit > 1 else ""
-    number += f" --length {goal.cells} --norm {goal.norm}" if goal.statistic == "vector-sum" else ""
-    statistic = "count" if goal.counts and goal.cells == 1 else goal.statistic
+    number = "" if goal.counts else f" --low {in_words(goal.low)} --high {in_words(goal.high)}"
+    number += f" --unit {in_words(goal.unit)}" if goal.unit != 1 else ""
+    number += f" --length {goal.cells} --norm {in_words(goal.norm)}" if goal.kind.is_vector else ""
+    statistic = goal.kind.name
     delta = f"{goal.delta:.15f}".rstrip("0")
     return (
         f"tacit recipe new --population {goal.population} --statistic {statistic}{number}"
@@ -182,6 +186,7 @@ def next_command(goal: Goal, one: Alternative) -> str:
 
 
 def _document(goal: Goal, one: Alternative) -> dict[str, Any]:
+    shares = one.method
     return {
         "model": one.model,
         "randomizer": one.randomizer,
@@ -191,7 +196,7 @@ def _document(goal: Goal, one: Alternative) -> dict[str, Any]:
         "stderr": one.stderr,
         "relative_error": one.relative(goal),
         "epsilon0": one.epsilon0,
-        "noise_share": None if one.share is None else {"scale": one.share.scale, "flips": one.share.flips},
+        "noise_share": {"scale": shares.scale, "flips": shares.flips} if isinstance(shares, Flips) else None,
         "epsilon_of_batch": one.inner,
         "chunk_length": one.chunk_length,
         "upload_bytes": one.upload_bytes,

@@ -69,7 +69,7 @@ def verify(
     extends what was seen before, and the signature of every leaf.
 
     Exit code 1 where something is wrong.
-    Example: tacit log verify --server https://log.example --key "$(cat log.key)" --policy policy.json
+    Example: tacit log verify --state-dir .tacit --save log-copy
     """
     place, kept = _place(state_dir, server, key, ca, policy, folder), _kept(state_dir, server, folder, keep)
     _end(asyncio.run(_once(place, kept, folder, save, judge=False)), as_json=as_json)

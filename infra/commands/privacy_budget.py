@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from infra.api import read_recipe
-from infra.ledger import ledger_document, plan, whole_log
+from infra.api import read_recipe, whole_log
 from infra.ledger_view import show_ledger, show_plan
 from infra.places import AsJson, StateDir, layout_of, policy_of, read_file
 from infra.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
+from tacit.operations.ledger import ledger_of, plan
 from tacit.recipe.charges import charge_of, charges_of, series_charge
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
@@ -32,12 +32,12 @@ def ledger(state_dir: StateDir = None, as_json: AsJson = False) -> None:
     Example: tacit privacy ledger --state-dir .tacit
     """
     log, policy = _log(state_dir)
-    document = ledger_document(log, policy, SystemClock().now())
+    found = ledger_of(log, policy, SystemClock().now())
     if as_json:
-        print_json(document)
+        print_json(found.document())
     else:
-        show_ledger(document, answers())
-    if any(account.get("over") or account.get("over_with_relay") for account in document["accounts"]):
+        show_ledger(found.document(), answers())
+    if found.over:
         raise typer.Exit(1)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from infra.api import hash_of, logged_recipe, read_recipe, recipes_of, verified_log
+from infra.api import hash_of, read_recipe, verified_log
 from infra.audience_view import audience_document
 from infra.commands.census import census
 from infra.commands.design import design
@@ -29,17 +29,20 @@ from infra.places import (
 )
 from infra.publishing import AnalystKey, note_asked, publish_document, show_published
 from infra.recipe_form import Form, completed
+from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import draft_context, write_recipe
 from infra.terminal import answers, plain_table, print_json, span, styled
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
-from tacit.dp.claim import CONDITIONS
 from tacit.errors import UsageError
-from tacit.recipe import rules
+from tacit.models.forms.registry import known
+from tacit.operations.outlook import rounding_of
+from tacit.operations.services import logged_recipe, recipes_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules import table as rules
 
 app = typer.Typer(help="Design, write, check, publish and read recipes.", no_args_is_help=True)
 app.command("design")(design)
@@ -54,7 +57,7 @@ def new(
     text: Annotated[str | None, typer.Option("--text", help="The question, as a person reads it.")] = None,
     metric: Annotated[str | None, typer.Option("--metric", help="Field of the device's data.")] = None,
     buckets: Annotated[
-        str | None, typer.Option("--buckets", help="Lower bucket edges, the last one open: 0,1,2,4")
+        str | None, typer.Option("--buckets", help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
     ] = None,
     categories: Annotated[str | None, typer.Option("--categories", help="Exact texts: red,green,blue")] = None,
     boolean: Annotated[bool, typer.Option("--boolean", help="A yes or no question.")] = False,
@@ -75,11 +78,13 @@ def new(
         str | None,
         typer.Option("--mechanism", help="local: each device hides itself; flips: only the sum hides a device."),
     ] = None,
-    low: Annotated[int | None, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = None,
-    high: Annotated[int | None, typer.Option("--high", help="Largest value; values outside are clipped.")] = None,
-    unit: Annotated[int | None, typer.Option("--unit", min=1, help="Round values to multiples of this.")] = None,
+    low: Annotated[str | None, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = None,
+    high: Annotated[str | None, typer.Option("--high", help="Largest value; values outside are clipped.")] = None,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="Round values to multiples of this, such as 0.01 (default: 1).")
+    ] = None,
     length: Annotated[int | None, typer.Option("--length", min=1, help="Entries of a vector.")] = None,
-    norm: Annotated[int | None, typer.Option("--norm", min=1, help="Largest Euclidean length of a vector.")] = None,
+    norm: Annotated[str | None, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = None,
     aggregator_flips: Annotated[
         int, typer.Option("--aggregator-flips", min=0, help="Coin flips that each aggregator adds of its own.")
     ] = 0,
@@ -178,10 +183,12 @@ def check(
                 "rules": [
                     {"rule": rule, "passed": detail is None, "detail": detail or ""} for rule, detail in verdicts
                 ],
+                **rounding_of(recipe).document(),
             }
         )
     else:
         show_check(recipe, applied, verdicts, answers())
+    tell_coarse(recipe)
     if refused:
         raise typer.Exit(1)
 
@@ -280,8 +287,17 @@ def show(
         document, found = asyncio.run(_logged(server_of(state_dir, server), transport_of(state_dir, server), recipe))
     audience = _audience(found, state_dir) if found.criteria and server is None else {}
     if as_json:
-        body = found.body()
-        print_json({**document, "hash": found.hash_text, **audience, "conditions": CONDITIONS, "recipe": body})
+        body, form = found.body(), known(found.model)
+        print_json(
+            {
+                **document,
+                "hash": found.hash_text,
+                **audience,
+                **rounding_of(found).document(),
+                "conditions": {} if form is None else form.conditions,
+                "recipe": body,
+            }
+        )
     else:
         show_recipe(found, {**document, **audience}, answers())
 

@@ -9,15 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.api import REFUSAL_PREFIX, call, hash_of
+from infra.api import hash_of
 from infra.layout import Layout
 from infra.places import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.result_page import result_page
 from infra.result_view import in_order, show_result
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
-from tacit.errors import Abort, Refusal
+from tacit.errors import Abort, Refusal, UsageError
+from tacit.operations.services import REFUSAL_PREFIX, call, logged_recipe
 from tacit.ports import Clock, Transport
+from tacit.recipe.response import stated, with_response
 
 POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
@@ -29,6 +31,10 @@ FEWER_HINT = (
     "took no part (tacit agent journal tells): publish the next one earlier, ask more devices, or have a smaller B"
 )
 
+AskedDevices = Annotated[
+    int | None,
+    typer.Option("--asked", min=1, metavar="N", help="How many devices were asked (default: as the recipe states)."),
+]
 RecipeName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="The recipe's hash, its beginning, or its name.")]
 
 
@@ -38,6 +44,7 @@ def collect(
     wait: Annotated[
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Wait so long for the release.")
     ] = 0.0,
+    asked: AskedDevices = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask for a recipe's batch, and show the result once leader and helper have released it.
@@ -46,7 +53,7 @@ def collect(
     tacit collect visits --wait 60
     """
     layout = layout_of(state_dir)
-    collection, released = asyncio.run(_collect(layout, checked_name(recipe), wait))
+    collection, released = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
     if as_json:
         print_json({**collection, "results": released})
     elif released:
@@ -59,7 +66,9 @@ def collect(
         raise typer.Exit(1)
 
 
-async def _collect(layout: Layout, name: str, wait: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def _collect(
+    layout: Layout, name: str, wait: float, asked: int | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The collection, and the results if it was released. Raises ``Refusal`` where it was refused."""
     url, bearer, clock = layout.urls["collector"], layout.operator_token("collector"), SystemClock()
     async with layout.transport() as transport:
@@ -77,7 +86,7 @@ async def _collect(layout: Layout, name: str, wait: float) -> tuple[dict[str, An
             raise Refusal(rule or "collection", f"{detail}{FEWER_HINT if rule == TOO_FEW else ''}")
         if collection["state"] != RELEASED:
             return collection, []
-        found = await _results(transport, url, bearer, recipe_hash)
+        found = await _results(transport, layout, recipe_hash, asked)
         return collection, [one for one in found if one["batch"] == collection["batch"]]
 
 
@@ -110,13 +119,17 @@ def results(
     ] = None,
     state_dir: StateDir = None,
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page that opens offline.")] = None,
+    asked: AskedDevices = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was released: estimates with their errors, how they were sampled, and what each release costs.
+    """Show what was released: estimates with their errors, how many were asked and answered, how they were sampled, and
+    what each release costs.
 
     Example: tacit results visits --html visits.html
     """
-    found = asyncio.run(_released(layout_of(state_dir), None if recipe is None else checked_name(recipe)))
+    if asked is not None and recipe is None:
+        raise UsageError("--asked is of one recipe; name it: tacit results NAME --asked 1000")
+    found = asyncio.run(_released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked))
     if html is not None:
         write_file(html, result_page(found).encode())
     if as_json:
@@ -130,12 +143,20 @@ def results(
         notes().print(f"page: {html}")
 
 
-async def _released(layout: Layout, name: str | None) -> list[dict[str, Any]]:
+async def _released(layout: Layout, name: str | None, asked: int | None) -> list[dict[str, Any]]:
     async with layout.transport() as transport:
         recipe_hash = None if name is None else await hash_of(transport, layout.urls["recipe_server"], name)
-        return await _results(transport, layout.urls["collector"], layout.operator_token("collector"), recipe_hash)
+        return await _results(transport, layout, recipe_hash, asked)
 
 
-async def _results(transport: Transport, url: str, bearer: str, recipe_hash: str | None) -> list[dict[str, Any]]:
-    document = await call(transport, "GET", f"{url}/v1/results", bearer=bearer)
-    return in_order(one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]})
+async def _results(
+    transport: Transport, layout: Layout, recipe_hash: str | None, asked: int | None
+) -> list[dict[str, Any]]:
+    """Results in order; of one recipe, of which ``asked`` devices were asked where that is given."""
+    bearer = layout.operator_token("collector")
+    document = await call(transport, "GET", f"{layout.urls['collector']}/v1/results", bearer=bearer)
+    found = in_order(one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]})
+    if asked is None or recipe_hash is None:
+        return found
+    _, recipe = await logged_recipe(transport, layout.urls["recipe_server"], recipe_hash)
+    return [with_response(one, recipe, stated(asked)) for one in found]

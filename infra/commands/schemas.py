@@ -1,4 +1,4 @@
-"""``tacit schemas`` and ``tacit vectors``: what a foreign implementation is written from, as files."""
+"""``tacit schemas``: what a foreign implementation is written from, as files."""
 
 from __future__ import annotations
 
@@ -26,24 +26,11 @@ def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
 
     about = {f"{name}.json": entry.about for name, entry in SCHEMAS.items()}
     pages = {"README.md": "the list of schemas", "members.md": "members as tables", "rules.md": "rules as a table"}
-    _write(out, schema_files(), about | pages, as_json=as_json)
+    write_and_show(out, schema_files(), about | pages, as_json=as_json)
 
 
-def vectors(out: Out = Path("vectors"), as_json: AsJson = False) -> None:
-    """Write test vectors for other implementations: from a recipe to a report and to a result, byte by byte.
-
-    They are the same wherever and whenever they are made; their keys are public.
-
-    Example: tacit vectors --out docs/vectors
-    """
-    from infra.documents.writing import vector_files
-    from infra.lab.vectors.documents import DOCUMENTS
-
-    about = {name: what for name, (_, what) in DOCUMENTS.items()}
-    _write(out, vector_files(), about | {"README.md": "how to read them"}, as_json=as_json)
-
-
-def _write(out: Path, files: Mapping[str, bytes], about: Mapping[str, str], *, as_json: bool) -> None:
+def write_and_show(out: Path, files: Mapping[str, bytes], about: Mapping[str, str], *, as_json: bool) -> None:
+    """Write ``files`` and show which of them changed; ``about`` says what each is."""
     from infra.documents.writing import write_files
 
     changed = {path.name for path in write_files(out, files)}

@@ -28,10 +28,10 @@ from infra.series_view import series_document, show_series
 from infra.terminal import answers, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
-from tacit.recipe import series_rules
 from tacit.recipe.live import LiveSeries
 from tacit.recipe.model import MAX_ROUND_INPUT, Interval
 from tacit.recipe.series_builder import propose_series
+from tacit.rules import series_table as series_rules
 
 app = typer.Typer(help="Several rounds of one recipe, charged as one.", no_args_is_help=True)
 
@@ -64,7 +64,7 @@ def new(
     """Make a series of a recipe: its rate spread over the slots, B, noise and the total claim follow from that.
 
     The series as a whole has the recipe's delta. Example:
-    tacit series new --from train.json --rounds 10 --donation-slots 10 --out training.json
+    tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
     """
     recipe = read_recipe(read_file(source), str(source))
     layout = stack_if_any(state_dir)

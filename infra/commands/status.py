@@ -12,13 +12,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infra.issuance import SlotIssuance
 from infra.layout import Layout
 from infra.places import AsJson, StateDir, layout_of
-from infra.servers import ServerStatus
-from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
+from infra.status import stack_status
 from infra.terminal import answers, plain_table, print_json, styled
 from tacit.moments import when
+from tacit.operations.issuance import SlotIssuance
+from tacit.operations.servers import ServerStatus
+from tacit.operations.status import DeploymentStatus, ProcessStatus, TaskStatus
 
 ANSWER_SECONDS = 10.0
 MANY_SECONDS = 120
@@ -40,12 +41,12 @@ def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-async def _asked(layout: Layout) -> StackStatus:
+async def _asked(layout: Layout) -> DeploymentStatus:
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         return await stack_status(layout, transport)
 
 
-def show(found: StackStatus, console: Console) -> None:
+def show(found: DeploymentStatus, console: Console) -> None:
     """Print the tables, and what a person should look at last."""
     console.print(_processes(found.processes))
     if found.servers:

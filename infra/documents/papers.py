@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -56,12 +56,56 @@ class Problem(Open):
 
 
 class Bucket(Open):
-    """One entry of a result: its label, the randomised count as it was summed, estimate and standard error."""
+    """One entry of a result: its label, the randomised count as it was summed, estimate and standard error. ``share``:
+    of the devices that answered, with its standard error (histograms and counts); ``population_low`` and
+    ``population_high``: 95 % interval for all devices that were asked, where their number is known."""
 
     label: str
     count: int
     estimate: float
     stderr: float
+    share: float | None = None
+    share_stderr: float | None = None
+    population_low: float | None = None
+    population_high: float | None = None
+
+
+class AskedDevices(Strict):
+    """Between which numbers that of the asked devices lies, and who says so."""
+
+    least: int = Field(ge=1)
+    most: int = Field(ge=1)
+    by: Literal["recipe", "analyst"]
+
+
+class AnsweredDevices(Strict):
+    """How many devices answered: an estimate with its standard error."""
+
+    estimate: float
+    stderr: float
+
+
+class ExpectedContributions(Strict):
+    """``contributions`` that all asked devices are expected to make and the counted ones as a ``share`` of them, where
+    that depends on no answer; outside ``low`` to ``high`` they are by chance with probability ``false_alarm``."""
+
+    contributions: float | None = None
+    share: float | None = None
+    low: int
+    high: int
+    false_alarm: float
+
+
+class ResponseMember(Strict):
+    """Who is behind a result. ``verdict``: whether the counted contributions are as expected of a full response;
+    ``unknown`` where nothing says how many devices were asked."""
+
+    estimates_are_of: Literal["devices that answered"]
+    counted: int = Field(ge=1)
+    answered: AnsweredDevices | None = None
+    asked: AskedDevices | None = None
+    expected: ExpectedContributions | None = None
+    verdict: Literal["expected", "fewer", "more", "unknown"]
 
 
 class Span(Strict):
@@ -73,7 +117,8 @@ class Span(Strict):
 
 class ResultDocument(Open):
     """A released batch as the collector publishes it and ``GET /v1/results/<hash>`` serves it. ``estimate`` and
-    ``stderr`` are totals of the whole population, or its mean; ``privacy`` is the recipe's claim."""
+    ``stderr`` are totals of the devices that answered, or their mean; ``response``: who these are (absent in results of
+    older releases); ``privacy`` is the recipe's claim."""
 
     recipe_hash: Hash
     name: str
@@ -85,6 +130,7 @@ class ResultDocument(Open):
     interval: Span
     released_at: int
     buckets: list[Bucket]
+    response: ResponseMember | None = None
     sampling: dict[str, Any]
     missing: dict[str, Any]
     privacy: dict[str, Any]

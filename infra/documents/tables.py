@@ -9,7 +9,7 @@ from typing import Any
 from client_agent import device_rules
 from infra.documents.schemas import SCHEMAS, schema_of
 from tacit.recipe.context import Stage
-from tacit.recipe.rules import RULES
+from tacit.rules.table import RULES
 
 MADE = "Made from the code by `tacit schemas`; a test compares."
 STAGES = {
@@ -42,7 +42,7 @@ def rules_page() -> str:
     own = [(f"`{name}`", _first_words(check)) for name, check in device_rules.RULES.items()]
     return _page(
         "# Rules",
-        f"{MADE} Each party applies the one table of `tacit/recipe/rules.py`, in this order, under its own policy; the "
+        f"{MADE} Each party applies the one table of `tacit/rules/table.py`, in this order, under its own policy; the "
         "first rule that refuses is the word in journals, statuses and problem types. `from`: the stage from which a "
         "rule applies; devices and serving aggregators look at recipes of which the log holds both opt-ins: they apply "
         "all.",
@@ -59,7 +59,8 @@ def members_page() -> str:
     parts = [
         "# Members",
         f"{MADE} A member is required unless its row says otherwise. *base64url* has no padding; *decimal* is text "
-        "such as `0.5`: digits without a leading zero, and up to 18 places. Integers reach 2^53 - 1.",
+        "such as `0.5`: digits without a leading zero, and up to 18 places; *fraction* is text such as `-0.25`: at "
+        "most 9 digits before the point and 9 behind it, the last one not 0. Integers reach 2^53 - 1.",
     ]
     for name in MEMBERS_OF:
         parts += _document(name)
@@ -129,6 +130,8 @@ def _text(content: Mapping[str, Any]) -> str:
     pattern = content.get("pattern", "")
     if content.get("contentEncoding") == "base64url":
         return "base64url of 32 bytes" if _BASE64_OF_32 in pattern else "base64url"
+    if pattern.endswith("[1-9]$"):
+        return "fraction"
     if pattern.startswith("^(0|[1-9]"):
         return "decimal"
     if content.get("format") == "path":

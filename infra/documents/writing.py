@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from infra.documents.schemas import SCHEMAS, encoded, schema_of
 from infra.documents.tables import members_page, readme, rules_page
-from infra.lab.vectors.documents import DOCUMENTS, vectors_readme
 from tacit.errors import UsageError
 
 
@@ -17,13 +15,6 @@ def schema_files() -> dict[str, bytes]:
     files = {f"{name}.json": encoded(schema_of(name)) for name in SCHEMAS}
     pages = {"README.md": readme(), "members.md": members_page(), "rules.md": rules_page()}
     return files | {name: text.encode() for name, text in pages.items()}
-
-
-def vector_files() -> dict[str, bytes]:
-    """The test vectors and the page beside them."""
-    files = {name: make() for name, (make, _) in DOCUMENTS.items()}
-    texts = {name: json.dumps(found, indent=1, ensure_ascii=False) + "\n" for name, found in files.items()}
-    return {name: text.encode() for name, text in {**texts, "README.md": vectors_readme()}.items()}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.dp.claim import CONDITIONS, Claim
+from tacit.dp.claim import Claim
 from tacit.errors import Refusal
+from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import UNBOUNDED, Buckets, Categories, EncoderSpec, Number, Recipe, Vector
+from tacit.recipe.response import with_response
 from tacit.roles.collector import AggregateResult
 
 
@@ -19,11 +21,12 @@ def release_document(
     """The result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
     ``now`` (POSIX seconds).
 
-    Estimates and standard errors are totals of the whole population, or its mean; where ``stderr`` is the largest that
-    any values could give, ``stderr_typical`` is what ordinary ones give; ``count`` is the randomised count
-    as it was summed, ``interval`` the recipe's in POSIX seconds (reports tell no more of their time). ``sampling``: who
-    sent, as the recipe states it; ``missing``: where devices without a value are in these numbers; ``series``: of which
-    series it is which round.
+    Estimates and standard errors are totals of the devices that answered, or their mean; where ``stderr`` is the
+    largest that any values could give, ``stderr_typical`` is what ordinary ones give; ``count`` is the randomised count
+    as it was summed, ``interval`` the recipe's in POSIX seconds (reports tell no more of their time). ``response``:
+    asked, expected and counted contributions, with shares and intervals for everybody who was asked in the rows
+    (``tacit.recipe.response``). ``sampling``: who sent, as the recipe states it; ``missing``: where devices without a
+    value are in these numbers; ``series``: of which series it is which round.
     ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` the
     same recomputed for the reports that were really there, absent where their number depends on answers.
     Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
@@ -38,7 +41,7 @@ def release_document(
         raise Refusal("collection-values", str(error)) from error
     rows = zip(names, aggregate.values, estimate.values, estimate.stderrs, strict=True)
     typical = [{} if estimate.typical is None else {"stderr_typical": one} for one in estimate.typical or names]
-    return {
+    document = {
         "recipe_hash": recipe.hash_text,
         "name": recipe.name,
         "question": recipe.question.text,
@@ -57,6 +60,7 @@ def release_document(
         **({"series": recipe.series.model_dump()} if recipe.series else {}),
         **_privacy(recipe, aggregate.report_count),
     }
+    return with_response(document, recipe)
 
 
 def epsilon_value(text: str) -> float | str:
@@ -106,7 +110,7 @@ def _outside(encoder: EncoderSpec) -> str:
 
 
 def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
-    stated = recipe.privacy.epsilon.model_dump()
+    form, stated = form_of(recipe.model), recipe.privacy.epsilon.root
     ran = claim_of(recipe, report_count).no_worse_than(claim_of(recipe))
     exceeded = ran.exceeds(stated)
     if exceeded:
@@ -117,14 +121,14 @@ def _privacy(recipe: Recipe, report_count: int) -> dict[str, Any]:
     by_adversary = {name: epsilon_value(value) for name, value in stated.items()}
     return {
         "privacy": {
-            "epsilon": by_adversary["aggregator"],
+            "epsilon": by_adversary[form.charged],
             "delta": float(recipe.delta),
             "epsilon0": epsilon_value(recipe.privacy.epsilon0),
             "relation": recipe.privacy.relation,
             "mechanism": recipe.privacy.mechanism,
             "n": recipe.privacy.n,
             "by_adversary": by_adversary,
-            "conditions": CONDITIONS,
+            "conditions": form.conditions,
         },
         **({} if recipe.sampling.importance else {"privacy_of_batch": _of_batch(report_count, ran)}),
     }

@@ -34,9 +34,8 @@ from tacit.service.log import get_logger
 from tacit.service.readiness import Durable
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
-from tacit.tokens.blind_rsa import IssuerKey
 from tacit.tokens.directory import DirectoryKey, IssuerDirectory
-from tacit.tokens.issuance import issue
+from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
 TOKEN_REQUEST_PROBLEM = "urn:tacit:problem:token-request"  # noqa: S105

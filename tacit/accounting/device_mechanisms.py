@@ -11,8 +11,8 @@ from collections.abc import Callable
 from tacit.accounting.events import Relation
 from tacit.dp import amplification, parameters, rr_exact, sampling
 from tacit.dp.binomial import log_pmf
-from tacit.dp.claim import NoiseStep
 from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon
+from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import CellModel
@@ -153,7 +153,7 @@ def hidden_count(
 def _shares(step: NoiseStep, n: int, delta: float) -> Answer:
     total = parameters.reports(n) * step.flips + step.batch_flips
     deviation = math.sqrt(parameters.reports(total, "n * flips")) / (2 * step.scale)
-    return {"epsilon": step.epsilon(n, delta), "standard_deviation": deviation}
+    return {"epsilon": step.aggregate_epsilon(n, delta), "standard_deviation": deviation}
 
 
 def _errors(hit: float, noise: float, n: int) -> Answer:

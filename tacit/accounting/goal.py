@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tacit.dp import parameters
-from tacit.dp.binomial_noise import NoiseShare
 from tacit.dp.vector_noise import VectorStep
-from tacit.methods.flips import ONE_HOT, SCALAR, Statistic
+from tacit.methods.method import Method
+from tacit.methods.statistics import COUNT, STATISTICS, Shape, Statistic, StatisticName
 
 MAX_EPSILON0 = 8.0
-SUMS = ("sum", "mean")
-VECTOR = "vector-sum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +28,11 @@ class Goal:
     epsilon: float
     delta: float
     max_epsilon0: float = MAX_EPSILON0
-    statistic: Statistic = "histogram"
-    low: int = 0
-    high: int = 1
-    unit: int = 1
-    norm: int = 1
+    statistic: StatisticName = "histogram"
+    low: int | Fraction = 0
+    high: int | Fraction = 1
+    unit: int | Fraction = 1
+    norm: int | Fraction = 1
     allow_unbounded_local: bool = False
     min_batch_size: int = 2
     max_epsilon_half: float = 0.0
@@ -41,32 +40,44 @@ class Goal:
     max_half_with_relay: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("population", "cells", "unit", "norm", "min_batch_size"):
+        for name in ("population", "cells", "min_batch_size"):
             parameters.reports(getattr(self, name), name)
+        if self.unit <= 0 or self.norm <= 0:
+            raise ValueError("unit and norm must be above 0")
         parameters.failure_probability(self.delta)
         if not parameters.MIN_EPSILON0 <= parameters.finite("epsilon", self.epsilon) <= parameters.MAX_EPSILON0:
             raise ValueError(f"epsilon must be from {parameters.MIN_EPSILON0:g} to {parameters.MAX_EPSILON0:g}")
         parameters.local_epsilon(self.max_epsilon0)
         if self.low >= self.high:
             raise ValueError("high must be above low")
-        if self.statistic in SCALAR and self.cells != 1:
+        if self.kind.is_scalar and self.cells != 1:
             raise ValueError(f"a {self.statistic} is one number: cells must be 1")
-        if self.statistic in {ONE_HOT, "count"} and (self.low, self.high, self.unit) != (0, 1, 1):
+        if self.counts and (self.low, self.high, self.unit) != (0, 1, 1):
             raise ValueError(f"the values of a {self.statistic} are 0 and 1: low, high and unit must be left out")
         if (self.high - self.low) % self.unit:
             raise ValueError("unit must divide high - low")
-        if self.statistic == VECTOR and (not self.low <= 0 <= self.high or self.unit != 1):
-            raise ValueError("the range of a vector's entries must hold 0, and unit must be 1")
+        if self.kind.is_vector and (not self.low <= 0 <= self.high or self.low % self.unit or self.norm % self.unit):
+            raise ValueError("the range of a vector's entries must hold 0, and unit must divide low, high and norm")
 
     @property
     def counts(self) -> bool:
         """Whether the answer is counts of devices."""
-        return self.statistic in {ONE_HOT, "count"}
+        return self.kind.counts_devices
+
+    @property
+    def kind(self) -> Statistic:
+        """What is asked; a histogram of one cell is a count."""
+        return COUNT if self.statistic == "histogram" and self.cells == 1 else STATISTICS[self.statistic]
+
+    @property
+    def shape(self) -> Shape:
+        """The question as methods see it."""
+        return Shape(self.kind, self.cells, self.low, self.high, self.unit, self.norm if self.kind.is_vector else None)
 
     @property
     def maximum(self) -> int:
         """The largest encoded value."""
-        return (self.high - self.low) // self.unit
+        return self.shape.maximum
 
     @property
     def holders(self) -> float:
@@ -74,43 +85,45 @@ class Goal:
         return self.population / max(2, self.cells)
 
     @property
-    def moved(self) -> int:
-        """Cells that change when one device's answer changes."""
-        return 2 if self.statistic == ONE_HOT and self.cells > 1 else 1
-
-    @property
     def vector_step(self) -> VectorStep:
-        """How far one replaced vector moves the sum."""
-        return VectorStep.replaced(self.cells, self.maximum, self.norm, one_signed=0 in (self.low, self.high))
+        """How far one replaced vector moves the sum, in units."""
+        radius = int(self.norm // self.unit)
+        return VectorStep.replaced(self.cells, self.maximum, radius, one_signed=0 in (self.low, self.high))
 
     @property
     def step(self) -> float:
         """How far one replaced answer moves the answer, in its own units and by its Euclidean length."""
-        if self.statistic == VECTOR:
-            return math.sqrt(self.vector_step.squares)
-        return self.unit * self.maximum * math.sqrt(self.moved)
+        if self.kind.is_vector:
+            return self.unit * math.sqrt(self.vector_step.squares)
+        return self.unit * self.maximum * math.sqrt(self.shape.moved)
 
     @property
-    def squares(self) -> float:
-        """Sum of the squared values of one number: of a sum or mean that of half the devices at either end, about the
-        mean where that is asked for; of a vector's entry its part of vectors of full length; of a cell its holders."""
-        if self.statistic == VECTOR:
-            return self.population * min(self.norm**2 / self.cells, max(-self.low, self.high) ** 2)
-        if self.statistic == "mean":
-            return self.population * (self.high - self.low) ** 2 / 4
-        if self.statistic == "sum":
-            return self.population * (self.low**2 + self.high**2) / 2
-        return self.holders
+    def truth(self) -> float:
+        """One number of the answer as it is supposed to be: a cell's holders, the total or the mean of values half of
+        which are at either end, 0 in a vector."""
+        if self.counts:
+            return self.holders
+        if self.kind.is_vector:
+            return 0.0
+        return (1 if self.kind.is_ratio else self.population) * float(self.low + self.high) / 2
+
+    @property
+    def squares(self) -> list[float] | None:
+        """The sum of the squared values of an entry of vectors of full length in no particular direction; None where
+        ``truth`` says all that there is to say."""
+        if not self.kind.is_vector:
+            return None
+        return [self.population * float(min(self.norm**2 / self.cells, max(-self.low, self.high) ** 2))]
 
     @property
     def scale(self) -> float:
         """What an error is a share of: the population, the range of a total, or that of a mean."""
         span = 1.0 if self.counts else float(self.high - self.low)
-        return span if self.statistic == "mean" else self.population * span
+        return span if self.kind.is_ratio else self.population * span
 
     def of_total(self, stderr: float) -> float:
         """The error of the answer whose total has the error ``stderr``: a mean divides by the population."""
-        return stderr / self.population if self.statistic == "mean" else stderr
+        return stderr / self.population if self.kind.is_ratio else stderr
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +133,8 @@ class Alternative:
     (what ``tacit recipe new`` takes); ``available`` says whether it may be proposed: this platform runs it, and what is
     seen of one device is allowed.
 
-    ``chunk_length`` of its proof and ``upload_bytes``, the leader's share of one contribution, are None for ways that
-    the platform does not run.
+    ``method`` is what devices would run; it, ``chunk_length`` of its proof and ``upload_bytes``, the leader's share of
+    one contribution, are None for ways that the platform does not run.
     """
 
     model: str
@@ -131,11 +144,16 @@ class Alternative:
     contributions: int
     stderr: float
     epsilon0: float | None = None
-    share: NoiseShare | None = None
+    method: Method | None = None
     inner: float | None = None
     chunk_length: int | None = None
     upload_bytes: int | None = None
     available: bool = False
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether the platform runs it and only the sum hides a device."""
+        return self.method is not None and not self.method.IS_LOCAL
 
     def relative(self, goal: Goal) -> float:
         """The error as a share of ``Goal.scale``."""

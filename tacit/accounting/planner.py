@@ -9,6 +9,7 @@ from __future__ import annotations
 from tacit.accounting import ways
 from tacit.accounting.goal import Alternative, Goal
 from tacit.errors import Refusal
+from tacit.methods.registry import methods_for
 
 
 def alternatives(goal: Goal, stderr: float | None = None) -> list[Alternative]:
@@ -17,8 +18,7 @@ def alternatives(goal: Goal, stderr: float | None = None) -> list[Alternative]:
     meet the goal are left out.
     """
     found = [ways.central(goal)]
-    randomizers = ("flips", *(ways.local_randomizers(goal) if goal.counts else ()))
-    for some in (ways.aggregated(goal), *(ways.sampled(goal, name) for name in randomizers)):
+    for some in (ways.aggregated(goal), *(ways.sampled(goal, method) for method in methods_for(goal.shape))):
         tried = list(some)
         tried = [way for way in tried if way.available] or tried
         enough = [way for way in tried if stderr is not None and way.stderr <= stderr]
@@ -43,7 +43,7 @@ def proposal(found: list[Alternative], stderr: float | None = None) -> Alternati
     enough = [way for way in allowed if way.stderr <= stderr]
     if not enough:
         least = allowed[0].stderr
-        more = [way for way in found if way.share is not None and way.stderr <= stderr and not way.available]
+        more = [way for way in found if way.is_summed and way.stderr <= stderr and not way.available]
         hint = "; noise shares would do, where policy has allow_unbounded_local" if more else ""
         raise Refusal("accuracy-unreachable", f"an error of {stderr:g} is wanted; {least:.4g} can be reached{hint}")
     return min(enough, key=lambda one: (one.contributions, one.stderr))
@@ -51,7 +51,7 @@ def proposal(found: list[Alternative], stderr: float | None = None) -> Alternati
 
 def _nothing(found: list[Alternative]) -> Refusal:
     run = [way for way in found if way.inner is not None]
-    if run and all(way.share is not None for way in run):
+    if run and all(way.is_summed for way in run):
         return Refusal(
             "no-local-guarantee",
             "only noise shares answer this here, and they have no local guarantee; allow them with "

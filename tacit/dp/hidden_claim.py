@@ -1,33 +1,18 @@
-"""The claim of a recipe with importance sampling or dummies, per adversary (design rules P16, P17, P20).
+"""What reports and samples give a claim: who sends, and what their reports are worth (design rules P16, P17, P20).
 
-| adversary                    | importance sampling                        | dummies alone                          |
-|------------------------------|--------------------------------------------|----------------------------------------|
-| aggregator (or the analyst)  | theorem of ``hidden_count``                | that, or P17b where it is smaller      |
-| aggregator with the relay    | the aggregate, and what taking part tells  | the aggregate                          |
-| both aggregators             | as the first, over shuffled reports        | as the first, over shuffled reports    |
-| both aggregators, the relay  | epsilon0, and what taking part tells       | epsilon0                               |
-
-No row is above the one that sees more. Where every device takes part at one rate, the number of messages says nothing
-about answers, so P17b stands beside the theorem; what dummies add there is that nobody sees who took part.
+The theorem is that of ``hidden_count``. Where every device takes part at one rate, the number of messages says nothing
+about answers, so P17b stands beside it; what dummies add there is that nobody sees who took part.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.dp import parameters
-from tacit.dp.claim import (
-    MECHANISM_OF,
-    RELATION,
-    SHUFFLE_FMT22,
-    Claim,
-    NoiseStep,
-    epsilon_shuffle,
-)
 from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon, least_devices, smallest_intensity
 from tacit.dp.poisson import upper_quantile
+from tacit.dp.reports import Reports
 from tacit.dp.sampling import SPLIT, amplify, amplify_visible
 from tacit.dp.solve import largest_where
 
@@ -35,18 +20,6 @@ IMPORTANCE_SUFFIX = "+importance"
 DUMMIES_SUFFIX = "+dummies"
 Bound = Callable[[int, float], float]
 """epsilon of so many reports at a delta, without sampling."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reports:
-    """What reports are worth: ``one`` against an aggregator, ``both`` against both (None: nothing), the local
-    ``epsilon0``, and ``reject``, how often none is sent."""
-
-    mechanism: str
-    one: Bound
-    both: Bound | None
-    epsilon0: float
-    reject: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +36,11 @@ class Sample:
     population: int | None = None
     attested: int = 1
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether what hides a device is more, or less, than a sample at one rate."""
+        return self.default_rate is not None or self.population is not None
+
     def __post_init__(self) -> None:
         parameters.reports(self.batch, "batch")
         parameters.reports(self.attested, "attested")
@@ -75,7 +53,7 @@ class Sample:
         """How a device of this sample may behave. ``ValueError`` names a bad parameter."""
         dummy = self.intensity / self.population if self.population else 0.0
         least = self.rate if self.default_rate is None else self.default_rate
-        return Turnout(self.rate, least, dummy, reports.reject)
+        return Turnout(self.rate, least, dummy, reports.reject_probability)
 
     def devices(self, sends: float, n: int, delta: float) -> int:
         """N where n messages are honest and batches fill: what the batch itself shows (below it, a batch comes together
@@ -109,54 +87,6 @@ class Sample:
         return delta * (1 - 1 / SPLIT) if self.intensity else delta
 
 
-def local_reports(randomizer: str, epsilon0: float, reject_probability: float = 0.0) -> Reports:
-    """Reports of ``krr``, ``rr`` or ``rappor``. ``ValueError`` names a bad parameter."""
-    if randomizer not in MECHANISM_OF:
-        raise ValueError(f"randomizer {randomizer!r} is not known")
-    local, mechanism = parameters.local_epsilon(epsilon0), MECHANISM_OF[randomizer]
-
-    def one(n: int, delta: float) -> float:
-        return epsilon_shuffle(mechanism, local, n, delta, reject_probability=reject_probability)
-
-    def both(n: int, delta: float) -> float:
-        return epsilon_shuffle(SHUFFLE_FMT22, local, n, delta)
-
-    return Reports(mechanism, one, both, local, reject_probability)
-
-
-def noise_reports(step: NoiseStep) -> Reports:
-    """Noise shares: one aggregator sees their sum alone, and whoever sees single ones is told nearly everything."""
-    return Reports(step.mechanism, step.epsilon, None, math.inf)
-
-
-def compute_hidden_claim(reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
-    """The claim for batches of n messages, dummies among them; ``n`` below ``sample.batch`` says that the rest is not
-    honest. ``ValueError`` names a bad parameter, or says that the noise gives no finite epsilon."""
-    parameters.reports(n)
-    parameters.failure_probability(delta)
-    part = sample.turnout(reports).part_epsilon()
-    left, kept = sample.reports_among(n, delta), sample.kept(delta)
-    one = reports.one(left, kept) + part
-    if one > parameters.MAX_EPSILON0:
-        raise ValueError(
-            f"{left} reports, and whether a device took part, give no epsilon up to {parameters.MAX_EPSILON0:g}"
-        )
-    aggregator, both = min(one, _from_the_crowd(reports.one, reports, sample, n, delta)), math.inf
-    if reports.both is not None:
-        both = min(reports.epsilon0 + part, _from_the_crowd(reports.both, reports, sample, n, delta))
-    return Claim(
-        aggregator=aggregator,
-        aggregator_with_relay=one,
-        both_aggregators=both if sample.default_rate is None else max(both, aggregator),
-        both_aggregators_with_relay=reports.epsilon0 + part,
-        mechanism=mechanism_name(reports, sample),
-        relation=RELATION,
-        n=n,
-        epsilon0=reports.epsilon0,
-        delta=float(delta),
-    )
-
-
 def mechanism_name(reports: Reports, sample: Sample) -> str:
     """The mechanism as recipes state it."""
     importance = "" if sample.default_rate is None else IMPORTANCE_SUFFIX
@@ -165,9 +95,9 @@ def mechanism_name(reports: Reports, sample: Sample) -> str:
 
 def count_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
     """What the number of messages adds, before sampling, against one aggregator: at most 10, or infinite where nothing
-    hides a device's message. ``ValueError`` as ``compute_hidden_claim``."""
+    hides a device's message. ``ValueError`` where no claim can be computed."""
     left, kept = sample.reports_among(n, delta), sample.kept(delta)
-    return sample.crowd(reports, n, kept).count_epsilon(lambda share: reports.one(left, share), kept)
+    return sample.crowd(reports, n, kept).count_epsilon(lambda share: reports.aggregate_epsilon(left, share), kept)
 
 
 def dummies_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
@@ -180,9 +110,9 @@ def dummies_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> f
 
 def unfilled_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
     """epsilon at ``delta`` of the number of messages alone, in a batch that need not fill; 0 where one rate holds for
-    everybody. ``ValueError`` as ``compute_hidden_claim``."""
+    everybody. ``ValueError`` where no claim can be computed."""
     left, kept = sample.reports_among(n, delta), sample.kept(delta)
-    return sample.crowd(reports, n, kept).unfilled_epsilon(lambda share: reports.one(left, share), kept)
+    return sample.crowd(reports, n, kept).unfilled_epsilon(lambda share: reports.aggregate_epsilon(left, share), kept)
 
 
 def sufficient_intensity(sample: Sample, epsilon: float, delta: float) -> float | None:
@@ -203,8 +133,9 @@ def largest_intensity(batch: int, delta: float) -> float:
     return found or 0.0
 
 
-def _from_the_crowd(bound: Bound, reports: Reports, sample: Sample, n: int, delta: float) -> float:
-    """epsilon against somebody who does not know who sent."""
+def crowd_epsilon(bound: Bound, reports: Reports, sample: Sample, n: int, delta: float) -> float:
+    """epsilon at ``delta`` against somebody who does not know who sent, where ``bound`` is what so many of the
+    ``reports`` tell. ``ValueError`` names a bad parameter."""
     left, kept = sample.reports_among(n, delta), sample.kept(delta)
     crowd = sample.crowd(reports, n, kept)
     hidden = crowd.epsilon(lambda share: bound(left, share), kept)

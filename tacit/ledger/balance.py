@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from tacit.dp.claim import decimal_up
 from tacit.dp.heterogeneous import chernoff, log_moments
 from tacit.dp.parameters import MIN_DELTA
 from tacit.ledger.account import Account, Charge, Cost
@@ -101,3 +102,8 @@ def _bound(terms: Sequence[float], account: Account, costs: Sequence[Cost]) -> f
     if slack < MIN_DELTA:
         return added if sum(cost.delta for cost in costs) <= account.delta else math.inf
     return min(added, chernoff(terms[1:], slack) * _ROUNDING)
+
+
+def computed_epsilon(value: float) -> str:
+    """An epsilon that was computed, rounded up to 4 decimals."""
+    return "inf" if math.isinf(value) else decimal_up(value, 4)

@@ -64,3 +64,8 @@ def fair_flips(flips: int, entropy: Entropy) -> int:
         raise ValueError("flips must not be negative")
     size = (flips + 7) // 8
     return (int.from_bytes(entropy(size), "big") & ((1 << flips) - 1)).bit_count() if size else 0
+
+
+def hex_threshold(threshold: int, size: int = BYTES) -> str:
+    """A threshold as ``size`` bytes in hex."""
+    return f"{threshold:0{2 * size}x}"

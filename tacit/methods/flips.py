@@ -33,23 +33,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Self
 
+from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare, noise_share
+from tacit.dp.reports import NoiseStep
+from tacit.dp.vector_noise import VectorStep, vector_share
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import fair_flips
 from tacit.methods.estimate import Estimate
+from tacit.methods.method import Answer, Measurement, Members, Method
+from tacit.methods.proof import Proof
 from tacit.methods.spread import typical_variance
-from tacit.methods.types import Answer, Measurement
+from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.ports import Entropy
 
-Statistic = Literal["histogram", "count", "sum", "mean", "vector-sum"]
-ONE_HOT = "histogram"
-SCALAR = ("count", "sum", "mean")
-BOUNDED_SPREAD = ("sum", "mean", "vector-sum")
-"""Of which a release says no more than the mean of the values; the spread is bounded."""
-MAX_FLIPS = 1 << 16
-MAX_SCALE = 1 << 20
-"""The accountant's bounds (``tacit.dp.binomial_noise``)."""
 MAX_BATCH_FLIPS = 1 << 20
 """Flips of an aggregator in each number."""
 MAX_MEASUREMENT = 1 << 32
@@ -57,22 +56,29 @@ MAX_MEASUREMENT = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
-class Flips:
+class Flips(Method):
     """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``. ``batch_flips``: centred
-    flips that each of the two aggregators adds to every sum, beside the devices'."""
+    flips that each of the two aggregators adds to every sum, beside the devices'. ``norm``: the largest Euclidean
+    length of a vector, without which nothing is claimed of vectors."""
 
-    NAME: ClassVar[str] = "flips"
-    statistic: Statistic
+    NAME = "flips"
+    MEMBERS = ("scale", "flips", "maximum")
+    STATISTICS = ("histogram", "count", "sum", "mean", "vector-sum")
+    IS_LOCAL = False
+
+    statistic: StatisticName
     scale: int
     flips: int
     maximum: int
     cells: int
-    low: int = 0
-    unit: int = 1
+    low: int | Fraction = 0
+    unit: int | Fraction = 1
     batch_flips: int = 0
-    name: str = field(default=NAME, init=False)
+    norm: int | Fraction | None = None
+    kind: Statistic = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", STATISTICS[self.statistic])
         for name, value, most in (("scale", self.scale, MAX_SCALE), ("flips", self.flips, MAX_FLIPS)):
             if not 1 <= value <= most:
                 raise ValueError(f"{name} must be from 1 to {most}")
@@ -82,20 +88,85 @@ class Flips:
             raise ValueError("maximum and the number of cells must be at least 1")
         if self.largest > MAX_MEASUREMENT:
             raise ValueError(f"scale * maximum + flips must be at most {MAX_MEASUREMENT}")
-        if self.statistic in SCALAR and self.cells != 1:
+        if self.kind.is_scalar and self.cells != 1:
             raise ValueError(f"a {self.statistic} has one cell")
-        if self.statistic in {ONE_HOT, "count"} and self.maximum != 1:
+        if self.kind.counts_devices and self.maximum != 1:
             raise ValueError(f"the values of a {self.statistic} are 0 and 1: maximum must be 1")
+
+    @classmethod
+    def mismatch(cls, shape: Shape, members: Members) -> str | None:
+        """Other cells than the question has, or another largest value."""
+        widest, stated = shape.maximum, members.get("maximum")
+        other = f"the encoder gives values up to {widest}, the randomizer takes {stated}"
+        return super(Flips, cls).mismatch(shape, members) or (None if stated == widest else other)
+
+    @classmethod
+    def of(cls, shape: Shape, members: Members, batch_flips: int = 0) -> Self:
+        """``ValueError`` names what is out of range."""
+        return cls(
+            shape.statistic.name,
+            scale=members["scale"],
+            flips=members["flips"],
+            maximum=members["maximum"],
+            cells=members["categories"],
+            low=shape.low,
+            unit=shape.unit,
+            batch_flips=batch_flips,
+            norm=shape.norm,
+        )
+
+    @classmethod
+    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
+        """The least noise with which the shares of n honest devices are (epsilon, delta)-private."""
+        share = _share(shape, float(epsilon), n, delta)
+        stated = {"scale": share.scale, "flips": share.flips, "maximum": shape.maximum, "categories": shape.cells}
+        return cls.of(shape, stated)
+
+    def members(self) -> dict[str, Any]:
+        """``categories``, ``scale``, ``flips`` and ``maximum``."""
+        return {"categories": self.cells, "scale": self.scale, "flips": self.flips, "maximum": self.maximum}
+
+    @property
+    def proof(self) -> Proof:
+        """A number up to ``largest`` in each cell."""
+        if self.kind.is_scalar:
+            return Proof("Prio3Sum", 1, 1, max_measurement=self.largest)
+        bits = self.cells * self.largest.bit_length()
+        return Proof("Prio3SumVec", self.cells, bits, max_measurement=self.largest)
+
+    @property
+    def step(self) -> NoiseStep:
+        """What replacing one device's answer changes in the sum: two cells of a histogram, one number, or a vector.
+        ``ValueError`` for a vector of unknown length."""
+        if not self.kind.is_vector:
+            moved = self.kind.moved(self.cells)
+            return NoiseStep(self.scale, self.flips, self.maximum, moved, batch_flips=self.batch_flips)
+        shape = Shape(self.kind, self.cells, self.low, self._high, self.unit, self.norm)
+        vector = _vector_step(shape)
+        return NoiseStep(self.scale, self.flips, vector=vector, batch_flips=self.batch_flips)
+
+    @property
+    def mechanism(self) -> str:
+        """The exact accountant of one or two sums, or the proved bound for vectors."""
+        return self.step.mechanism
+
+    @property
+    def local_epsilon(self) -> float:
+        """Infinite: whoever sees a single report sees its value through one device's share."""
+        return math.inf
+
+    def aggregate_epsilon(self, n: int, delta: float, /) -> float:
+        """epsilon of the sum of n honest shares; infinite where they are too few."""
+        return self.step.aggregate_epsilon(n, delta)
+
+    def reports_epsilon(self, _n: int, _delta: float, /) -> float:
+        """Infinite, however many there are."""
+        return math.inf
 
     @property
     def largest(self) -> int:
         """The largest number in a measurement."""
         return self.scale * self.maximum + self.flips
-
-    @property
-    def reject_probability(self) -> float:
-        """Every output is sent."""
-        return 0.0
 
     def randomise(self, answer: Answer, entropy: Entropy, /) -> Measurement:
         """The measurement for a category (histogram), an encoded number, or a vector of them. The work depends on the
@@ -106,10 +177,6 @@ class Flips:
         """The neutral value in every cell, and noise."""
         return self._noisy((self.neutral,) * self.cells, entropy)
 
-    def missing(self, entropy: Entropy, /) -> Measurement:
-        """A dummy."""
-        return self.dummy(entropy)
-
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """The neutral value, in each cell; in importance sampling at the default's rate, as which nothing is added."""
         return (float(self._neutral_value),) * self.cells
@@ -118,14 +185,14 @@ class Flips:
     def neutral(self) -> int:
         """The encoded value of a dummy: that of 0, where 0 is a value, else that of ``low``."""
         steps, rest = divmod(-self.low, self.unit)
-        return steps if rest == 0 and 0 <= steps <= self.maximum else 0
+        return int(steps) if rest == 0 and 0 <= steps <= self.maximum else 0
 
     def _noisy(self, values: tuple[int, ...], entropy: Entropy) -> Measurement:
         noisy = [self.scale * value + fair_flips(self.flips, entropy) for value in values]
-        return noisy[0] if self.statistic in SCALAR else noisy
+        return noisy[0] if self.kind.is_scalar else noisy
 
     def _values(self, answer: Answer) -> tuple[int, ...]:
-        if self.statistic == ONE_HOT and isinstance(answer, int):
+        if self.kind.is_one_hot and isinstance(answer, int):
             if not 0 <= answer < self.cells:
                 raise ValueError(f"category must be from 0 to {self.cells - 1}")
             return tuple(int(cell == answer) for cell in range(self.cells))
@@ -149,13 +216,13 @@ class Flips:
             share = design.dummy_share(rate)
             real = self.low + self.unit * (count / n - self.flips / 2) / self.scale - share * self._neutral_value
             population = n / design.sends(rate)
-            value = real / (1 - share) if self.statistic == "mean" else n * real / rate
-            mean = self._inside(value if self.statistic == "mean" else value / population)
+            value = real / (1 - share) if self.kind.is_ratio else n * real / rate
+            mean = self._inside(value if self.kind.is_ratio else value / population)
             values.append(value)
             worst, usual = self._largest_square(mean), mean * mean + self._typical_variance(mean)
             errors.append(self._stderr(population * worst, mean, population, n, rate, design))
             typical.append(self._stderr(population * min(worst, usual), mean, population, n, rate, design))
-        bounds = self.statistic in BOUNDED_SPREAD and design.rate < 1
+        bounds = self.kind.bounds_spread and design.rate < 1
         return Estimate(tuple(values), tuple(errors), tuple(typical) if bounds else None)
 
     def expected_stderrs(
@@ -170,13 +237,13 @@ class Flips:
         default the largest possible (which is exact for histograms and counts). ``holders``: how many devices have the
         default answer of an importance-sampled sum; of histograms and counts the truth says it."""
         self._check_design(design)
-        if design.default is not None and self.statistic == ONE_HOT:
+        if design.default is not None and self.kind.is_one_hot:
             holders = truth[design.default]
         elif design.default is not None and self.statistic == "count":
             holders = truth[0] if design.default else population - truth[0]
         reports = design.sends(design.rate) * (population - holders)
         reports += design.sends(design.rate_of(design.default)) * holders
-        means = [value / (1 if self.statistic == "mean" else population) for value in truth]
+        means = [value / (1 if self.kind.is_ratio else population) for value in truth]
         known = squares or [population * self._largest_square(mean) for mean in means]
         return tuple(
             self._stderr(square, mean, population, reports, self._rate(cell, design), design)
@@ -190,14 +257,14 @@ class Flips:
 
     def _noise(self, reports: float, rate: float, design: SampleDesign) -> float:
         noise = self.unit * math.sqrt(reports * self.flips + 2 * self.batch_flips) / (2 * self.scale)
-        return noise / (reports * (1 - design.dummy_share(rate))) if self.statistic == "mean" else noise / rate
+        return noise / (reports * (1 - design.dummy_share(rate))) if self.kind.is_ratio else noise / rate
 
     def _stderr(
         self, square: float, mean: float, population: float, reports: float, rate: float, design: SampleDesign
     ) -> float:
         """``square`` and ``mean``: the sum of the squared values and the mean value of ``population`` devices."""
         share, neutral = design.dummy_share(rate), self._neutral_value
-        if self.statistic == "mean":
+        if self.kind.is_ratio:
             spread = max(0.0, square / population - mean * mean)
             sampling = ((1 - rate) * spread + share * (neutral - mean) ** 2) / (rate * population)
         else:
@@ -207,7 +274,7 @@ class Flips:
 
     def _rate(self, cell: int, design: SampleDesign) -> float:
         """The rate of the devices whose values make up the cell's total."""
-        if self.statistic == ONE_HOT:
+        if self.kind.is_one_hot:
             return design.rate_of(cell)
         return design.rate_of(1) if self.statistic == "count" else design.rate
 
@@ -215,26 +282,44 @@ class Flips:
         default = design.default
         if default is None:
             return
-        if self.statistic in {"mean", "vector-sum"}:
+        if not self.kind.bears_importance:
             raise ValueError(f"a {self.statistic} cannot be sampled by importance")
-        answers = self.cells if self.statistic == ONE_HOT else self.maximum + 1
+        answers = self.cells if self.kind.is_one_hot else self.maximum + 1
         if not 0 <= default < answers:
             raise ValueError(f"the default answer must be from 0 to {answers - 1}")
         if self.statistic == "sum" and self.low + self.unit * default:
-            raise ValueError(f"the default answer of a sum must stand for 0, not for {self.low + self.unit * default}")
+            value = float(self.low + self.unit * default)
+            raise ValueError(f"the default answer of a sum must stand for 0, not for {value:g}")
 
     @property
-    def _neutral_value(self) -> int:
+    def _neutral_value(self) -> int | Fraction:
         return self.low + self.unit * self.neutral
+
+    @property
+    def _high(self) -> int | Fraction:
+        return self.low + self.unit * self.maximum
 
     def _inside(self, mean: float) -> float:
         """``mean``, put into the range of the values."""
-        return min(max(mean, self.low), self.low + self.unit * self.maximum)
+        return min(max(mean, float(self.low)), float(self._high))
 
     def _typical_variance(self, mean: float) -> float:
-        return typical_variance(mean, self.low, self.low + self.unit * self.maximum)
+        return typical_variance(mean, float(self.low), float(self._high))
 
     def _largest_square(self, mean: float) -> float:
         """The largest mean square of values from low to high with this mean (put into that range first)."""
-        high = self.low + self.unit * self.maximum
-        return self._inside(mean) * (self.low + high) - self.low * high
+        return float(self._inside(mean) * (self.low + self._high) - self.low * self._high)
+
+
+def _vector_step(shape: Shape) -> VectorStep:
+    """How far replacing one device's vector by another one moves their sum, in units and before the scale."""
+    if shape.norm is None:
+        raise ValueError("the norm of the vectors is not known")
+    radius = int(shape.norm // shape.unit)
+    return VectorStep.replaced(shape.cells, shape.maximum, radius, one_signed=0 in (shape.low, shape.high))
+
+
+def _share(shape: Shape, epsilon: float, honest: int, delta: float) -> NoiseShare:
+    if shape.statistic.is_vector:
+        return vector_share(epsilon, delta, honest, _vector_step(shape))
+    return noise_share(epsilon, delta, honest, step=shape.maximum, cells=shape.moved)

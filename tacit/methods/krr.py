@@ -6,22 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any, Self
 
 from tacit.methods.design import SampleDesign
-from tacit.methods.draws import ONE, bernoulli, epsilon0_from, keep_threshold, uniform_below
+from tacit.methods.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
 from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.types import RELATION, check_category
+from tacit.methods.method import LocalMethod, Members, check_category
+from tacit.methods.proof import Proof
+from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
 
 
 @dataclass(frozen=True, slots=True)
-class Krr:
+class Krr(LocalMethod):
     """The true category with e^e0/(e^e0 + k - 1), each other one with 1/(e^e0 + k - 1)."""
 
-    epsilon0: Decimal
+    NAME = "krr"
+    MEMBERS = ("epsilon0",)
+    STATISTICS = ("histogram",)
+
     categories: int
-    name: str = field(default="krr", init=False)
-    relation: str = field(default=RELATION, init=False)
     _keep: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -29,6 +33,21 @@ class Krr:
             raise ValueError("categories must be at least 2")
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
         object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, self.categories - 1))
+
+    @classmethod
+    def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
+        """``ValueError`` for an epsilon0 out of range, or fewer than two categories."""
+        return cls(members["epsilon0"], members["categories"])
+
+    @classmethod
+    def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
+        """At this epsilon0."""
+        return cls(epsilon, shape.cells)
+
+    @property
+    def proof(self) -> Proof:
+        """One category."""
+        return Proof("Prio3Histogram", self.categories, self.categories)
 
     @property
     def cells(self) -> int:
@@ -46,15 +65,6 @@ class Krr:
         """Any category, each with the same probability."""
         return uniform_below(self.categories, entropy)
 
-    def missing(self, entropy: Entropy, /) -> int:
-        """A dummy."""
-        return self.dummy(entropy)
-
-    @property
-    def reject_probability(self) -> float:
-        """Every output is sent."""
-        return 0.0
-
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """(true category, each other), exactly as drawn."""
         keep = Fraction(self._keep, ONE)
@@ -71,10 +81,6 @@ class Krr:
             raise ValueError("counts must add up to n")
         return self._model(design).estimate(counts, n)
 
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """In a uniform sample 1/k of a device to each category."""
-        return self._model(design).missing_adds(self.categories)
-
-    def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
-        """Standard deviation per category given the true counts."""
-        return self._model(design).stderrs(truth, population)
+    def thresholds(self) -> dict[str, Any]:
+        """The true category is kept below it."""
+        return {"keep_threshold": hex_threshold(self._keep)}

@@ -19,19 +19,27 @@ Pr[B(k-2) <= w-2] / Pr[B(k) <= w]``.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any, Self
 
-from tacit.methods.bounded import bounded_bits
+from tacit.dp.reports import epsilon_with_rejection
+from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, rappor_flip
+from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
 from tacit.methods.design import SampleDesign
-from tacit.methods.draws import BYTES, ONE, epsilon0_from, keep_threshold
+from tacit.methods.draws import BYTES, ONE, epsilon0_from, hex_threshold, keep_threshold
 from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.types import RELATION, check_category
+from tacit.methods.method import LocalMethod, Members, check_category
+from tacit.methods.proof import Proof
+from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
+
+MAX_CATEGORIES = 1000
 
 
 def _upto(trials: int, p: float, limit: int) -> float:
@@ -52,23 +60,60 @@ def _rejected(k: int, f: float, w: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Rappor:
+class Rappor(LocalMethod):
     """Flip probability f = 1/(e^{e0/2} + 1) per cell; at most ``max_weight`` ones are ever sent."""
 
-    epsilon0: Decimal
+    NAME = "rappor"
+    MEMBERS = ("epsilon0", "max_weight")
+    STATISTICS = ("histogram",)
+    TAIL_SHARE = 0.001
+
     categories: int
     max_weight: int
-    name: str = field(default="rappor", init=False)
-    relation: str = field(default=RELATION, init=False)
     _keep: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 2 <= self.categories <= 1000:
-            raise ValueError("categories must be from 2 to 1000")
+        if not 2 <= self.categories <= MAX_CATEGORIES:
+            raise ValueError(f"categories must be from 2 to {MAX_CATEGORIES}")
         if not 1 <= self.max_weight <= self.categories:
             raise ValueError("max_weight must be from 1 to the number of categories")
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
         object.__setattr__(self, "_keep", keep_threshold(self.epsilon0 / 2, 1))
+
+    @classmethod
+    def fits(cls, shape: Shape) -> bool:
+        """Histograms of so many categories."""
+        return shape.statistic.name in cls.STATISTICS and 2 <= shape.cells <= MAX_CATEGORIES
+
+    @classmethod
+    def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
+        """``ValueError`` names what is out of range."""
+        return cls(members["epsilon0"], members["categories"], members["max_weight"])
+
+    @classmethod
+    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
+        """At this epsilon0, with the least bound of the weight that costs n reports ``TAIL_SHARE`` of delta."""
+        spent = cls.TAIL_SHARE * delta / math.exp(epsilon)
+        return cls(epsilon, shape.cells, shape.cells).rejecting_at_most(spent / (2 * n))
+
+    def rejecting_at_most(self, chance: float) -> Self:
+        """With the least bound of the weight that an output exceeds with at most this probability."""
+
+        def rarely_exceeded(weight: int) -> bool:
+            return replace(self, max_weight=weight).reject_probability <= chance
+
+        found = bisect.bisect_left(range(1, self.categories), x=True, key=rarely_exceeded) + 1
+        return replace(self, max_weight=found)
+
+    def members(self) -> dict[str, Any]:
+        """``epsilon0``, ``categories`` and ``max_weight``."""
+        return {**LocalMethod.members(self), "max_weight": self.max_weight}
+
+    @property
+    def proof(self) -> Proof:
+        """Bits, at most ``max_weight`` of them one."""
+        k, w = self.categories, self.max_weight
+        return Proof("Prio3MultihotCountVec", k, k + w.bit_length(), max_weight=w)
 
     @property
     def cells(self) -> int:
@@ -133,10 +178,28 @@ class Rappor:
             raise ValueError("counts must not exceed n times max_weight in total")
         return self._model(design).estimate(counts, n)
 
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """Nothing but for what the bound of the weight shifts: a vector of zeros is of no category."""
-        return self._model(design).missing_adds(self.categories)
+    @classmethod
+    def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
+        """Exact: two counts of n flipped bits."""
+        return delta_two_cells(epsilon, rappor_flip(epsilon0), n)
 
-    def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
-        """Standard deviation per category given the true counts."""
-        return self._model(design).stderrs(truth, population)
+    @property
+    def mechanism(self) -> str:
+        """The exact accountant of two counts."""
+        return "rappor-exact"
+
+    def aggregate_epsilon(self, n: int, delta: float, /) -> float:
+        """Exact, with what outputs that are not sent cost, or by shuffling where that is less."""
+
+        def exact(inner: float) -> float:
+            return epsilon_two_cells(rappor_flip(self.local_epsilon), n, inner)
+
+        return epsilon_with_rejection(self.reports_epsilon(n, delta), exact, n, delta, self.reject_probability)
+
+    def thresholds(self) -> dict[str, Any]:
+        """A bit is kept below the first; a dummy has at most as many ones as weights lie above the draw."""
+        weights = weight_thresholds(self.categories, self._keep, self.max_weight)
+        return {
+            "keep_threshold": hex_threshold(self._keep),
+            "weight_thresholds": [hex_threshold(one, DRAW_BYTES) for one in weights],
+        }

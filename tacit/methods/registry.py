@@ -1,34 +1,31 @@
-"""Local randomizers by the name that a recipe uses; ``tacit.methods.flips`` is made from a statistic."""
+"""The methods by the word that a recipe has for them. A new one is a line here."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-
-from tacit.methods.draws import epsilon0_from
+from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
+from tacit.methods.method import Method
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.methods.types import LocalRandomizer
+from tacit.methods.statistics import Shape, Statistic
 
-NAMES = ("krr", "rappor", "rr")
+METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Rr, Flips)}
+"""In the order in which a question takes the first that fits."""
 
 
-def randomizer_from(
-    name: str, epsilon0: Decimal | float | str, categories: int, max_weight: int | None = None
-) -> LocalRandomizer:
-    """The randomizer that a recipe describes; ``ValueError`` names the parameter that does not fit.
+def method_named(name: str) -> type[Method]:
+    """The method that a recipe names. ``ValueError`` for an unknown one."""
+    found = METHODS.get(name)
+    if found is None:
+        raise ValueError(f"randomizer {name!r} is not known, expected one of {', '.join(METHODS)}")
+    return found
 
-    ``categories`` is 2 for ``rr`` (false, true); ``max_weight`` belongs to ``rappor`` and only to it.
-    """
-    if name not in NAMES:
-        raise ValueError(f"randomizer {name!r} is not known, expected one of {', '.join(NAMES)}")
-    if (max_weight is not None) != (name == "rappor"):
-        raise ValueError("max_weight must be given for rappor and only for rappor")
-    exact = epsilon0_from(epsilon0)
-    if name == "krr":
-        return Krr(exact, categories)
-    if name == "rr":
-        if categories != 2:
-            raise ValueError("categories must be 2 for rr")
-        return Rr(exact)
-    return Rappor(exact, categories, max_weight or 0)
+
+def methods_of(statistic: Statistic) -> tuple[type[Method], ...]:
+    """What answers such questions, the usual one first."""
+    return tuple(one for one in METHODS.values() if statistic.name in one.STATISTICS)
+
+
+def methods_for(shape: Shape) -> tuple[type[Method], ...]:
+    """What answers just this question."""
+    return tuple(one for one in METHODS.values() if one.fits(shape))

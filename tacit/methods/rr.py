@@ -6,26 +6,59 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any, Self
 
+from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, rr_flip
 from tacit.methods.design import SampleDesign
-from tacit.methods.draws import ONE, bernoulli, epsilon0_from, fair_flips, keep_threshold
+from tacit.methods.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
 from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.types import RELATION, check_category
+from tacit.methods.method import LocalMethod, Members, check_category, plain
+from tacit.methods.proof import Proof
+from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
+
+_BITS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Rr:
+class Rr(LocalMethod):
     """The true bit with e^e0/(e^e0 + 1), else the other one. The one cell counts the devices that hold a 1."""
 
-    epsilon0: Decimal
-    name: str = field(default="rr", init=False)
-    relation: str = field(default=RELATION, init=False)
+    NAME = "rr"
+    MEMBERS = ("epsilon0",)
+    STATISTICS = ("count",)
+
     _keep: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
         object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, 1))
+
+    @classmethod
+    def categories_of(cls, _shape: Shape) -> int:
+        """False and true."""
+        return _BITS
+
+    @classmethod
+    def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
+        """``ValueError`` for an epsilon0 out of range, or categories other than two."""
+        if members["categories"] != _BITS:
+            raise ValueError(f"categories must be {_BITS} for rr")
+        return cls(members["epsilon0"])
+
+    @classmethod
+    def tuned(cls, _shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
+        """At this epsilon0."""
+        return cls(epsilon)
+
+    def members(self) -> dict[str, Any]:
+        """``epsilon0``, and two categories."""
+        return {"epsilon0": plain(self.epsilon0), "categories": _BITS}
+
+    @property
+    def proof(self) -> Proof:
+        """One bit."""
+        return Proof("Prio3Count", 1, 1)
 
     @property
     def cells(self) -> int:
@@ -40,15 +73,6 @@ class Rr:
     def dummy(self, entropy: Entropy, /) -> int:
         """A fair bit."""
         return fair_flips(1, entropy)
-
-    def missing(self, entropy: Entropy, /) -> int:
-        """A dummy."""
-        return self.dummy(entropy)
-
-    @property
-    def reject_probability(self) -> float:
-        """Every output is sent."""
-        return 0.0
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probability of reporting a 1 for (true bit 1, true bit 0)."""
@@ -70,7 +94,31 @@ class Rr:
         """In a uniform sample 1/2 of a device."""
         return self._model(design).missing_adds(2)[1:]
 
-    def expected_stderrs(self, truth: Sequence[float], population: int, design: SampleDesign) -> tuple[float, ...]:
+    def expected_stderrs(
+        self,
+        truth: Sequence[float],
+        population: int,
+        design: SampleDesign,
+        _squares: Sequence[float] | None = None,
+    ) -> tuple[float, ...]:
         """Standard deviation of that estimate given the true count (one entry)."""
         (holders,) = truth
         return self._model(design).stderrs((population - holders, holders), population)[1:]
+
+    @classmethod
+    def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
+        """Exact: one count of n flipped bits."""
+        return delta_one_cell(epsilon, rr_flip(epsilon0), n)
+
+    @property
+    def mechanism(self) -> str:
+        """The exact accountant of one count."""
+        return "rr-exact"
+
+    def aggregate_epsilon(self, n: int, delta: float, /) -> float:
+        """Exact, or by shuffling where that is less."""
+        return min(self.reports_epsilon(n, delta), epsilon_one_cell(rr_flip(self.local_epsilon), n, delta))
+
+    def thresholds(self) -> dict[str, Any]:
+        """The true bit is kept below it."""
+        return {"keep_threshold": hex_threshold(self._keep)}

@@ -13,11 +13,14 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from tacit.errors import Refusal, UsageError
-from tacit.methods.flips import Flips
-from tacit.recipe.checks.design import MODE_OF_CLOSE, RANDOMIZERS_OF_STATISTIC, VDAF_OF_RANDOMIZER
+from tacit.methods.method import plain
+from tacit.methods.registry import METHODS, methods_of
+from tacit.methods.statistics import STATISTICS
+from tacit.models.forms.form import Cap
+from tacit.models.forms.parties import Parties
+from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.members import plain
-from tacit.recipe.model import UNBOUNDED, Parties, Question, Recipe, TokenSlot
+from tacit.recipe.model import MODE_OF_CLOSE, UNBOUNDED, Question, Recipe, TokenSlot
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan
 
@@ -98,11 +101,10 @@ def propose(
 
 def _randomizer_for(question: Question, wanted: str | None) -> str:
     """The randomizer that is wanted, or the usual one. Raises ``UsageError`` for one that does not fit the question."""
-    fitting = RANDOMIZERS_OF_STATISTIC[question.statistic]
+    fitting = [method.NAME for method in methods_of(STATISTICS[question.statistic])]
     chosen = wanted or fitting[0]
-    known = (*VDAF_OF_RANDOMIZER, Flips.NAME)
-    if chosen not in known:
-        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join(known)} are")
+    if chosen not in METHODS:
+        raise UsageError(f"randomizer {chosen!r} is not known; {', '.join(METHODS)} are")
     if chosen not in fitting:
         raise UsageError(f"a {question.statistic} needs the randomizer {' or '.join(fitting)}, not {chosen}")
     return chosen
@@ -111,9 +113,7 @@ def _randomizer_for(question: Question, wanted: str | None) -> str:
 def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default") -> Recipe:
     """The recipe of ``body`` (without ``privacy``) with the claim that its parameters give, rounded up."""
     epsilon0 = body["randomizer"].get("epsilon0", UNBOUNDED)
-    unclaimed = dict.fromkeys(
-        ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay"), "0"
-    )
+    form = form_of(body["model"])
     privacy = {
         "delta": plain(delta),
         "relation": "replacement",
@@ -121,7 +121,7 @@ def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default"
         "n": body["batch"]["min_batch_size"],
         "epsilon0": epsilon0,
         "account": account,
-        "epsilon": unclaimed,
+        "epsilon": form.unclaimed(),
     }
     try:
         claim = claim_of(Recipe.from_body({**body, "privacy": privacy}))
@@ -129,5 +129,5 @@ def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default"
         raise UsageError(str(error)) from error
     stated = claim.rounded_up()
     if "importance" not in body["sampling"]:
-        stated["both_aggregators_with_relay"] = epsilon0
+        stated |= {row.name: epsilon0 for row in form.capped(Cap.LOCAL)}
     return Recipe.from_body({**body, "privacy": {**privacy, "mechanism": claim.mechanism, "epsilon": stated}})

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
+from tacit.models.forms.registry import form_of
 from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -22,13 +23,14 @@ def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
 
 def cost_of(recipe: Recipe) -> Cost:
     """The stated claim (a)."""
-    return Cost(Decimal(recipe.privacy.epsilon.aggregator), Decimal(recipe.privacy.delta))
+    return Cost(Decimal(recipe.privacy.epsilon[form_of(recipe.model).charged]), Decimal(recipe.privacy.delta))
 
 
 def with_relay_of(document: Recipe | Series) -> Decimal:
     """The stated claim (b), of a series the total one, at the delta of claim (a)."""
-    epsilon = document.privacy.epsilon if isinstance(document, Recipe) else document.claim.epsilon
-    return Decimal(epsilon.aggregator_with_relay)
+    if isinstance(document, Recipe):
+        return Decimal(document.privacy.epsilon[form_of(document.model).charged_with_relay])
+    return Decimal(document.claim.epsilon[form_of(document.probe.model).charged_with_relay])
 
 
 def series_charge(series: Series, state: ChargeState) -> Charge:
@@ -39,7 +41,7 @@ def series_charge(series: Series, state: ChargeState) -> Charge:
 
 def series_cost(series: Series) -> Cost:
     """The total claim (a)."""
-    return Cost(Decimal(series.claim.epsilon.aggregator), Decimal(series.claim.delta))
+    return Cost(Decimal(series.claim.epsilon[form_of(series.probe.model).charged]), Decimal(series.claim.delta))
 
 
 def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
@@ -58,9 +60,8 @@ def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
 def state_of(live: LiveRecipe, now: float) -> ChargeState:
     """What the log says of a recipe by itself."""
     recipe = live.recipe
-    return charge_state(
-        live.opted_in_roles, live.void_roles, recipe.interval.end, now, refundable=recipe.sampling.importance is None
-    )
+    refundable = recipe.sampling.importance is None
+    return charge_state(live.roles, live.opt_ins, live.voids, recipe.interval.end, now, refundable=refundable)
 
 
 def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from tacit.dp.claim import Claim, NoiseStep, compute_claim, compute_noise_claim
-from tacit.dp.hidden_claim import Reports, Sample, compute_hidden_claim, count_cost, local_reports, noise_reports
+from tacit.dp.claim import Claim
+from tacit.dp.hidden_claim import Sample, count_cost
 from tacit.errors import Refusal
-from tacit.methods.flips import Flips
-from tacit.recipe.derive import randomizer_of, vector_step
-from tacit.recipe.model import EncoderSpec, Recipe, Vector
+from tacit.models.forms.registry import form_of
+from tacit.recipe.derive import randomizer_of
+from tacit.recipe.model import Recipe
 
 
 def claim_of(recipe: Recipe, n: int | None = None) -> Claim:
-    """The claim at ``n`` reports (default: B); dummies are among them. Refusal ``randomizer-parameters`` or
-    ``claim-not-computable``."""
-    reports = recipe.batch.min_batch_size if n is None else n
-    if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
-        return _hidden_claim(recipe, reports)
-    randomizer = randomizer_of(recipe)
+    """The claim at ``n`` reports (default: B); dummies are among them. Refusal ``model-unsupported``,
+    ``randomizer-parameters`` or ``claim-not-computable``."""
+    size = recipe.batch.min_batch_size if n is None else n
+    form = form_of(recipe.model)
     try:
-        if isinstance(randomizer, Flips):
-            step = noise_step(recipe.question.encoder, randomizer)
-            return compute_noise_claim(step, n=reports, sampling_rate=float(recipe.rate), delta=float(recipe.delta))
-        return compute_claim(
-            randomizer=recipe.randomizer.name,
-            epsilon0=float(recipe.epsilon0),
-            n=reports,
-            sampling_rate=float(recipe.rate),
-            delta=float(recipe.delta),
-            reject_probability=randomizer.reject_probability,
-        )
-    except ValueError as error:
-        raise Refusal("claim-not-computable", str(error)) from error
-
-
-def _hidden_claim(recipe: Recipe, n: int) -> Claim:
-    try:
-        return compute_hidden_claim(reports_of(recipe), sample_of(recipe), n=n, delta=float(recipe.delta))
+        return form.claim(randomizer_of(recipe), sample_of(recipe), n=size, delta=float(recipe.delta))
     except ValueError as error:
         raise Refusal("claim-not-computable", str(error)) from error
 
@@ -45,18 +26,9 @@ def count_cost_of(recipe: Recipe) -> float:
     dummies; infinite where nothing hides one message. Refusal ``randomizer-parameters``, ``claim-not-computable``."""
     size = recipe.batch.min_batch_size
     try:
-        return count_cost(reports_of(recipe), sample_of(recipe), n=size, delta=float(recipe.delta))
+        return count_cost(randomizer_of(recipe), sample_of(recipe), n=size, delta=float(recipe.delta))
     except ValueError as error:
         raise Refusal("claim-not-computable", str(error)) from error
-
-
-def reports_of(recipe: Recipe) -> Reports:
-    """What the recipe's single reports are worth. Refusal ``randomizer-parameters``; ``ValueError`` for an unknown
-    randomizer."""
-    randomizer = randomizer_of(recipe)
-    if isinstance(randomizer, Flips):
-        return noise_reports(noise_step(recipe.question.encoder, randomizer))
-    return local_reports(recipe.randomizer.name, float(recipe.epsilon0), randomizer.reject_probability)
 
 
 def sample_of(recipe: Recipe) -> Sample:
@@ -70,12 +42,3 @@ def sample_of(recipe: Recipe) -> Sample:
         None if dummies is None else dummies.population,
         1 if importance is None else importance.devices or 1,
     )
-
-
-def noise_step(encoder: EncoderSpec, shares: Flips) -> NoiseStep:
-    """What replacing one device's answer changes in the sum of its randomised answers: two cells of a histogram, one
-    number, or a vector."""
-    if isinstance(encoder, Vector):
-        return NoiseStep(shares.scale, shares.flips, vector=vector_step(encoder), batch_flips=shares.batch_flips)
-    cells = 1 if shares.cells == 1 else 2
-    return NoiseStep(shares.scale, shares.flips, shares.maximum, cells, batch_flips=shares.batch_flips)

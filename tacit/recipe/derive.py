@@ -1,18 +1,18 @@
 """What every party derives from a recipe, and derives alike: task configuration, task, VDAF, randomizer,
 slot.
 
-Nothing here checks a recipe against a policy (``tacit.recipe.rules`` does); a recipe that cannot be derived
+Nothing here checks a recipe against a policy (``tacit.rules.table`` does); a recipe that cannot be derived
 from at all is a ``Refusal`` with the rule's name.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from tacit import hpke
 from tacit.codec import unb64url
 from tacit.curve25519 import checked_public_key
-from tacit.dp.vector_noise import VectorStep
 from tacit.errors import DecodeError, Refusal
 from tacit.messages import (
     BatchMode,
@@ -22,35 +22,35 @@ from tacit.messages import (
     TaskExtension,
 )
 from tacit.methods.design import SampleDesign
-from tacit.methods.flips import Flips
-from tacit.methods.registry import randomizer_from
-from tacit.methods.types import Randomizer
+from tacit.methods.method import Method
+from tacit.methods.registry import method_named
+from tacit.methods.statistics import STATISTICS, Shape
+from tacit.models.forms.registry import form_of
+from tacit.models.forms.secure_aggregation import aggregators_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Question, Recipe, Sampling, Vector
+from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Range, Recipe, Sampling, VdafSpec, Vector
+from tacit.recipe.quantity import exact, in_words
 from tacit.task import BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
-from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
-from tacit.vdaf.registry import vdaf_configuration
-
-SHARES = 2
+from tacit.vdaf.prio3 import Prio3
+from tacit.vdaf.registry import prio3_named, vdaf_configuration
 
 _MODES = {"time_interval": BatchMode.TIME_INTERVAL, "leader_selected": BatchMode.LEADER_SELECTED}
 _CLOSES = {"interval_end": BatchClose.INTERVAL_END, "at_B": BatchClose.AT_B}
 
 
+def vdaf_spec(recipe: Recipe) -> VdafSpec:
+    """The VDAF that the recipe names. Refusal ``vdaf-parameters`` where its model has none."""
+    if recipe.vdaf is None:
+        raise Refusal("vdaf-parameters", f"a recipe of model {recipe.model} names no VDAF")
+    return recipe.vdaf
+
+
 def vdaf_of(recipe: Recipe) -> Prio3[Any]:
     """The recipe's VDAF for two aggregators. Refusal ``vdaf-parameters`` if it cannot exist."""
-    spec = recipe.vdaf
+    spec = vdaf_spec(recipe)
     try:
-        if spec.name == "Prio3Count":
-            return Prio3Count(SHARES)
-        if spec.name == "Prio3Histogram":
-            return Prio3Histogram(SHARES, spec.length, spec.chunk_length)
-        if spec.name == "Prio3Sum":
-            return Prio3Sum(SHARES, spec.max_measurement or 0)
-        if spec.name == "Prio3SumVec":
-            return Prio3SumVec(SHARES, spec.length, spec.max_measurement or 0, spec.chunk_length)
-        return Prio3MultihotCountVec(SHARES, spec.length, spec.max_weight or 0, spec.chunk_length)
+        return prio3_named(spec.name, spec.length, spec.chunk_length, spec.max_weight, spec.max_measurement)
     except ValueError as error:
         raise Refusal("vdaf-parameters", f"{spec.name} cannot be made: {error}") from error
 
@@ -58,15 +58,15 @@ def vdaf_of(recipe: Recipe) -> Prio3[Any]:
 def task_configuration(recipe: Recipe) -> TaskConfiguration:
     """The DAP task configuration; ``task_info`` is the recipe's hash. Refusal ``interval-unaligned``,
     ``vdaf-parameters``."""
-    vdaf = vdaf_of(recipe)
+    vdaf, parties = vdaf_of(recipe), aggregators_of(recipe.parties)
     precision = recipe.batch.time_precision
     if recipe.interval.start % precision or recipe.interval.duration % precision:
         raise Refusal("interval-unaligned", f"start and duration must be multiples of {precision} seconds")
     interval = Interval(recipe.interval.start // precision, recipe.interval.duration // precision)
     return TaskConfiguration(
         task_info=recipe.hash,
-        leader_aggregator_endpoint=recipe.parties.leader.url,
-        helper_aggregator_endpoint=recipe.parties.helper.url,
+        leader_aggregator_endpoint=parties.leader.url,
+        helper_aggregator_endpoint=parties.helper.url,
         time_precision=precision,
         min_batch_size=recipe.batch.min_batch_size,
         batch_mode=_MODES[recipe.batch.mode],
@@ -78,13 +78,16 @@ def task_configuration(recipe: Recipe) -> TaskConfiguration:
 
 
 def task_id(recipe: Recipe) -> bytes:
-    """The task id (32 bytes) that taskprov derives from the configuration."""
+    """The task id (32 bytes) that taskprov derives from the configuration; of a model without a DAP task the recipe's
+    hash. Refusal ``model-unsupported``, and as ``task_configuration``."""
+    if not form_of(recipe.model).proves:
+        return recipe.hash
     return task_id_of(task_configuration(recipe))
 
 
 def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
     """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Refusal."""
-    parties = recipe.parties
+    parties = aggregators_of(recipe.parties)
     return Task.from_configuration(
         task_configuration(recipe),
         leader_hpke_config=hpke_config(parties.leader.hpke_config),
@@ -110,34 +113,36 @@ def hpke_config(text: str) -> HpkeConfig:
     return config
 
 
-def randomizer_of(recipe: Recipe) -> Randomizer:
-    """The recipe's randomizer. Refusal ``randomizer-parameters``."""
-    spec = recipe.randomizer
+def randomizer_of(recipe: Recipe) -> Method:
+    """The method that the recipe names, with its members. Refusal ``randomizer-parameters``."""
+    spec, members = recipe.randomizer, members_of(recipe.randomizer)
     try:
-        if spec.name == Flips.NAME:
-            return flips_of(recipe)
-        return randomizer_from(spec.name, recipe.epsilon0, spec.categories, spec.max_weight)
+        method = method_named(spec.name)
     except ValueError as error:
-        raise Refusal("randomizer-parameters", f"{spec.name}: {error}") from error
+        raise Refusal("randomizer-parameters", str(error)) from error
+    wrong = method.stated_wrongly(members)
+    if wrong is not None:
+        raise Refusal("randomizer-parameters", wrong)
+    try:
+        return method.of(shape_of(recipe.question), members, recipe.aggregator_flips)
+    except ValueError as error:
+        stated = ", ".join(f"{name} {members[name]}" for name in method.MEMBERS)
+        raise Refusal("randomizer-parameters", f"{spec.name} with {stated}: {error}") from error
 
 
-def flips_of(recipe: Recipe) -> Flips:
-    """The recipe's noise shares. ``ValueError`` names the parameter that does not fit."""
-    spec, encoder = recipe.randomizer, recipe.question.encoder
-    low, unit = 0, 1
-    if isinstance(encoder, Number | Vector):
-        low = encoder.low
-        unit = encoder.unit or 1 if isinstance(encoder, Number) else 1
-    return Flips(
-        recipe.question.statistic,
-        scale=spec.scale or 0,
-        flips=spec.flips or 0,
-        maximum=spec.maximum or 0,
-        cells=spec.categories,
-        low=low,
-        unit=unit,
-        batch_flips=recipe.aggregator_flips,
-    )
+def members_of(spec: RandomizerSpec) -> dict[str, int | Decimal]:
+    """What is stated beside the name, as numbers."""
+    stated = spec.model_dump(exclude={"name"}, exclude_none=True)
+    return {name: Decimal(value) if isinstance(value, str) else value for name, value in stated.items()}
+
+
+def shape_of(question: Question) -> Shape:
+    """The question as methods see it. The labels of a vector, of which there may be a million, are not spelt out."""
+    statistic, encoder = STATISTICS[question.statistic], question.encoder
+    if not isinstance(encoder, Range):
+        return Shape(statistic, len(encoder_of(question).labels))
+    cells, norm = (encoder.length, exact(encoder.norm)) if isinstance(encoder, Vector) else (1, None)
+    return Shape(statistic, cells, encoder.least, encoder.most, encoder.step, norm)
 
 
 def design_of(recipe: Recipe) -> SampleDesign:
@@ -159,17 +164,6 @@ def sample_design(sampling: Sampling) -> SampleDesign:
     )
 
 
-def range_of(question: Question) -> int:
-    """The largest encoded value of a cell: 1 for categories and truth values."""
-    spec = question.encoder
-    return spec.maximum if isinstance(spec, Number | Vector) else 1
-
-
-def vector_step(spec: Vector) -> VectorStep:
-    """How far replacing one device's vector by another one moves their sum, before the scale."""
-    return VectorStep.replaced(spec.length, spec.maximum, spec.norm, one_signed=0 in (spec.low, spec.high))
-
-
 def slot_of(recipe: Recipe) -> Slot:
     """The slot whose tokens the recipe spends."""
     return Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)
@@ -184,7 +178,7 @@ def answer_label(question: Question, answer: int) -> str:
     """An encoded answer as a person reads it."""
     encoder = question.encoder
     if isinstance(encoder, Number):
-        return str(encoder.low + answer * (encoder.unit or 1))
+        return in_words(encoder.least + answer * encoder.step)
     if isinstance(encoder, Boolean):
         return "yes" if answer else "no"
     names = encoder_of(question).labels

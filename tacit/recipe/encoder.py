@@ -6,7 +6,7 @@ Encoders are total (P27): they give an answer, or ``MISSING``, for everything th
 never an error. A number outside the range of a question is clipped to it; buckets or categories may state a category
 for what lies outside (``other``), and one for devices without a value (``missing``), which then is an answer like any
 other. ``MISSING`` is what remains: no value, one that is not of the question's form, or text that is none of the
-categories. What a device does then is ``Randomizer.missing``; that it takes part does not depend on it.
+categories. What a device does then is ``Method.missing``; that it takes part does not depend on it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
 from typing import Final, Protocol
 
-from tacit.methods.types import Answer
-from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Vector
+from tacit.methods.method import Answer
+from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Range, Vector
+from tacit.recipe.quantity import PLACES, as_decimal, exact
 
 Scalar = str | int | float | bool | Decimal | None
 Value = Scalar | Sequence[Scalar]
@@ -34,6 +35,11 @@ _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
 _WIDEST = 1024
 """Bits of the largest whole number that is read as text."""
+_PLACES = 2 * PLACES
+_FINEST = Decimal(1).scaleb(-_PLACES)
+_CLIPPED = Context(prec=64, rounding=ROUND_05UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
+"""Shortens a number that lies in a range to more digits than any end or middle of two steps has, away from 0 and 5 as
+the last one, so that it stays on its side of all of them; the time that takes does not grow with its exponent."""
 
 
 class Encoder(Protocol):
@@ -54,10 +60,9 @@ class BucketEncoder:
     """Numbers to buckets with the given lower edges, the last one open. A number below the first edge is of ``other``
     where that is stated, else of the first bucket."""
 
-    def __init__(self, edges: tuple[int, ...], other: str | None = None, missing: str | None = None) -> None:
-        self._edges = edges
-        spans = (_span(low, after - 1) for low, after in itertools.pairwise(edges))
-        self.labels, self._other, self._missing = _with_stated((*spans, f"{edges[-1]}+"), other, missing)
+    def __init__(self, edges: tuple[int | str, ...], other: str | None = None, missing: str | None = None) -> None:
+        self._edges = [as_decimal(exact(edge)) for edge in edges]
+        self.labels, self._other, self._missing = _with_stated((*_spans(edges), f"{edges[-1]}+"), other, missing)
 
     def encode(self, value: Value) -> int | None:
         """Bucket of a number, plus and minus infinity included."""
@@ -100,29 +105,28 @@ class NumberEncoder:
     """Numbers to units above the low end of the range, clipped to it."""
 
     def __init__(self, spec: Number, label: str) -> None:
-        self._spec = spec
+        self._steps = _Steps(spec)
         self.labels = (label,)
 
     def encode(self, value: Value) -> int | None:
         """Units above ``low``, rounded to the nearest (half to even)."""
-        spec, number = self._spec, _number(value)
-        if number is None:
-            return MISSING
-        inside = min(max(number, Decimal(spec.low)), Decimal(spec.high))
-        return _rounded((inside - spec.low) / (spec.unit or 1))
+        number = _number(value)
+        return MISSING if number is None else self._steps.above_low(number)
 
 
 class VectorEncoder:
-    """Rows of numbers to integers above the low end, after both clips. Text holds them with commas between."""
+    """Rows of numbers to units above the low end, after both clips. Text holds them with commas between."""
 
     def __init__(self, spec: Vector) -> None:
         self._spec = spec
+        self._steps = _Steps(spec)
+        self._zero = int(-spec.least // spec.step)
         self.labels = tuple(str(position) for position in range(spec.length))
 
     def encode(self, value: Value) -> tuple[int, ...] | None:
-        """Every entry rounded to the nearest integer and clipped, the whole shrunk towards 0 until its length is at
-        most ``norm``: the last rounding is towards 0 too, so that the bound holds exactly. A row of another length, or
-        with an entry that is no number, is no value."""
+        """Every entry clipped and rounded to the nearest multiple of ``unit``, the whole shrunk towards 0 until its
+        length is at most ``norm``: the last rounding is towards 0 too, so that the bound holds exactly. A row of
+        another length, or with an entry that is no number, is no value."""
         spec = self._spec
         if isinstance(value, str):
             value = value.split(",") if value.count(",") == spec.length - 1 else ()
@@ -131,8 +135,22 @@ class VectorEncoder:
         numbers = [number for number in map(_number, value) if number is not None]
         if len(numbers) != spec.length:
             return MISSING
-        entries = [_rounded(min(max(number, Decimal(spec.low)), Decimal(spec.high))) for number in numbers]
-        return tuple(entry - spec.low for entry in shrunk(entries, spec.norm))
+        entries = [self._steps.above_low(number) - self._zero for number in numbers]
+        return tuple(entry + self._zero for entry in shrunk(entries, spec.radius))
+
+
+class _Steps:
+    """The multiples of ``unit`` above ``low``, up to ``high``."""
+
+    def __init__(self, spec: Range) -> None:
+        self._low, self._high = as_decimal(spec.least), as_decimal(spec.most)
+        self._least, self._step = int(spec.least * 10**_PLACES), int(spec.step * 10**_PLACES)
+
+    def above_low(self, number: Decimal) -> int:
+        """How many steps above ``low`` the nearest multiple is, of two the even one, after the clip."""
+        inside = min(max(number, self._low), self._high).quantize(_FINEST, context=_CLIPPED)
+        steps, rest = divmod(int(inside.scaleb(_PLACES, _CLIPPED)) - self._least, self._step)
+        return steps + (2 * rest > self._step or (2 * rest == self._step and steps % 2))
 
 
 def shrunk(entries: Sequence[int], norm: int) -> list[int]:
@@ -169,25 +187,29 @@ def _with_stated(
     return whole, None if other is None else len(labels), None if missing is None else len(whole) - 1
 
 
+def _spans(edges: tuple[int | str, ...]) -> list[str]:
+    """The closed buckets in words: of whole edges by the whole numbers in them."""
+    if any(isinstance(edge, str) for edge in edges):
+        return [f"{low} to <{high}" for low, high in itertools.pairwise(edges)]
+    return [_span(low, after - 1) for low, after in itertools.pairwise(map(int, edges))]
+
+
 def _span(low: int, high: int) -> str:
     if low == high:
         return str(low)
     return f"{low}-{high}" if low >= 0 else f"{low}..{high}"
 
 
-def _rounded(number: Decimal) -> int:
-    return int(number.to_integral_value(rounding=ROUND_HALF_EVEN))
-
-
 def _number(value: Value) -> Decimal | None:
-    """The number that a value is, plus and minus infinity included; None where it is none."""
+    """The number that a value is, plus and minus infinity included; None where it is none. A binary float is the
+    shortest decimal that stands for it, so that 0.3 is not below 0.3."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         return None
     if isinstance(value, str):
         value = value.strip()
         if not _DECIMAL.fullmatch(value):
             return None
-    number = Decimal(value)
+    number = Decimal(float.__repr__(value) if isinstance(value, float) else value)
     return None if number.is_nan() else number
 
 

@@ -2,7 +2,8 @@
 costs.
 
 This module holds its form only: members, types, canonical bytes (RFC 8785, rule P6) and hash. What makes a
-recipe acceptable are the named rules of ``tacit.recipe.rules``. Numbers are integers or decimal strings;
+recipe acceptable are the named rules of ``tacit.rules.table``. Numbers are integers or decimal strings
+(``tacit.recipe.quantity``: those that may be either);
 binary members are unpadded base64url; every member is required unless it says otherwise.
 """
 
@@ -13,17 +14,27 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, SerializeAsAny, ValidationInfo, field_validator
+from pydantic_core import CoreSchema
 
+from tacit.methods.statistics import StatisticName
+from tacit.models.forms.form import Form
+from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
+from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
+from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
 from tacit.tlog.canonical import MAX_INTEGER
-from tacit.tlog.leaves import Blob, Body, Key32, Name
+from tacit.tlog.leaves import Key32
 
 MAX_LABELS = 4096
 MAX_CELLS = 1024
 """Conjunctions that a census may count: an aggregate share of so many numbers still fits into an entry of the log."""
+LEAST_STEPS = 2
+"""Of a range that is not of whole numbers."""
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
 UNBOUNDED = "unbounded"
@@ -31,11 +42,6 @@ UNBOUNDED = "unbounded"
 
 DecimalText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
 """A non-negative decimal number such as ``0.5``; never a float."""
-Base64 = Blob
-Key = Key32
-Operator = Name
-Url = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,512}$")]
-"""ASCII text, never normalised: its bytes are authenticated."""
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
@@ -46,16 +52,11 @@ AttributeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 AttributeValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 """One of the values of an attribute, such as ``de``."""
 EpsilonText = DecimalText | Literal["unbounded"]
-Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 
 
 def epsilon_of(text: str) -> Decimal:
     """A stated epsilon as a number: ``unbounded`` is infinite."""
     return Decimal("Infinity") if text == UNBOUNDED else Decimal(text)
-
-
-class Part(Body):
-    """Base of every part: frozen, strict types, no unknown members."""
 
 
 class Buckets(Part):
@@ -64,15 +65,20 @@ class Buckets(Part):
     without a number; they follow the buckets in this order."""
 
     kind: Literal["buckets"]
-    edges: Annotated[tuple[Integer, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
+    edges: Annotated[tuple[Quantity, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
     other: Label | None = None
     missing: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse edges that do not increase."""
-        if sorted(set(self.edges)) != list(self.edges):
+        if any(low >= high for low, high in itertools.pairwise(self.lower)):
             raise ValueError("edges must be strictly increasing")
         _check_stated((), self.other, self.missing)
+
+    @property
+    def lower(self) -> tuple[Exact, ...]:
+        """The edges as numbers."""
+        return tuple(map(exact, self.edges))
 
 
 class Categories(Part):
@@ -98,46 +104,91 @@ class Boolean(Part):
     kind: Literal["boolean"]
 
 
-class Number(Part):
+class Range(Part):
+    """Numbers from ``low`` to ``high`` in steps of ``unit`` (default 1); all three may be fractional."""
+
+    low: Quantity
+    high: Quantity
+    unit: PositiveQuantity | None = None
+
+    @property
+    def least(self) -> Exact:
+        """``low`` as a number."""
+        return exact(self.low)
+
+    @property
+    def most(self) -> Exact:
+        """``high`` as a number."""
+        return exact(self.high)
+
+    @property
+    def step(self) -> Exact:
+        """``unit`` as a number."""
+        return exact(self.unit or 1)
+
+    @property
+    def fractional(self) -> bool:
+        """Whether an end or the unit is no whole number."""
+        return any(isinstance(number, str) for number in (self.low, self.high, self.unit))
+
+    @property
+    def maximum(self) -> int:
+        """The largest encoded value: steps from ``low`` to ``high``."""
+        return int((self.most - self.least) // self.step)
+
+    def _check_steps(self) -> None:
+        """Refuse what ``unit`` does not divide, and a fractional range of a single step: that asks on which side of a
+        point a device is, which is a yes-or-no question and has to say so."""
+        if (self.most - self.least) % self.step:
+            raise ValueError(f"unit must divide high - low: {_fitting(self.least, self.most, self.step)}")
+        if self.fractional and self.maximum < LEAST_STEPS:
+            raise ValueError(
+                f"a fractional range has at least {LEAST_STEPS} steps: lower unit {in_words(self.step)}, or ask a "
+                "yes-or-no question"
+            )
+
+
+class Number(Range):
     """Number to a multiple of ``unit`` (default 1) above ``low``, the nearest one, after a clip to [low, high]."""
 
     kind: Literal["number"]
-    low: Integer
-    high: Integer
-    unit: Positive | None = None
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse an empty range, and one that ``unit`` does not divide."""
-        if self.low >= self.high:
+        if self.least >= self.most:
             raise ValueError("low must be below high")
-        if (self.high - self.low) % (self.unit or 1):
-            raise ValueError("unit must divide high - low")
-
-    @property
-    def maximum(self) -> int:
-        """The largest encoded value."""
-        return (self.high - self.low) // (self.unit or 1)
+        self._check_steps()
 
 
-class Vector(Part):
-    """``length`` numbers, each rounded and clipped to [low, high], then the vector shrunk to Euclidean length at most
-    ``norm`` by the device itself (P18)."""
+class Vector(Range):
+    """``length`` numbers, each clipped to [low, high] and rounded to a multiple of ``unit`` (default 1), then the
+    vector shrunk to Euclidean length at most ``norm`` by the device itself (P18)."""
 
     kind: Literal["vector"]
     length: Size
-    low: Integer
-    high: Integer
-    norm: Positive
+    norm: PositiveQuantity
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a range without 0, towards which vectors are shrunk."""
-        if not self.low <= 0 <= self.high or self.low == self.high:
+        """Refuse a range without 0, towards which vectors are shrunk, and what is no multiple of ``unit``."""
+        if not self.least <= 0 <= self.most or self.least == self.most:
             raise ValueError("low must be at most 0, high at least 0, and one of them another number")
+        for name, number in (("low", self.least), ("high", self.most), ("norm", exact(self.norm))):
+            if number % self.step:
+                raise ValueError(f"{name} must be a multiple of unit: {in_words(number)} is none of {self.unit}")
+        self._check_steps()
 
     @property
-    def maximum(self) -> int:
-        """The largest encoded value."""
-        return self.high - self.low
+    def radius(self) -> int:
+        """``norm`` in steps."""
+        return int(exact(self.norm) // self.step)
+
+
+def _fitting(low: Exact, high: Exact, unit: Exact) -> str:
+    """Which member to change, and to what, where ``unit`` does not divide the range."""
+    steps = int((high - low) // unit)
+    ends = [in_words(low + count * unit) for count in (steps, steps + 1) if count]
+    given = f"unit {in_words(unit)} does not divide {in_words(high)} - {in_words(low)}"
+    return f"{given}; change high to {' or '.join(ends)}, or unit"
 
 
 class Attributes(Part):
@@ -195,13 +246,14 @@ class Question(Part):
     text: Text
     metric: Label
     encoder: EncoderSpec
-    statistic: Literal["histogram", "count", "sum", "mean", "vector-sum"]
+    statistic: StatisticName
     round_input: Annotated[str, Field(min_length=1, max_length=MAX_ROUND_INPUT)] | None = None
 
 
 class RandomizerSpec(Part):
-    """What a device does to its answer (P18): ``epsilon0`` for local randomizers, ``max_weight`` for rappor only,
-    ``scale``, ``flips`` and ``maximum`` for noise shares only. ``categories``: numbers in a measurement (rr: 2)."""
+    """What a device does to its answer (P18). A randomizer has its own members and no other's: ``epsilon0`` where it
+    hides an answer by itself, ``max_weight`` where it bounds the ones of a vector, ``scale``, ``flips`` and ``maximum``
+    for noise shares. ``categories``: numbers in a measurement (rr: 2)."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
     categories: Positive
@@ -266,6 +318,13 @@ class Sampling(Part):
         return Fraction(self.dummies.intensity) / self.dummies.population if self.dummies else Fraction(0)
 
 
+MODE_OF_CLOSE: dict[str, Literal["time_interval", "leader_selected"]] = {
+    "interval_end": "time_interval",
+    "at_B": "leader_selected",
+}
+"""The mode of a batch that goes with when it ends (P13)."""
+
+
 class Batch(Part):
     """``min_batch_size`` is B; ``time_precision`` in seconds; ``expected_contributions`` in reports (P15)."""
 
@@ -288,13 +347,34 @@ class Interval(Part):
         return self.start + self.duration
 
 
-class Epsilons(Part):
-    """The claim per adversary (P16)."""
+class Epsilons(RootModel[dict[str, EpsilonText]]):
+    """The claim per adversary (P16): one number for each of the recipe's model."""
 
-    aggregator: DecimalText
-    aggregator_with_relay: DecimalText
-    both_aggregators: EpsilonText
-    both_aggregators_with_relay: EpsilonText
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    def __getitem__(self, adversary: str) -> str:
+        """The stated epsilon."""
+        return self.root[adversary]
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """An object for each model that is known."""
+        value = handler(schema)
+        shapes = [_epsilon_schema(form, value) for form in FORMS.values()]
+        return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+
+
+def _epsilon_schema(form: Form, epsilons: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the epsilons of a model, from that of any epsilons."""
+    either = epsilons["additionalProperties"]
+    number, _ = either["anyOf"]
+    return {
+        "additionalProperties": False,
+        "description": epsilons["description"],
+        "properties": {one.name: either if one.unbounded else number for one in form.adversaries},
+        "required": list(form.names),
+        "type": "object",
+    }
 
 
 class Privacy(Part):
@@ -332,68 +412,8 @@ class SeriesRound(Part):
     index: Annotated[int, Field(ge=0, lt=MAX_ROUNDS)]
 
 
-class Analyst(Part):
-    """Who signs the recipe."""
-
-    operator: Operator
-    signing_key: Key
-
-
-class Aggregator(Part):
-    """Leader or helper: its DAP endpoint, encoded HpkeConfig and the key that signs its opt-in."""
-
-    operator: Operator
-    url: Url
-    hpke_config: Base64
-    signing_key: Key
-
-
-class Collector(Part):
-    """The only party that aggregate shares are sealed to."""
-
-    operator: Operator
-    hpke_config: Base64
-
-
-class Relay(Part):
-    """OHTTP relay."""
-
-    operator: Operator
-    url: Url
-
-
-class Gateway(Part):
-    """OHTTP gateway; the key signs its key configurations."""
-
-    operator: Operator
-    signing_key: Key
-
-
-class Attester(Part):
-    """Device attester."""
-
-    operator: Operator
-
-
-class Issuer(Part):
-    """Token issuer; ``name`` is its name in challenges, the key signs its directories."""
-
-    operator: Operator
-    name: Operator
-    signing_key: Key
-
-
-class Parties(Part):
-    """Everyone who takes part."""
-
-    analyst: Analyst
-    leader: Aggregator
-    helper: Aggregator
-    collector: Collector
-    relay: Relay
-    gateway: Gateway
-    attester: Attester
-    issuer: Issuer
+_SHAPES: Any = reduce(or_, (form.parties for form in FORMS.values()))
+"""The parties of the models that are known, for the JSON Schema."""
 
 
 class Recipe(Document):
@@ -404,9 +424,9 @@ class Recipe(Document):
     version: Annotated[int, Field(ge=1, le=1)]
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
     question: Question
-    model: Literal["secure-aggregation", "pan-private", "pan-private-single", "shuffled", "local"]
+    model: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
     randomizer: RandomizerSpec
-    vdaf: VdafSpec
+    vdaf: Annotated[VdafSpec | None, Field(validate_default=True)] = None
     aggregator_noise: AggregatorNoise | None = None
     sampling: Sampling
     batch: Batch
@@ -414,8 +434,35 @@ class Recipe(Document):
     privacy: Privacy
     audience: Audience
     token: TokenSlot
-    parties: Parties
+    parties: SerializeAsAny[Parties]
     series: SeriesRound | None = None
+
+    @field_validator("vdaf")
+    @classmethod
+    def _proved(cls, vdaf: VdafSpec | None, info: ValidationInfo) -> VdafSpec | None:
+        """Refuse a recipe without a VDAF where the model proves by one, and one with it where it does not."""
+        form = known(info.data.get("model", ""))
+        if form is not None and form.proves != (vdaf is not None):
+            raise ValueError("Field required" if form.proves else f"{form.name} has none")
+        return vdaf
+
+    @field_validator("parties", mode="plain", json_schema_input_type=_SHAPES)
+    @classmethod
+    def _of_the_model(cls, parties: Any, info: ValidationInfo) -> Parties:
+        """The parties that the model has; of a model that is not known, whoever is named."""
+        form = known(info.data.get("model", ""))
+        shape = UnknownParties if form is None else form.parties
+        return parties if isinstance(parties, shape) else shape.model_validate(parties, strict=True)
+
+    @field_validator("privacy")
+    @classmethod
+    def _claimed(cls, privacy: Privacy, info: ValidationInfo) -> Privacy:
+        """Refuse epsilons that are not by the adversaries of the model, where that is known."""
+        form = known(info.data.get("model", ""))
+        problem = None if form is None else form.epsilon_problem(privacy.epsilon.root)
+        if problem is not None:
+            raise ValueError(f"epsilon.{problem}")
+        return privacy
 
     @property
     def epsilon0(self) -> Decimal:

@@ -16,7 +16,10 @@ from pydantic import Field
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
-from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Parties, Positive, Url
+from tacit.methods.registry import METHODS
+from tacit.models.forms.form import Cap
+from tacit.models.forms.parties import Key, Operator, Part, Parties, Url
+from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Positive
 from tacit.tlog.canonical import parse_json, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum, witness_key
@@ -93,7 +96,7 @@ class Policy(Part):
     """Longest report interval in seconds."""
     max_length: Positive = 1024
     """Most entries that a result may have."""
-    randomizers: Annotated[tuple[str, ...], Field(strict=False)] = ("krr", "rappor", "rr", "flips")
+    randomizers: Annotated[tuple[str, ...], Field(strict=False)] = tuple(METHODS)
     populations: Annotated[tuple[str, ...], Field(strict=False)] = ("all",)
     attributes: dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(strict=False)]] = Field(
         default_factory=dict
@@ -134,6 +137,20 @@ class Policy(Part):
         beside = None if limit.epsilon_with_relay is None else Decimal(limit.epsilon_with_relay)
         return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds, beside)
 
+    def cap(self, cap: Cap | None) -> str | None:
+        """What this kind of claim is held to at B; None: to nothing."""
+        if cap is Cap.AGGREGATE:
+            return self.max_epsilon_aggregator
+        if cap is Cap.AGGREGATE_WITH_RELAY:
+            return self.max_epsilon_aggregator_with_relay
+        return self.max_epsilon_local if cap is Cap.LOCAL else None
+
+    def cap_at_half(self, cap: Cap | None) -> str | None:
+        """The same at B/2."""
+        if cap is Cap.AGGREGATE:
+            return self.max_epsilon_half_batch
+        return self.max_epsilon_half_batch_with_relay if cap is Cap.AGGREGATE_WITH_RELAY else None
+
     def require_aggregators(self) -> None:
         """Raise ``UsageError`` where no aggregators are named: for Leader, Helper and Collector at their start."""
         if self.aggregators is None:
@@ -143,11 +160,11 @@ class Policy(Part):
             )
 
     def trusts_aggregators(self, parties: Parties) -> bool:
-        """Whether both aggregators of a recipe are named here, at these addresses and with these keys."""
+        """Whether all servers of a recipe are named here, at these addresses and with these keys."""
         pins = self.aggregators or {}
         return all(
             pins.get(one.operator) == AggregatorPin(url=one.url, signing_key=one.signing_key)
-            for one in (parties.leader, parties.helper)
+            for one in parties.servers().values()
         )
 
     def issuer_key(self, name: str) -> bytes | None:

@@ -3,7 +3,7 @@
 A series is a leaf of its own, signed by the analyst before any of its rounds. It holds everything that the rounds have
 in common (the template: a recipe without ``name``, ``interval``, ``token``, ``series`` and ``question.round_input``),
 how many there may be, where and when, and what all of them together cost. A round is a complete recipe that names the
-series' hash and its own index. This module holds the form; the rules are in ``tacit.recipe.checks.series``, the cost
+series' hash and its own index. This module holds the form; the rules are in ``tacit.rules.series``, the cost
 in ``tacit.recipe.series_claims``.
 """
 
@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tacit.models.forms.parties import Operator, Part
+from tacit.models.forms.registry import known
 from tacit.moments import moment
 from tacit.recipe.document import Document
 from tacit.recipe.model import (
@@ -22,8 +24,6 @@ from tacit.recipe.model import (
     DecimalText,
     Epsilons,
     Interval,
-    Operator,
-    Part,
     Positive,
     Recipe,
     SeriesRound,
@@ -93,7 +93,10 @@ class Series(Document):
             raise ValueError("slots: the last round's epoch is no number that a recipe can hold")
         if self.interval.start + self.rounds * self.round_seconds > MAX_INTEGER:
             raise ValueError("interval: the last round's end is no number that a recipe can hold")
-        _ = self.probe
+        form = known(self.probe.model)
+        problem = None if form is None else form.epsilon_problem(self.claim.epsilon.root)
+        if problem is not None:
+            raise ValueError(f"claim.epsilon.{problem}")
 
     @cached_property
     def probe(self) -> Recipe:

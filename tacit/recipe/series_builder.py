@@ -13,10 +13,11 @@ from typing import Any
 
 from tacit.dp.donation import slot_share, yield_of
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.methods.flips import Flips
+from tacit.methods.method import plain
+from tacit.methods.registry import METHODS
+from tacit.models.forms.registry import form_of
 from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
-from tacit.recipe.members import plain
 from tacit.recipe.model import MAX_ROUNDS, Recipe
 from tacit.recipe.series import Series, template_of
 from tacit.recipe.series_claims import total_claim
@@ -25,9 +26,6 @@ from tacit.recipe.turnout import FILL, TurnoutPlan
 
 PLACES = Decimal(1).scaleb(-18)
 MAX_EPSILON0 = Decimal(8)
-_UNCLAIMED = dict.fromkeys(
-    ("aggregator", "aggregator_with_relay", "both_aggregators", "both_aggregators_with_relay"), "0"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +108,18 @@ def _batch_size(recipe: Recipe, shape: Shape, rate: Decimal, population: int) ->
 def _target(recipe: Recipe) -> Decimal:
     """The epsilon against an aggregator with the relay that the recipe was made for: noise shares keep it although half
     of B is not honest."""
-    if recipe.randomizer.name != Flips.NAME:
-        return Decimal(recipe.privacy.epsilon.aggregator_with_relay)
+    beside = form_of(recipe.model).charged_with_relay
+    if METHODS[recipe.randomizer.name].IS_LOCAL:
+        return Decimal(recipe.privacy.epsilon[beside])
     try:
-        return Decimal(repr(claim_of(recipe, max(1, recipe.batch.min_batch_size // 2)).aggregator_with_relay))
+        return Decimal(repr(claim_of(recipe, max(1, recipe.batch.min_batch_size // 2))[beside]))
     except Refusal as refusal:
         raise UsageError(str(refusal)) from refusal
 
 
 def _with_total(recipe: Recipe, shape: Shape, template: dict[str, Any]) -> Series:
     """The series with the total claim that its template gives, rounded up."""
-    token = recipe.token
+    token, unclaimed = recipe.token, form_of(recipe.model).unclaimed()
     body: dict[str, Any] = {
         "version": 1,
         "name": recipe.name,
@@ -133,7 +132,7 @@ def _with_total(recipe: Recipe, shape: Shape, template: dict[str, Any]) -> Serie
             "per_epoch": shape.per_epoch,
         },
         "interval": {"start": shape.start, "duration": shape.rounds * shape.window_seconds},
-        "claim": {"delta": recipe.privacy.delta, "relation": "replacement", "epsilon": _UNCLAIMED},
+        "claim": {"delta": recipe.privacy.delta, "relation": "replacement", "epsilon": unclaimed},
     }
     if shape.donation_slots is not None:
         body["donation"] = {"slots": shape.donation_slots, "window_seconds": shape.window_seconds}

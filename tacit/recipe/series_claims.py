@@ -13,12 +13,12 @@ Everything is at the total delta, of which the rounds' own deltas are a part.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from tacit.dp.claim import Claim
 from tacit.dp.donation import epsilon_donation, epsilon_rounds
 from tacit.errors import Refusal
+from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -42,12 +42,11 @@ def independent_claim(recipe: Recipe, rounds: int, total_delta: float, n: int | 
     def composed(epsilon: float, delta: float) -> float:
         return _computed(epsilon_rounds, epsilon, delta, rounds, total_delta)
 
-    return replace(
-        one,
-        aggregator=composed(one.aggregator, one.delta),
-        aggregator_with_relay=composed(one.aggregator_with_relay, one.delta),
-        both_aggregators=composed(one.both_aggregators, one.delta),
-        both_aggregators_with_relay=composed(one.both_aggregators_with_relay, 0.0),
+    total = {
+        row.name: composed(one[row.name], 0.0 if row.pure else one.delta) for row in form_of(recipe.model).adversaries
+    }
+    return one.changed(
+        total,
         mechanism=one.mechanism + ROUNDS_SUFFIX,
         delta=total_delta,
     )
@@ -62,10 +61,9 @@ def donation_claim(recipe: Recipe, slots: int, total_delta: float, n: int | None
         sampled = {"rate": float(recipe.rate), "slots": slots, "n": one.n, "total_delta": total_delta}
         return _computed(epsilon_donation, epsilon, one.delta, **sampled)
 
-    return replace(
-        one,
-        aggregator=hidden(one.aggregator),
-        both_aggregators=hidden(one.both_aggregators),
+    unseen = (row.name for row in form_of(recipe.model).adversaries if row.unseen)
+    return one.changed(
+        {name: hidden(one[name]) for name in unseen},
         mechanism=one.mechanism + DONATION_SUFFIX,
         delta=total_delta,
     )

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
 from typing import Any
 
-from tacit.dp.calibrate import largest_epsilon0
-from tacit.dp.claim import MECHANISM_OF
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal, UsageError
-from tacit.methods.flips import Flips
+from tacit.methods.method import EPSILON_PLACES, LocalMethod, Method, rounded_epsilon0
+from tacit.methods.registry import method_named
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.members import REJECTION_SHARE, Members, local_members, noise_members
+from tacit.recipe.derive import shape_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.turnout import TurnoutPlan
 
-EPSILON_PLACES = 4
+Members = dict[str, Any]
 _LEAST_SHARE = 0.01
 """Searches start at this share of the wanted epsilon."""
 _HALF_FACTOR = 2
@@ -39,25 +40,34 @@ class Target:
     max_epsilon0: Decimal
 
     @property
-    def is_noise(self) -> bool:
-        """Whether only the sum hides a device."""
-        return self.randomizer == Flips.NAME
+    def method(self) -> type[Method]:
+        """What ``randomizer`` names."""
+        return method_named(self.randomizer)
 
     def members(self, plan: TurnoutPlan, batch_size: int) -> Members:
-        """The members ``randomizer`` and ``vdaf`` with which claim (b) keeps the target: at B, for noise at B/2.
-        Dummies do not count as reports (P20). Raises ``UsageError``."""
-        if self.is_noise:
+        """The members ``randomizer`` and ``vdaf`` with which claim (b) keeps the target: at B, where only the sum hides
+        a device at B/2. Dummies do not count as reports (P20). Raises ``UsageError``."""
+        method = self.method
+        if not issubclass(method, LocalMethod):
             honest, kept = self._reports(plan, batch_size, max(1, batch_size // 2))
-            return noise_members(self.question, honest, float(self.epsilon), kept, batch_size)
+            return self._tuned(self.epsilon, honest, kept, batch_size)
         reports, kept = self._reports(plan, batch_size, batch_size)
-        left = kept * (1 - REJECTION_SHARE) if self.randomizer == "rappor" else kept
-        mechanism, epsilon = MECHANISM_OF[self.randomizer], float(self.epsilon)
         try:
-            largest = largest_epsilon0(mechanism, reports, left, epsilon, places=EPSILON_PLACES)
+            largest = method.largest_epsilon0(reports, kept, float(self.epsilon))
         except ValueError as error:
             raise UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
-        epsilon0 = min(Decimal(repr(largest)), self.max_epsilon0)
-        return local_members(self.randomizer, self.question, epsilon0, reports, kept)
+        return self._tuned(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
+
+    def _tuned(self, epsilon: Decimal, reports: int, delta: float, batch_size: int) -> Members:
+        """The members of the method with as little noise as ``epsilon`` allows."""
+        shape = shape_of(self.question)
+        try:
+            made = self.method.tuned(shape, epsilon, reports, delta)
+        except ValueError as error:
+            what = f"B = {batch_size} and values up to {shape.maximum}: {error}"
+            words = f"no {self.randomizer} fits {what}"
+            raise UsageError(words if self.method.IS_LOCAL else f"{words}, or the range must be coarser") from error
+        return {"randomizer": {"name": self.randomizer, **made.members()}, "vdaf": made.proof.members()}
 
     def _reports(self, plan: TurnoutPlan, batch_size: int, n: int) -> tuple[int, float]:
         """How many of n messages are reports, and the delta that is left for them."""
@@ -74,13 +84,18 @@ class Target:
         B/2 twice the target. ``claimed`` makes the recipe of a body. Raises ``UsageError`` where nothing does."""
         size = int(body["batch"]["min_batch_size"])
         half = max(1, size // 2)
-        make = self._noise(plan, size, half) if self.is_noise else self._local(plan, size)
+        local = self.method.IS_LOCAL
+        reports, kept = self._reports(plan, size, size if local else half)
+
+        def make(value: float) -> Members:
+            epsilon = rounded_epsilon0(value) if local else Decimal(repr(value))
+            return self._tuned(epsilon, reports, kept, size)
 
         def holds(value: float) -> bool:
             try:
                 members = make(value)
             except UsageError:
-                return self.is_noise
+                return not local
             try:
                 return self._kept(claimed({**body, **members}), half)
             except (UsageError, Refusal):
@@ -97,31 +112,19 @@ class Target:
 
     def _kept(self, recipe: Recipe, half: int) -> bool:
         epsilon, most = float(self.epsilon), float(self.max_epsilon0)
-        at_half = claim_of(recipe, half).aggregator
-        if self.is_noise:
+        form = form_of(recipe.model)
+        at_half = claim_of(recipe, half)[form.charged]
+        if not self.method.IS_LOCAL:
             return at_half <= epsilon
         claim = claim_of(recipe)
         return (
-            claim.aggregator <= epsilon
+            claim[form.charged] <= epsilon
             and at_half <= _HALF_FACTOR * epsilon
-            and claim.both_aggregators_with_relay <= most
+            and all(claim[row.name] <= most for row in form.capped(Cap.LOCAL))
         )
 
     def _bounds(self, plan: TurnoutPlan) -> tuple[float, float, float]:
         epsilon, rate = float(self.epsilon), float(plan.rate)
-        if self.is_noise:
+        if not self.method.IS_LOCAL:
             return _LEAST_SHARE * epsilon, math.log1p(math.expm1(epsilon) / rate), _SEARCH_WIDTH * epsilon
         return _LEAST_SHARE * epsilon, float(self.max_epsilon0), 0.25 * 10.0**-EPSILON_PLACES
-
-    def _noise(self, plan: TurnoutPlan, batch_size: int, n: int) -> Callable[[float], Members]:
-        honest, kept = self._reports(plan, batch_size, n)
-        return lambda epsilon: noise_members(self.question, honest, epsilon, kept, batch_size)
-
-    def _local(self, plan: TurnoutPlan, batch_size: int) -> Callable[[float], Members]:
-        reports, kept = self._reports(plan, batch_size, batch_size)
-
-        def make(value: float) -> Members:
-            epsilon0 = Decimal(repr(value)).quantize(Decimal(1).scaleb(-EPSILON_PLACES), rounding=ROUND_FLOOR)
-            return local_members(self.randomizer, self.question, epsilon0, reports, kept)
-
-        return make

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.dp.hidden_claim import Sample, sufficient_intensity
 from tacit.errors import UsageError
-from tacit.recipe.members import plain
+from tacit.methods.method import plain
 
 FILL = Decimal("0.8")
 """Default B as a share of the expected contributions."""

@@ -1,4 +1,5 @@
-"""Issuance of a token of type 0x0002 (RFC 9578 section 6), both ends, without a network.
+"""Issuance of a token of type 0x0002 (RFC 9578 section 6) at the client's end, without a network; the issuer's is in
+``tacit.tokens.issuer_key``.
 
 The client makes a request and keeps a ``PendingToken``; the same request bytes may be sent again, and the
 answer to any of them completes it.
@@ -12,7 +13,7 @@ from tacit.codec import Reader
 from tacit.errors import CryptoError
 from tacit.ports import Entropy
 from tacit.tokens import blind_rsa
-from tacit.tokens.blind_rsa import BlindState, IssuerKey, TokenKey
+from tacit.tokens.blind_rsa import BlindState, TokenKey
 from tacit.tokens.structures import (
     AUTHENTICATOR_SIZE,
     BLIND_RSA_2048,
@@ -67,11 +68,3 @@ def request_token(token_key: TokenKey, challenge: TokenChallenge, nonce: bytes, 
     blinded, state = blind_rsa.blind(token_key, message, entropy)
     request = TokenRequest(token_key.truncated_token_key_id, blinded)
     return PendingToken(request, nonce, digest, token_key.token_key_id, state)
-
-
-def issue(key: IssuerKey, request: TokenRequest, entropy: Entropy) -> TokenResponse:
-    """Sign what the request holds. The caller has chosen ``key`` by the request's truncated key id.
-
-    Raises ``DecodeError`` where the blinded message is not below the modulus. Run by the issuer.
-    """
-    return TokenResponse(blind_rsa.blind_sign(key, request.blinded_msg, entropy))

@@ -11,7 +11,6 @@ from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.vdaf.count_vec import ALGORITHM_ID as COUNT_VEC
 from tacit.vdaf.count_vec import Prio3CountVec
-from tacit.vdaf.polynomials import next_power_of_2
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -96,21 +95,21 @@ def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
     return writer.bytes()
 
 
-def chunk_length_for(elements: int) -> int:
-    """The chunk length that makes the proof shortest for a circuit over ``elements`` elements.
-
-    The wire polynomials have a power of two of coefficients, one of them for the prover's seed, so 2^k - 1
-    gadget calls waste none: chunk = ceil(elements / (2^k - 1)) for the best k (16 -> 6, 256 -> 18, 1000 ->
-    33). ``elements`` is length for a histogram, length * bits for SumVec, length + bits of the weight for
-    Multihot.
-    """
-    if elements < 1:
-        raise ValueError(f"a circuit over {elements} elements does not exist")
-    chunks = {-(-elements // ((1 << k) - 1)) for k in range(1, elements.bit_length() + 1)}
-    return min(chunks, key=lambda chunk: (_proof_len(elements, chunk), chunk))
-
-
-def _proof_len(elements: int, chunk_length: int) -> int:
-    """Wire seeds and gadget polynomial of the chunked range check: 2 chunk + 2 p - 1 elements."""
-    calls = -(-elements // chunk_length)
-    return 2 * chunk_length + 2 * next_power_of_2(1 + calls) - 1
+def prio3_named(
+    name: str, length: int, chunk_length: int, max_weight: int | None = None, max_measurement: int | None = None
+) -> Prio3[Any]:
+    """The instance for two aggregators that a recipe names by ``name``. ``ValueError`` for parameters that the VDAF
+    does not allow, and for an unknown name."""
+    match name:
+        case "Prio3Count":
+            return Prio3Count(SHARES)
+        case "Prio3Sum":
+            return Prio3Sum(SHARES, max_measurement or 0)
+        case "Prio3Histogram":
+            return Prio3Histogram(SHARES, length, chunk_length)
+        case "Prio3SumVec":
+            return Prio3SumVec(SHARES, length, max_measurement or 0, chunk_length)
+        case "Prio3MultihotCountVec":
+            return Prio3MultihotCountVec(SHARES, length, max_weight or 0, chunk_length)
+        case _:
+            raise ValueError(f"VDAF {name} is not known")

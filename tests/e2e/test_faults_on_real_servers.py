@@ -38,16 +38,17 @@ from infra.mosquitto import MosquittoServer
 from infra.postgres import PostgresServer
 from infra.processes import serve_command
 from infra.redis import RedisServer
-from infra.status import StackStatus, stack_status
+from infra.status import stack_status
 from tacit import ohttp
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest
+from tacit.operations.status import DeploymentStatus
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
 from tacit.service.config import write_secret
-from tacit.tokens.blind_rsa import IssuerKey
+from tacit.tokens.issuer_key import IssuerKey
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 from tests.e2e.doomed_worker import STAGES
 from tests.kit.processes import ReadyProcess
@@ -214,7 +215,7 @@ class Devices:
             self.acknowledged += 1
 
 
-async def statuses(layout: Layout) -> StackStatus:
+async def statuses(layout: Layout) -> DeploymentStatus:
     """What ``tacit status`` shows."""
     async with AiohttpTransport(timeout=5) as transport:
         return await stack_status(layout, transport)

@@ -59,7 +59,8 @@ def question(statistic: str, **encoder: Any) -> Question:
 
 
 THREE = question("histogram", kind="categories", categories=LABELS)
-SUM = question("sum", kind="number", low=-10, high=30)
+SUM = question("sum", kind="number", low=-1, high=3, unit="0.1")
+SHARE = question("mean", kind="number", low=0, high=1, unit="0.01")
 VECTOR = question("vector-sum", kind="vector", length=3, low=-5, high=5, norm=6)
 
 
@@ -69,7 +70,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         now = time.time() // EPOCH_SECONDS * EPOCH_SECONDS + 600
         self.clock = ShiftedClock(SystemClock(), start=now)
-        options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=4, batch_floor=20, unbounded_local=True)
+        options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=5, batch_floor=20, unbounded_local=True)
         self.layout = create_layout(folder, options, OsEntropy(), now)
         self.stack = LocalStack(self.layout, self.clock, OsEntropy())
         self.origin: Origin = origin_of(self.layout, None, None)
@@ -288,7 +289,8 @@ async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp
     rows.write_text('m\n"1,2,3"\n"-9, 4.4,0"\n"5,5,5"\n')
     asked = (
         ("shares-three", THREE, "zipf:0.5", None, 0),
-        ("shares-sum", SUM, "normal:4,9", None, 0),
+        ("shares-sum", SUM, "normal:0.4,0.9", None, 0),
+        ("shares-mean", SHARE, "normal:0.3,0.02", None, 0),
         ("shares-vector", VECTOR, None, rows, 0),
         ("shares-noisy", SUM, None, None, 400),
     )
@@ -304,16 +306,18 @@ async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp
         runs.append((target, oracle, await stage.run(plan)))
     end = max(target.recipe.interval.end for target, _, _ in runs)
     stage.clock.jump(end - stage.clock.now() + 2)
-    for target, oracle, result in runs[:3]:
+    for target, oracle, result in runs[:4]:
         verdict = await stage.verdict(oracle, result)
         assert verdict.remarks == []
         findings = {finding.what: finding.holds for finding in verdict.findings}
         assert all(findings.values()), findings
-        assert [one.truth for one in verdict.answers] == result.known
+        share = 1 / result.devices if target.recipe.question.statistic == "mean" else 1
+        assert [one.truth for one in verdict.answers] == [total * share for total in result.known]
         assert all(abs(one.estimate - one.truth) < 6 * one.stderr for one in verdict.answers), verdict.answers
+        assert all(one.inside is not None for one in verdict.answers), "the fleet knows how many devices it has"
         assert {f"released: {label}" for label in labels(target.recipe)} <= set(findings)
         assert sum(result.outcome.sums.values()) > result.contributions
-    await _check_noise(stage, *runs[3][1:])
+    await _check_noise(stage, *runs[4][1:])
 
 
 async def _check_noise(stage: Stage, oracle: Oracle, result: FleetResult) -> None:

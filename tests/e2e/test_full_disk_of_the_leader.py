@@ -13,8 +13,8 @@ import pytest
 
 from infra.lab.bench.live import LiveStack
 from infra.layout import load_layout
-from infra.status import StackStatus
 from tacit.adapters.http import AiohttpTransport
+from tacit.operations.status import DeploymentStatus
 from tests.e2e.test_faults_on_real_servers import carried_through, laid_out, statuses, told, until
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
 from tests.kit.processes import ReadyProcess
@@ -50,7 +50,7 @@ async def test_devices_wait_until_a_full_leader_has_room_and_every_report_counts
         assert devices.retried
 
         async def all_is_well() -> bool:
-            after: StackStatus = await statuses(layout)
+            after: DeploymentStatus = await statuses(layout)
             tokens = {
                 line for slot in after.issuance for line in slot.mismatches
             }  # which these devices made themselves

@@ -26,7 +26,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from infra.api import call, verified_log
+from infra.api import verified_log
 from infra.backends import BACKENDS, Wanted, backends
 from infra.lab.fleet.origin import origin_of
 from infra.lab.fleet.run import Data, Load, open_fleet
@@ -41,6 +41,7 @@ from services.leader.schema import COMMON
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy
+from tacit.operations.services import call
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
 from tacit.service.config import read_database_url, read_secret, write_secret

@@ -38,7 +38,7 @@ from tacit.tlog.cosignature import cosign
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tokens.attestation import Evidence
-from tacit.tokens.blind_rsa import IssuerKey
+from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot
 
 KIT = RecipeKit()

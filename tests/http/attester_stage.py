@@ -36,9 +36,10 @@ from tacit.tokens.attestation import (
     challenge_of,
     token_request_body,
 )
-from tacit.tokens.blind_rsa import IssuerKey, TokenKey
+from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.directory import WELL_KNOWN_PATH, IssuerDirectory
 from tacit.tokens.issuance import PendingToken, request_token
+from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot, slot_challenge
 from tacit.tokens.software_root import SoftwareRoot
 from tacit.tokens.structures import TokenRequest

@@ -39,7 +39,7 @@ async def test_a_sampled_device_makes_one_report_inside_the_interval_and_sends_i
     await agent.step()
     entry = await only(store)
     assert entry.state is State.SCHEDULED
-    assert entry.charged_epsilon == ALWAYS.privacy.epsilon.aggregator
+    assert entry.charged_epsilon == ALWAYS.privacy.epsilon["aggregator"]
     assert ALWAYS.interval.start <= entry.send_at < ALWAYS.interval.end
     assert world.uploads == []
     await world.clock.advance(entry.send_at - world.clock.now())
@@ -69,7 +69,7 @@ async def test_a_device_that_the_coin_leaves_out_is_charged_and_keeps_its_token(
     await agent.step()
     entry = await only(store)
     assert (entry.state, entry.report) == (State.NOT_SAMPLED, b"")
-    assert entry.charged_epsilon == NEVER_SAMPLED.privacy.epsilon.aggregator
+    assert entry.charged_epsilon == NEVER_SAMPLED.privacy.epsilon["aggregator"]
     assert next(row for row in await store.prefetches() if row.slot == SLOT).usable
 
 
@@ -82,7 +82,7 @@ async def test_a_device_without_a_fitting_datum_takes_part_and_is_charged_like_a
     await agent.step()
     entry = await only(store)
     assert (entry.state, entry.detail) == (State.SCHEDULED, "")
-    assert entry.charged_epsilon == ALWAYS.privacy.epsilon.aggregator
+    assert entry.charged_epsilon == ALWAYS.privacy.epsilon["aggregator"]
     world.clock.jump(entry.send_at - world.clock.now())
     await agent.send_due()
     assert world.uploads == [entry.report]

@@ -235,7 +235,7 @@ async def test_a_dummy_is_charged_and_spends_the_token_of_the_slot(world: World,
     agent, store = await world.device()
     await agent.step()
     entry = await only(store)
-    assert (entry.charged_epsilon, entry.charged_delta) == (QUIET.privacy.epsilon.aggregator, QUIET.privacy.delta)
+    assert (entry.charged_epsilon, entry.charged_delta) == (QUIET.privacy.epsilon["aggregator"], QUIET.privacy.delta)
     assert next(row for row in await store.prefetches() if row.slot == SLOT).spent
 
 

@@ -20,8 +20,8 @@ from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, changed
 from tacit.codec import b64url, unb64url
 from tacit.media_types import PRIVATE_TOKEN_RESPONSE
 from tacit.tlog.leaves import IssuerDirectory, LeafType, SlotKey, sign_leaf
-from tacit.tokens.blind_rsa import IssuerKey, TokenKey
-from tacit.tokens.issuance import issue
+from tacit.tokens.blind_rsa import TokenKey
+from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.structures import TokenRequest
 from tests.http.agent_world import (
     ALWAYS,

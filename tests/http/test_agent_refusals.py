@@ -125,7 +125,7 @@ async def test_a_recipe_that_counts_on_another_relay_is_refused(world: World) ->
 
 async def test_the_devices_ledger_is_never_overdrawn(world: World) -> None:
     world.log.add(*leaves_of(NEVER_SAMPLED))
-    cost, delta = Decimal(ALWAYS.privacy.epsilon.aggregator), ALWAYS.privacy.delta
+    cost, delta = Decimal(ALWAYS.privacy.epsilon["aggregator"]), ALWAYS.privacy.delta
     agent, store = await world.device(budget={"epsilon": str(cost), "delta": "0.000002", "days": 1})
     await store.decide(Entry(b"o" * 32, "earlier", State.NOT_SAMPLED, NOW - 3600.0, "", str(cost), charged_delta=delta))
     await agent.step()

@@ -38,9 +38,9 @@ from tacit.service.config import write_secret
 from tacit.tlog.leaves import IssuerDirectory, SlotKey
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.binding import Preimages
-from tacit.tokens.blind_rsa import IssuerKey
 from tacit.tokens.directory import WELL_KNOWN_PATH
 from tacit.tokens.directory import IssuerDirectory as DirectoryDocument
+from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot, TokenVerifier
 from tacit.tokens.software_root import SoftwareRoot
 

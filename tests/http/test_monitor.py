@@ -141,7 +141,7 @@ async def test_an_understated_claim_that_a_log_admitted_is_recomputed(world: Wor
 
 
 async def test_an_account_that_the_log_overdraws_is_found(world: World) -> None:
-    epsilon = RECIPE.privacy.epsilon.aggregator
+    epsilon = RECIPE.privacy.epsilon["aggregator"]
     limit = AccountLimit(epsilon=epsilon, delta="0.00001", window_seconds=DAY)
     world.policy = KIT.policy.model_copy(update={"accounts": {RECIPE.privacy.account: limit}})
     log = await world.show(*START, *OPT_INS)

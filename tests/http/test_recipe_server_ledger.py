@@ -32,7 +32,7 @@ from tests.http.test_recipe_server import COLLECTOR, Server
 KIT = RecipeKit()
 SLOTS = 8
 RECIPES = [KIT.recipe(name=f"question-{slot}", slot=slot) for slot in range(SLOTS)]
-COST = Cost(Decimal(RECIPES[0].privacy.epsilon.aggregator), Decimal(RECIPES[0].privacy.delta))
+COST = Cost(Decimal(RECIPES[0].privacy.epsilon["aggregator"]), Decimal(RECIPES[0].privacy.delta))
 ROLES = ("leader", "helper")
 
 

@@ -25,7 +25,7 @@ from tests.unit.test_series_rules import altered
 KIT = RecipeKit()
 SERIES = KIT.series()
 ROUNDS = [KIT.round(SERIES, index) for index in range(3)]
-TOTAL = Decimal(SERIES.claim.epsilon.aggregator)
+TOTAL = Decimal(SERIES.claim.epsilon["aggregator"])
 ROLES = ("leader", "helper")
 
 

@@ -15,19 +15,20 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from infra.api import call, hash_of, verified_log
+from infra.api import hash_of, verified_log
 from infra.cli import run
 from infra.commands.privacy_budget import _log
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import VISITS
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
-from infra.ledger import ledger_document, plan
 from infra.ledger_view import show_ledger, show_plan
 from infra.places import policy_of
 from infra.stack import LocalStack
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
+from tacit.operations.ledger import ledger_of, plan
+from tacit.operations.services import call
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe, TokenSlot
 from tacit.tlog.leaves import LeafType, sign_leaf
@@ -165,7 +166,7 @@ def test_an_account_that_is_over_is_shown_and_gives_exit_code_1(stack: Path, cap
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit_the_terminal(stack: Path, width: int) -> None:
     log, policy = _log(stack)
-    document = ledger_document(log, policy, SystemClock().now())
+    document = ledger_of(log, policy, SystemClock().now()).document()
     (account,) = document["accounts"]
     states = ("active", "pending", "void", "lapsed")
     account["recipes"] = [

@@ -365,6 +365,12 @@ def test_a_recipe_of_noise_shares_says_what_it_costs_and_gives_before_anybody_is
         (["--statistic", "median"], "--statistic is"),
         (["--statistic", "sum", "--low", "0"], "needs --high"),
         (["--statistic", "sum", "--low", "3", "--high", "3"], "low must be below high"),
+        (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.3"], "change high to 0.9 or 1.2, or unit"),
+        (["--statistic", "mean", "--low", "-.5", "--high", "1"], "--low: '-.5' is not a number like"),
+        (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "1e-2"], "--unit: '1e-2' is not a number like"),
+        (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0"], "above 0"),
+        (["--buckets", "0,x"], "such as 0,1,2,4 or 0,0.25,0.5"),
+        (["--buckets", "0,0.5,0.50"], "increasing"),
         (["--statistic", "sum", "--low", "0", "--high", "9", "--norm", "3"], "--norm"),
         (["--statistic", "mean", "--low", "0", "--high", "9", "--mechanism", "local"], "flips"),
         (["--statistic", "vector-sum", "--low", "0", "--high", "9", "--length", "3"], "--norm"),
@@ -390,6 +396,42 @@ def made_by_hand(tmp_path: Path, *words: str) -> list[str]:
     place = ["--parties", str(parties), "--start", str(start), "--duration", "1800", "--epoch", "5", "--slot", "0"]
     question = ["--name", "errors", "--metric", "error", "--population", "20000"]
     return ["recipe", "new", *question, *place, "--out", str(tmp_path / "errors.json"), *words]
+
+
+def test_a_recipe_in_fractions_says_what_is_rounded_to_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "errors.json")
+    share = ["--statistic", "mean", "--low", "0", "--high", "1.00", "--unit", "0.010"]
+    assert run([*made_by_hand(tmp_path, *share), "--json"]) == 0
+    answered = capsys.readouterr()
+    made = json.loads(answered.out)
+    assert made["recipe"]["question"]["encoder"] == {"kind": "number", "low": 0, "high": 1, "unit": "0.01"}
+    assert "the nearest 0.01" in made["rounding"]
+    assert made["rounding"] in answered.err
+    assert "warning" not in answered.err
+    assert run(["recipe", "show", out]) == 0
+    assert "values are rounded to the nearest 0.01" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert run(["recipe", "show", out, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rounding"] == made["rounding"]
+    assert run(made_by_hand(tmp_path, "--buckets", "0,0.10,0.5", "--randomizer", "krr")) == 0
+    assert "below 0 it counts as 0 to <0.1" in capsys.readouterr().err
+    assert json.loads(Path(out).read_text())["question"]["encoder"]["edges"] == [0, "0.1", "0.5"]
+
+
+def test_a_unit_that_is_coarse_for_its_range_is_warned_about_when_a_recipe_is_made_and_when_it_is_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"allow_unbounded_local": true}')
+    assert run(made_by_hand(tmp_path, "--statistic", "mean", "--low", "0", "--high", "1")) == 0
+    words = "warning: unit 1 is coarse: 0 to 1 has 1 step, 0.3 counts as 0"
+    said = capsys.readouterr().err
+    assert words in said
+    assert "take unit 0.01" in said
+    check = ["recipe", "check", str(tmp_path / "errors.json"), "--policy", str(policy)]
+    assert run(check) == 0
+    assert words in capsys.readouterr().err
+    assert run([*check, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"][0] in words.removeprefix("warning: ") + said
 
 
 RARELY = ["--importance-rate", "0.05", "--non-default-share", "0.1", "--attested-devices", "20000"]

@@ -55,7 +55,8 @@ def test_a_recipe_becomes_a_series_whose_rate_is_spread_over_the_slots(
     assert series.probe.sampling.rate == "0.1"
     assert series.claim.delta == RECIPE.privacy.delta
     assert series.claim.epsilon.model_dump() == total_claim(series).rounded_up()
-    assert float(series.claim.epsilon.aggregator_with_relay) <= float(RECIPE.privacy.epsilon.aggregator_with_relay)
+    beside, alone = (stated["aggregator_with_relay"] for stated in (series.claim.epsilon, RECIPE.privacy.epsilon))
+    assert float(beside) <= float(alone)
     for words in ("12 independent recipes", "this series", "one aggregator, or the analyst", "34.9% never"):
         assert words in shown
     assert "2 of 12 rounds, from round 10 on, expect fewer than B" in shown
@@ -80,7 +81,7 @@ def test_a_series_of_noise_shares_shows_the_operators_number_beside_the_devices(
     capsys.readouterr()
     assert run(["series", "show", out, "--json"]) == 0
     found = document(capsys)
-    assert found["gaussian_analog"]["epsilon"] < float(series.claim.epsilon.aggregator)
+    assert found["gaussian_analog"]["epsilon"] < float(series.claim.epsilon["aggregator"])
     assert found["claim"]["series"]["epsilon"]["both_aggregators"] == "unbounded"
     assert run(["series", "show", out]) == 0
     assert re.search(r"operator's accountant \(PLD\) would say 0\.\d{4}", " ".join(capsys.readouterr().out.split()))
@@ -161,7 +162,7 @@ def test_a_round_is_planned_as_its_series_and_not_by_itself(
     path.write_text(json.dumps(KIT.round(series, 1).body()))
     assert run([*words, "--json"]) == 0
     found = document(capsys)
-    assert (found["series"], found["epsilon"]) == (series.name, series.claim.epsilon.aggregator)
+    assert (found["series"], found["epsilon"]) == (series.name, series.claim.epsilon["aggregator"])
     assert (found["start"], found["end"]) == (series.interval.start, series.interval.end)
     assert found["beside"] == 0, "the series, which the log holds, is not weighed twice"
     assert run(words) == 0

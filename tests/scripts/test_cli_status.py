@@ -18,15 +18,16 @@ from rich.console import Console
 from infra.cli import run
 from infra.commands.status import show
 from infra.companions import broker, redis
-from infra.issuance import SlotIssuance
 from infra.lab.kit.network import InProcessTransport
 from infra.layout import Layout, StackOptions, create_layout
 from infra.processes import PIDS
-from infra.servers import ServerStatus
 from infra.stack import LocalStack
-from infra.status import ProcessStatus, StackStatus, TaskStatus, stack_status
+from infra.status import stack_status
 from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.operations.issuance import SlotIssuance
+from tacit.operations.servers import ServerStatus
+from tacit.operations.status import DeploymentStatus, ProcessStatus, TaskStatus
 from tacit.service.app import Deps as ServiceDeps
 from tacit.service.app import make_app
 from tests.scripts.live_stack import in_thread, step_until
@@ -145,7 +146,7 @@ LEADER = {
     "released": 12,
 }
 HELPER = {"aggregated": 1_231_000, "rejected": 2, "rejected_by_cause": {"vdaf-verify": 2}}
-FULL = StackStatus(
+FULL = DeploymentStatus(
     [
         ProcessStatus("leader worker-1", "http://127.0.0.1:54321", up=True, version="0.1.0", pid=12345, ready=True),
         ProcessStatus("leader", "http://127.0.0.1:54320", up=True, detail="there is no room for the database"),

@@ -24,6 +24,7 @@ from tacit.adapters.watermark import Watermark
 from tacit.aggregator.keys import read_hpke_key
 from tacit.codec import b64url
 from tacit.service.keys import read_signing_key
+from tests.printed import commands
 
 Capture = pytest.CaptureFixture[str]
 
@@ -56,16 +57,7 @@ def test_a_usage_error_points_to_the_help_of_its_command(capsys: Capture, argume
     assert (code, lines[-1]) == (2, f"tacit: try: {place} --help")
 
 
-def leaves(group: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
-    """Every command below ``group`` that does something."""
-    found: list[tuple[tuple[str, ...], Any]] = []
-    for name, command in group.commands.items():
-        below = (*path, name)
-        found += leaves(command, below) if hasattr(command, "commands") else [(below, command)]
-    return found
-
-
-ALL = [leaf for name in COMMANDS for leaf in leaves(typer.main.get_command(build(name)), ()) if leaf[0][0] == name]
+ALL = commands()
 
 
 @pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) for path, _ in ALL])
@@ -279,3 +271,9 @@ def test_showing_what_is_no_key_fails_in_one_line(capsys: Capture, tmp_path: Pat
         path.chmod(0o600)
         code, lines = complaint(capsys, "keys", "show", str(path))
         assert (code, len(lines)) == (1, 1)
+
+
+def test_a_number_of_asked_devices_is_of_one_recipe(capsys: Capture) -> None:
+    code, lines = complaint(capsys, "results", "--asked", "5")
+    assert code != 0
+    assert any("name it: tacit results NAME --asked 1000" in line for line in lines), lines

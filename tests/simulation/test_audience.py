@@ -147,7 +147,7 @@ async def test_the_published_shares_add_up_to_the_released_counts(counted: Count
         assert found.recipe.hash == recipe.hash
         assert counts_of(found) == tuple(row["count"] for row in result["buckets"])
         assert result["buckets"][0]["label"] == "locale=de,os=linux"
-        assert found.leader.report_count == result["report_count"] == len(OWN)
+        assert found.report_count == result["report_count"] == len(OWN)
         cell = attested(found, {"locale": "de", "os": "linux"})
         assert cell.estimate == pytest.approx(result["buckets"][0]["estimate"])
         assert (cell.floor, attested(found, {"locale": "de"}).floor) == (9, 11)
@@ -168,7 +168,7 @@ async def test_only_devices_of_the_audience_answer_a_targeted_recipe_and_the_oth
             assert entry is not None
             if number in MEMBERS:
                 assert entry.state in {State.SENT, State.NOT_SAMPLED}
-                assert entry.charged_epsilon == recipe.privacy.epsilon.aggregator
+                assert entry.charged_epsilon == recipe.privacy.epsilon["aggregator"]
             else:
                 assert (entry.state, entry.detail) == (State.INELIGIBLE, "outside the recipe's audience")
                 assert (entry.charged_epsilon, entry.report) == ("", b"")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.issuance import Accepted, SlotIssuance, compare
 from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, Fault
 from infra.status import stack_status
 from tacit import media_types
 from tacit.errors import Refusal
+from tacit.operations.issuance import Accepted, SlotIssuance, compare
 from tacit.recipe.model import Recipe
 from tacit.service.config import read_secret
 from tacit.tokens.issuance import request_token
@@ -77,7 +77,7 @@ async def test_an_issuer_that_signs_more_than_its_attester_released_is_flagged(
     async with simulation.running():
         recipe = await begun(simulation)
         await fetch_tokens(simulation, recipe)
-        key = simulation.party("leader", recipe).verifier.token_key
+        key = simulation.party("leader", recipe).tokens.token_key
         slot = Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)
         pending = request_token(key, slot_challenge(slot), bytes(32), simulation.entropy)
         bearer = read_secret(simulation.layout.credentials["issuer_client"]).decode().strip()

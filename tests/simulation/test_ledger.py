@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infra.ledger import ledger_document, whole_log
+from infra.api import whole_log
+from tacit.operations.ledger import ledger_of
 from tests.kit.simulation import Simulation
 from tests.simulation.conftest import NewSimulation
 
@@ -13,7 +14,7 @@ FAULTY = ("leader", "helper")
 async def states(simulation: Simulation) -> dict[str, str]:
     """The state of every recipe, from the log alone."""
     log = await whole_log(simulation.network, simulation.layout, simulation.policy)
-    (account,) = ledger_document(log, simulation.policy, simulation.clock.now())["accounts"]
+    (account,) = ledger_of(log, simulation.policy, simulation.clock.now()).document()["accounts"]
     return {recipe["name"]: recipe["state"] for recipe in account["recipes"]}
 
 

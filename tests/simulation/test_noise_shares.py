@@ -126,7 +126,7 @@ async def test_each_aggregator_adds_its_own_noise_once(permissive: Template, tmp
         question=AGES, population=DEVICES, min_batch_size=12, token=simulation.slot(), aggregator_flips=flips
     )
     plain = simulation.recipe(question=AGES, population=DEVICES, min_batch_size=12, token=simulation.slot())
-    assert float(recipe.privacy.epsilon.aggregator) < float(plain.privacy.epsilon.aggregator)
+    assert float(recipe.privacy.epsilon["aggregator"]) < float(plain.privacy.epsilon["aggregator"])
     async with lived(simulation, [recipe], [{"age": str(n)} for n in range(DEVICES)]):
         collection = await simulation.collect(recipe)
         assert collection["state"] == "released", collection
@@ -170,6 +170,7 @@ def truths(shares: Flips, answers: Sequence[Any]) -> tuple[list[float], list[flo
     return [sum(column) / share for column in columns], [float(sum(x * x for x in column)) for column in columns]
 
 
+@pytest.mark.false_alarm(2 * ALPHA, "three tests, corrected, and the coverage beyond four deviations", runs=10)
 @pytest.mark.parametrize("statistic", CASES)
 def test_fifty_runs_through_sharding_and_verification_miss_as_their_errors_say(statistic: str) -> None:
     asked, answers = CASES[statistic]

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from client_agent.journal import State
-from infra.ledger import ledger_document, whole_log
+from infra.api import whole_log
+from tacit.operations.ledger import ledger_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
@@ -37,7 +38,7 @@ def series_of(simulation: Simulation) -> Series:
 
 async def charges(simulation: Simulation) -> dict[str, tuple[str, bool]]:
     log = await whole_log(simulation.network, simulation.layout, simulation.policy)
-    (account,) = ledger_document(log, simulation.policy, simulation.clock.now())["accounts"]
+    (account,) = ledger_of(log, simulation.policy, simulation.clock.now()).document()["accounts"]
     return {one["name"]: (one["epsilon"], one["charged"]) for one in account["recipes"]}
 
 
@@ -71,11 +72,11 @@ async def test_three_rounds_with_donation_are_released_and_no_device_is_in_two(
             assert len(sent) <= 1
             taken.update(entry.name for entry in sent)
             paid = [entry.charged_epsilon for entry in entries if entry is not None and entry.charged_epsilon]
-            assert paid == [series.claim.epsilon.aggregator]
+            assert paid == [series.claim.epsilon["aggregator"]]
         for recipe in rounds:
             (result,) = await simulation.results(recipe)
             assert result["report_count"] == taken[recipe.name] == 2
         assert await charges(simulation) == {
-            **{recipe.name: (recipe.privacy.epsilon.aggregator, False) for recipe in rounds},
-            "training": (series.claim.epsilon.aggregator, True),
+            **{recipe.name: (recipe.privacy.epsilon["aggregator"], False) for recipe in rounds},
+            "training": (series.claim.epsilon["aggregator"], True),
         }

@@ -20,6 +20,7 @@ from tacit.dp.calibrate import largest_epsilon0, largest_sampling_rate, smallest
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.poisson import dummy_intensity
 from tacit.errors import Refusal
+from tacit.methods.krr import Krr
 
 SHUFFLED = {"e0": 3.0, "n": 20_000, "delta": 1e-8}
 SHARES = {"scale": 12, "flips": 3, "n": 5000, "delta": 1e-8}
@@ -128,9 +129,9 @@ def test_calibration_agrees_with_the_inverses_that_devices_and_builders_use() ->
     shuffled = {"n": 100_000, "delta": 1e-8}
     e0 = calibrate("shuffle-fmt22", "epsilon0", 0.5, shuffled)
     assert e0.value == pytest.approx(6.202, abs=1e-3)
-    assert e0.value == pytest.approx(largest_epsilon0("shuffle-fmt22", 100_000, 1e-8, 0.5), abs=2e-4)
+    assert e0.value == pytest.approx(largest_epsilon0(Krr.keeps, 100_000, 1e-8, 0.5), abs=2e-4)
     reports = calibrate("shuffle-fmt22", "B", 0.5, {"e0": 4.0, "delta": 1e-8})
-    assert reports.value == smallest_n("shuffle-fmt22", 4.0, 1e-8, 0.5)
+    assert reports.value == smallest_n(Krr.keeps, 4.0, 1e-8, 0.5)
     rate = calibrate("sampling-visible", "q", 0.5, {"epsilon": 2.0, "n": 10_000, "delta": 1e-6}).value
     assert rate == pytest.approx(largest_sampling_rate(2.0, 10_000, 1e-6, 0.5) or 0, rel=1e-4)
     noise = calibrate("gaussian", "sigma", 1.0, {"delta": 1e-8}, Relation.REPLACEMENT).value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.lab.figures import Figure, Panel, message_grid, write
+from infra.lab.measure.figures import Figure, Panel, message_grid, write
 from tacit.accounting.curves import Budget, Point, dense, sparse
 
 BUDGET = Budget()

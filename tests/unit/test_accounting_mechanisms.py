@@ -14,13 +14,13 @@ from infra.cli import run
 from tacit.accounting.accountants import delta_pld, epsilon_pld, epsilon_rdp
 from tacit.accounting.events import DiscreteLaplace, Gaussian, Laplace, Relation, Repeated, Sampled
 from tacit.accounting.mechanisms import MECHANISMS, explain
-from tacit.dp.claim import compute_claim
 from tacit.dp.gaussian import epsilon_gaussian
 from tacit.dp.heterogeneous import epsilon_heterogeneous
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.methods.design import SampleDesign
-from tacit.methods.registry import randomizer_from
+from tests.claims import compute_claim
+from tests.kit.methods import randomizer_from
 
 ONE_VECTOR = {"scale": 1, "flips": 3, "n": 9, "delta": 1e-6, "length": 2, "maximum": 1, "norm": 1}
 ADDED, REPLACED, DELETED = Relation.ADD_REMOVE, Relation.REPLACEMENT, Relation.DELETION
@@ -91,8 +91,8 @@ def test_the_same_rappor_is_four_private_by_deletion_and_eight_private_by_replac
 
 
 def test_the_local_mechanisms_are_those_of_the_claim() -> None:
-    claim = compute_claim(randomizer="rr", epsilon0=2.0, n=500, sampling_rate=1.0, delta=1e-7)
-    assert claim.aggregator == explain("rr-exact", {"e0": 2.0, "n": 500, "delta": 1e-7}, REPLACED)["epsilon"]
+    claim = compute_claim(randomizer_from("rr", 2, 2), n=500, sampling_rate=1.0, delta=1e-7)
+    assert claim["aggregator"] == explain("rr-exact", {"e0": 2.0, "n": 500, "delta": 1e-7}, REPLACED)["epsilon"]
 
 
 def test_different_steps_compose_below_their_sum_and_the_light_bound_is_never_below() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +20,19 @@ from tacit.accounting.goal import Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED
 from tacit.dp.binomial_noise import delta_noise
-from tacit.dp.claim import NoiseStep, compute_claim, compute_claims, compute_noise_claim
 from tacit.dp.gaussian import sigma_gaussian
-from tacit.dp.vector_noise import epsilon_vector_noise
+from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.methods.design import SampleDesign
-from tacit.methods.flips import Flips, Statistic
-from tacit.methods.registry import randomizer_from
+from tacit.methods.flips import Flips
+from tacit.methods.statistics import StatisticName
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import vector_step
-from tacit.recipe.model import Recipe, Vector
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
-from tacit.vdaf.registry import chunk_length_for
+from tacit.rules.table import check
+from tacit.vdaf.chunks import chunk_length_for
+from tests.claims import compute_claim
+from tests.kit.methods import randomizer_from
 
 
 def only(found: list[Alternative], model: str, randomizer: str) -> Alternative:
@@ -46,10 +48,9 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
     for way in alternatives(goal):
         if not way.available or way.epsilon0 is None:
             continue
-        claim = compute_claim(
-            randomizer=way.randomizer, epsilon0=way.epsilon0, n=way.batch_size, sampling_rate=way.rate, delta=1e-7
-        )
-        assert claim.aggregator <= epsilon * (1 + 1e-6)
+        assert way.method is not None
+        claim = compute_claim(way.method, n=way.batch_size, sampling_rate=way.rate, delta=1e-7)
+        assert claim["aggregator"] <= epsilon * (1 + 1e-6)
         weight = cells if way.randomizer == "rappor" else None
         randomizer = randomizer_from(way.randomizer, repr(way.epsilon0), max(2, cells), weight)
         truth = [round(goal.holders)] * max(1, cells)
@@ -60,8 +61,8 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
 def test_noise_shares_of_half_a_batch_keep_the_whole_budget() -> None:
     goal = Goal(10_000, 16, 1.0, 1e-7)
     way = only(alternatives(goal), "aggregation alone", "flips")
-    assert way.share is not None
-    assert delta_noise(1.0, way.batch_size // 2 * way.share.flips, way.share.scale, cells=2) <= 1e-7
+    assert isinstance(way.method, Flips)
+    assert delta_noise(1.0, way.batch_size // 2 * way.method.flips, way.method.scale, cells=2) <= 1e-7
 
 
 @settings(max_examples=3, deadline=None)
@@ -73,7 +74,7 @@ def test_no_model_beats_a_trusted_server_of_many_devices_and_none_is_worse_than_
     best = only(found, CENTRAL, "Gaussian")
     worst = max(way.stderr for way in found if way.model == LOCAL)
     assert all(way.stderr <= worst * (1 + 1e-9) for way in found if way.available)
-    assert all(way.stderr >= 0.5 * best.stderr for way in found if way.share is not None)
+    assert all(way.stderr >= 0.5 * best.stderr for way in found if way.is_summed)
     assert [way.stderr for way in found] == sorted(way.stderr for way in found)
 
 
@@ -125,24 +126,24 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("statistic", "cells", "values"), NUMBERS, ids=[case[0] for case in NUMBERS])
 def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_estimator_says(
-    statistic: Statistic, cells: int, values: dict[str, int]
+    statistic: StatisticName, cells: int, values: dict[str, int]
 ) -> None:
     goal = Goal(40_000, cells, 1.0, 1e-7, statistic=statistic, allow_unbounded_local=True, **values)
     found = alternatives(goal)
-    ways = [way for way in found if way.share is not None]
+    ways = [way for way in found if way.is_summed]
     assert {way.model for way in ways} == {AGGREGATION, SAMPLED}
     for way in ways:
         assert way.available
-        assert way.share is not None
-        shares = Flips(statistic, way.share.scale, way.share.flips, goal.maximum, cells, low=goal.low, unit=goal.unit)
-        middle = (goal.low + goal.high) / 2
+        assert isinstance(way.method, Flips)
+        given = way.method
+        shares = Flips(statistic, given.scale, given.flips, goal.maximum, cells, low=goal.low, unit=goal.unit)
+        middle = float(goal.low + goal.high) / 2
         truth = middle if statistic == "mean" else goal.holders if goal.counts else goal.population * middle
         expected = shares.expected_stderrs([truth] * cells, goal.population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(expected[0], rel=1e-3)
-        step = NoiseStep(way.share.scale, way.share.flips, goal.maximum, goal.moved)
-        claim = compute_noise_claim(step, n=way.batch_size // 2, sampling_rate=way.rate, delta=1e-7)
-        assert claim.aggregator <= 1.05
-        assert claim.aggregator_with_relay <= (way.inner or 0) * (1 + 1e-6)
+        claim = compute_claim(shares, n=way.batch_size // 2, sampling_rate=way.rate, delta=1e-7)
+        assert claim["aggregator"] <= 1.05
+        assert claim["aggregator_with_relay"] <= (way.inner or 0) * (1 + 1e-6)
     chosen = proposal(found)
     assert chosen.stderr == min(way.stderr for way in found if way.available)
     assert only(found, CENTRAL, "Gaussian").stderr < chosen.stderr
@@ -154,10 +155,10 @@ def test_a_vector_is_hidden_by_noise_shares_near_the_optimum_and_locally_far_fro
     best, chosen = only(found, CENTRAL, "Gaussian"), proposal(found)
     assert best.stderr == pytest.approx(sigma_gaussian(1.0, 1e-7, 30.0))
     assert best.stderr < chosen.stderr < 3 * best.stderr
-    assert chosen.share is not None
-    step = vector_step(Vector(kind="vector", length=32, low=-10, high=10, norm=15))
-    total = chosen.batch_size // 2 * chosen.share.flips
-    assert epsilon_vector_noise(total, step, chosen.share.scale, 1e-7) <= 1.0
+    assert isinstance(chosen.method, Flips)
+    step = VectorStep.replaced(32, 20, 15, one_signed=False)
+    total = chosen.batch_size // 2 * chosen.method.flips
+    assert epsilon_vector_noise(total, step, chosen.method.scale, 1e-7) <= 1.0
     assert only(found, LOCAL, "Gaussian").stderr > 100 * best.stderr
 
 
@@ -165,24 +166,26 @@ def test_a_vector_is_hidden_by_noise_shares_near_the_optimum_and_locally_far_fro
 def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, accuracy: float) -> None:
     for way in alternatives(Goal(population, 16, 1.0, 1e-6), accuracy * population):
         if way.available and way.epsilon0 is not None:
-            claims = compute_claims(
-                randomizer=way.randomizer, epsilon0=way.epsilon0, n=way.batch_size, sampling_rate=way.rate, delta=1e-6
+            assert way.method is not None
+            at_batch, at_half = (
+                compute_claim(way.method, n=n, sampling_rate=way.rate, delta=1e-6)
+                for n in (way.batch_size, max(1, way.batch_size // 2))
             )
-            assert claims.at_batch.aggregator <= 1 + 1e-6
-            assert claims.at_half.aggregator <= 2 + 1e-6
-            assert claims.at_batch.aggregator_with_relay == pytest.approx(way.inner or 0, rel=1e-3)
+            assert at_batch["aggregator"] <= 1 + 1e-6
+            assert at_half["aggregator"] <= 2 + 1e-6
+            assert at_batch["aggregator_with_relay"] == pytest.approx(way.inner or 0, rel=1e-3)
 
 
 def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
     goal = Goal(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
     found = alternatives(goal)
-    assert any(way.share is not None for way in found)
+    assert any(way.is_summed for way in found)
     with pytest.raises(Refusal, match="allow-unbounded-local") as refused:
         proposal(found)
     assert refused.value.rule == "no-local-guarantee"
     counts = Goal(40_000, 8, 1.0, 1e-7)
-    assert proposal(alternatives(counts)).share is None
-    sampled = [way for way in alternatives(counts) if way.share is not None]
+    assert not proposal(alternatives(counts)).is_summed
+    sampled = [way for way in alternatives(counts) if way.is_summed]
     error = 1.01 * min(way.stderr for way in sampled)
     with pytest.raises(Refusal, match="noise shares would do") as refused:
         proposal(alternatives(counts, error), error)
@@ -200,8 +203,8 @@ def test_what_is_proposed_costs_what_its_vdaf_says() -> None:
     found = alternatives(Goal(20_000, 16, 1.0, 1e-6))
     krr, flips = only(found, SAMPLED, "krr"), only(found, AGGREGATION, "flips")
     assert (krr.chunk_length, krr.upload_bytes) == (6, 16 * (16 + 19))
-    assert flips.share is not None
-    bits = flips.share.largest(1).bit_length()
+    assert isinstance(flips.method, Flips)
+    bits = flips.method.largest.bit_length()
     assert flips.chunk_length == chunk_length_for(16 * bits)
     assert all(way.upload_bytes is None for way in found if way.model in (CENTRAL, LOCAL))
 
@@ -222,6 +225,18 @@ def test_a_range_that_no_question_has_is_refused(bad: dict[str, Any]) -> None:
         Goal(**{"population": 1000, "cells": 1, "epsilon": 1.0, "delta": 1e-6, **bad})
 
 
+def test_hundredths_are_planned_as_as_many_whole_steps() -> None:
+    cents = Goal(20_000, 1, 1.0, 1e-6, statistic="sum", low=-20, high=80, allow_unbounded_local=True)
+    euros = replace(cents, low=Fraction("-0.2"), high=Fraction("0.8"), unit=Fraction("0.01"))
+    for one, other in zip(alternatives(cents), alternatives(euros), strict=True):
+        shares, others = (None if way.method is None else way.method.members() for way in (one, other))
+        assert (one.model, shares, one.batch_size) == (other.model, others, other.batch_size)
+        assert other.stderr == pytest.approx(one.stderr / 100)
+        assert other.relative(euros) == pytest.approx(one.relative(cents))
+    with pytest.raises(ValueError, match="unit must divide"):
+        replace(euros, unit=Fraction("0.03"))
+
+
 def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('allow_unbounded_local = true\nmax_epsilon_local = "3"\n')
@@ -235,8 +250,10 @@ def test_a_policy_file_says_what_may_be_proposed(tmp_path: Path, capsys: pytest.
 
 
 NUMBER = ["--statistic", "mean", "--low", "0", "--high", "40", "--allow-unbounded-local"]
+SHARE = ["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.010", "--allow-unbounded-local"]
 ASKED = {
     "mean by noise shares": (NUMBER, []),
+    "mean in hundredths": (SHARE, []),
     "histogram by krr": (["--cells", "16"], ["--buckets", ",".join(map(str, range(16)))]),
     "yes or no": (["--cells", "1"], ["--boolean"]),
 }

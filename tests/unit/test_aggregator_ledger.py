@@ -246,7 +246,7 @@ async def test_an_aggregator_is_charged_once_for_a_series_and_waits_for_its_leaf
     series = KIT.series()
     rounds = [KIT.round(series, index) for index in range(2)]
     log = Log(KIT.directory_leaf(), *(KIT.recipe_leaf(one) for one in rounds))
-    found = subject(party, log, policy(series.claim.epsilon.aggregator))
+    found = subject(party, log, policy(series.claim.epsilon["aggregator"]))
     await found.follower.step()
     rows = await found.rows()
     assert {(row.state, row.rule) for row in rows.values()} == {(TaskState.WAITING, "series-missing")}
@@ -282,7 +282,7 @@ async def test_an_aggregator_gives_nothing_back_where_answers_decide_who_sends(p
 async def test_an_aggregator_refuses_every_round_of_a_series_over_its_budget(party: tuple[Role, Store]) -> None:
     series = KIT.series()
     log = Log(KIT.directory_leaf(), KIT.series_leaf(series), KIT.recipe_leaf(KIT.round(series)))
-    one = series.probe.privacy.epsilon.aggregator
+    one = series.probe.privacy.epsilon["aggregator"]
     found = subject(party, log, policy(one))
     await found.follower.step()
     row = await found.row(KIT.round(series))

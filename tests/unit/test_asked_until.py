@@ -13,7 +13,7 @@ from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
 from infra.recipe_form import Form, place_in_stack
 from infra.recipe_outlook import asked_words
 from infra.recipe_view import show_recipe
-from infra.status import TaskStatus
+from tacit.operations.status import TaskStatus
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
 from tacit.tlog.client import VerifiedEntry

@@ -14,24 +14,28 @@ from scipy import stats
 
 from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
 from tacit.dp.calibrate import largest_epsilon0, largest_sampling_rate, smallest_n
-from tacit.dp.claim import (
-    ADVERSARIES,
-    RAPPOR_EXACT,
-    RR_EXACT,
-    SHUFFLE_FMT22,
-    Claim,
-    compute_claim,
-    compute_claims,
-    decimal_up,
-    epsilon_shuffle,
-)
+from tacit.dp.claim import Claim, decimal_up
+from tacit.dp.reports import epsilon_with_rejection
+from tacit.dp.rr_exact import epsilon_two_cells, rappor_flip
 from tacit.dp.sampling import amplify, amplify_visible, excess_bound, q_eff
+from tacit.methods.krr import Krr
+from tacit.methods.method import LocalMethod
+from tacit.methods.rappor import Rappor
+from tacit.methods.rr import Rr
+from tests.claims import FORM, compute_claim
+from tests.kit.methods import randomizer_from
 
-MECHANISMS = (SHUFFLE_FMT22, RR_EXACT, RAPPOR_EXACT)
+METHODS = (Krr, Rr, Rappor)
+WHOLE = 64
+"""Categories, and the weight of all of them: nothing is rejected."""
+
+
+def local(method: type[LocalMethod], epsilon0: float) -> LocalMethod:
+    return randomizer_from(method.NAME, epsilon0, 2 if method is Rr else WHOLE, WHOLE if method is Rappor else None)
 
 
 def krr_claim(n: int = 10_000, sampling_rate: float = 0.02, delta: float = 1e-10) -> Claim:
-    return compute_claim(randomizer="krr", epsilon0=4.0, n=n, sampling_rate=sampling_rate, delta=delta)
+    return compute_claim(local(Krr, 4.0), n=n, sampling_rate=sampling_rate, delta=delta)
 
 
 def test_example_six_of_the_paper() -> None:
@@ -56,11 +60,11 @@ def test_sampling_is_not_claimed_at_rate_one_or_when_delta_has_no_room() -> None
 def test_a_claim_lists_what_each_adversary_learns() -> None:
     claim = krr_claim()
     shuffled = epsilon_fmt22(4.0, 10_000, 1e-10)
-    assert claim.aggregator_with_relay == shuffled == pytest.approx(0.6053, rel=0.005)
-    assert claim.aggregator == claim.both_aggregators == amplify_visible(shuffled, 0.02, 10_000, 1e-10)
-    assert claim.both_aggregators_with_relay == 4.0
+    assert claim["aggregator_with_relay"] == shuffled == pytest.approx(0.6053, rel=0.005)
+    assert claim["aggregator"] == claim["both_aggregators"] == amplify_visible(shuffled, 0.02, 10_000, 1e-10)
+    assert claim["both_aggregators_with_relay"] == 4.0
     assert (claim.mechanism, claim.relation, claim.n) == ("shuffle-fmt22+sampling", "replacement", 10_000)
-    assert tuple(claim.by_adversary()) == ADVERSARIES
+    assert tuple(claim) == FORM.names
 
 
 def test_sampling_is_not_claimed_where_a_small_population_could_fill_the_batch() -> None:
@@ -78,40 +82,44 @@ def test_sampling_is_not_claimed_where_a_small_population_could_fill_the_batch()
 def test_without_sampling_the_mechanism_says_so() -> None:
     claim = krr_claim(sampling_rate=1.0)
     assert claim.mechanism == "shuffle-fmt22"
-    assert claim.aggregator == claim.aggregator_with_relay
+    assert claim["aggregator"] == claim["aggregator_with_relay"]
 
 
-@pytest.mark.parametrize(("randomizer", "mechanism"), [("rr", RR_EXACT), ("rappor", RAPPOR_EXACT)])
-def test_one_aggregator_sees_only_the_exact_aggregate_of_bits(randomizer: str, mechanism: str) -> None:
-    claim = compute_claim(randomizer=randomizer, epsilon0=3.0, n=2000, sampling_rate=0.3, delta=1e-7)
+@pytest.mark.parametrize(("method", "mechanism"), [(Rr, "rr-exact"), (Rappor, "rappor-exact")])
+def test_one_aggregator_sees_only_the_exact_aggregate_of_bits(method: type[LocalMethod], mechanism: str) -> None:
+    claim = compute_claim(local(method, 3.0), n=2000, sampling_rate=0.3, delta=1e-7)
     assert claim.mechanism == mechanism + "+sampling"
-    assert claim.aggregator < claim.both_aggregators < claim.both_aggregators_with_relay
-    assert claim.aggregator_with_relay == epsilon_shuffle(mechanism, 3.0, 2000, 1e-7)
+    assert claim["aggregator"] < claim["both_aggregators"] < claim["both_aggregators_with_relay"]
+    assert claim["aggregator_with_relay"] == local(method, 3.0).aggregate_epsilon(2000, 1e-7)
 
 
 def test_half_a_batch_of_honest_devices_costs_more() -> None:
-    claims = compute_claims(randomizer="krr", epsilon0=3.0, n=501, sampling_rate=0.4, delta=1e-6)
-    assert (claims.at_batch.n, claims.at_half.n) == (501, 250)
-    for name in ADVERSARIES[:3]:
-        assert claims.at_half.by_adversary()[name] > claims.at_batch.by_adversary()[name]
-    single = compute_claims(randomizer="krr", epsilon0=3.0, n=1, sampling_rate=0.4, delta=1e-6)
-    assert single.at_half.n == 1
+    at_batch, at_half = (compute_claim(local(Krr, 3.0), n=n, sampling_rate=0.4, delta=1e-6) for n in (501, 250))
+    assert (at_batch.n, at_half.n) == (501, 250)
+    for name in FORM.names[:3]:
+        assert at_half[name] > at_batch[name]
 
 
 def test_rejected_rappor_outputs_are_paid_for() -> None:
     def at(reject: float) -> float:
-        return epsilon_shuffle(RAPPOR_EXACT, 3.0, 1000, 1e-6, reject_probability=reject)
+        return epsilon_with_rejection(general, exact, 1000, 1e-6, reject)
+
+    def exact(delta: float) -> float:
+        return epsilon_two_cells(rappor_flip(3.0), 1000, delta)
 
     general = epsilon_fmt22(3.0, 1000, 1e-6)
     assert at(0.0) < at(1e-10) < general
     assert at(1e-3) == general
+    for bad in (1.0, math.nan):
+        with pytest.raises(ValueError, match=r"^reject_probability "):
+            at(bad)
 
 
 def test_a_stated_claim_below_the_recomputed_one_is_noticed_per_adversary() -> None:
     claim = krr_claim()
     stated = claim.rounded_up()
     assert claim.exceeds(stated) == ()
-    lowered = {**stated, "aggregator": decimal_up(claim.aggregator - 1e-5)}
+    lowered = {**stated, "aggregator": decimal_up(claim["aggregator"] - 1e-5)}
     assert claim.exceeds(lowered) == ("aggregator",)
     del lowered["both_aggregators"]
     assert claim.exceeds(lowered) == ("aggregator", "both_aggregators")
@@ -120,19 +128,17 @@ def test_a_stated_claim_below_the_recomputed_one_is_noticed_per_adversary() -> N
 def test_a_larger_batch_is_never_claimed_to_cost_more_than_a_smaller_one() -> None:
     def at(n: int) -> Claim:
         return compute_claim(
-            randomizer="rappor",
-            epsilon0=3.0,
+            Rappor(Decimal(3), WHOLE, 34),
             n=n,
             sampling_rate=1.0,
             delta=1e-6,
-            reject_probability=2e-10,
         )
 
-    small, large = at(1000), at(3600)
-    assert large.aggregator > small.aggregator
-    assert large.no_worse_than(small).aggregator == small.aggregator
-    assert large.no_worse_than(small).both_aggregators == large.both_aggregators
-    assert large.no_worse_than(small).n == 3600
+    small, large = at(1000), at(4200)
+    assert large["aggregator"] > small["aggregator"]
+    assert large.no_worse_than(small)["aggregator"] == small["aggregator"]
+    assert large.no_worse_than(small)["both_aggregators"] == large["both_aggregators"]
+    assert large.no_worse_than(small).n == 4200
     with pytest.raises(ValueError, match="fewer"):
         small.no_worse_than(large)
 
@@ -148,33 +154,33 @@ def test_decimals_have_no_trailing_zeros() -> None:
     assert [decimal_up(v) for v in (0.0, 3.1, 2.0, 10.0, 0.60526)] == ["0", "3.1", "2", "10", "0.60526"]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n", [1, 80, 200, 10**4])
-def test_largest_epsilon0_keeps_the_target_and_little_more_does_not(mechanism: str, n: int) -> None:
-    found = largest_epsilon0(mechanism, n, 1e-6, 1.0)
+def test_largest_epsilon0_keeps_the_target_and_little_more_does_not(method: type[LocalMethod], n: int) -> None:
+    found = largest_epsilon0(method.keeps, n, 1e-6, 1.0)
     assert found >= 1.0
-    assert epsilon_shuffle(mechanism, found, n, 1e-6) <= 1.0
-    assert epsilon_shuffle(mechanism, found + 0.001, n, 1e-6) > 1.0
+    assert local(method, found).aggregate_epsilon(n, 1e-6) <= 1.0
+    assert local(method, found + 0.001).aggregate_epsilon(n, 1e-6) > 1.0
     assert round(found, 4) == found
 
 
 def test_largest_epsilon0_reproduces_the_reference_table() -> None:
-    assert largest_epsilon0(SHUFFLE_FMT22, 10**4, 1e-6, 1.0) == pytest.approx(5.470, abs=0.002)
-    assert largest_epsilon0(SHUFFLE_FMT22, 10**5, 1e-8, 0.5) == pytest.approx(6.202, abs=0.002)
-    assert largest_epsilon0(RR_EXACT, 10**4, 1e-6, 1.0) == pytest.approx(5.689, abs=0.003)
+    assert largest_epsilon0(Krr.keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.470, abs=0.002)
+    assert largest_epsilon0(Krr.keeps, 10**5, 1e-8, 0.5) == pytest.approx(6.202, abs=0.002)
+    assert largest_epsilon0(Rr.keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.689, abs=0.003)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_smallest_n_is_where_the_target_is_first_met(mechanism: str) -> None:
-    n = smallest_n(mechanism, 2.5, 1e-6, 0.8)
-    assert epsilon_shuffle(mechanism, 2.5, n, 1e-6) <= 0.8
-    assert epsilon_shuffle(mechanism, 2.5, n - 1, 1e-6) > 0.8
-    assert smallest_n(mechanism, 0.5, 1e-6, 0.8) == 1
+@pytest.mark.parametrize("method", METHODS)
+def test_smallest_n_is_where_the_target_is_first_met(method: type[LocalMethod]) -> None:
+    n = smallest_n(method.keeps, 2.5, 1e-6, 0.8)
+    assert local(method, 2.5).aggregate_epsilon(n, 1e-6) <= 0.8
+    assert local(method, 2.5).aggregate_epsilon(n - 1, 1e-6) > 0.8
+    assert smallest_n(method.keeps, 0.5, 1e-6, 0.8) == 1
 
 
 def test_smallest_n_says_when_no_n_is_enough() -> None:
     with pytest.raises(ValueError, match="target_epsilon"):
-        smallest_n(SHUFFLE_FMT22, 39.0, 1e-12, 1e-6)
+        smallest_n(Krr.keeps, 39.0, 1e-12, 1e-6)
 
 
 def test_largest_sampling_rate_meets_the_target() -> None:
@@ -203,22 +209,16 @@ def test_any_epsilon_returned_keeps_its_delta(epsilon0: float, n: int, delta: fl
         ({"n": 0}, "n"),
         ({"delta": 0.0}, "delta"),
         ({"delta": math.nan}, "delta"),
-        ({"epsilon0": math.inf}, "epsilon0"),
-        ({"randomizer": "laplace"}, "randomizer"),
-        ({"randomizer": "rappor", "reject_probability": 1.0}, "reject_probability"),
-        ({"randomizer": "rappor", "reject_probability": math.nan}, "reject_probability"),
     ],
 )
 def test_a_claim_of_bad_parameters_is_refused_by_name(change: dict[str, object], name: str) -> None:
     arguments: dict[str, object] = {
-        "randomizer": "krr",
-        "epsilon0": 3.0,
         "n": 100,
         "sampling_rate": 0.5,
         "delta": 1e-6,
     }
     with pytest.raises(ValueError, match=f"^{name} "):
-        compute_claim(**{**arguments, **change})  # type: ignore[arg-type]
+        compute_claim(local(Krr, 3.0), **{**arguments, **change})  # type: ignore[arg-type]
 
 
 def test_the_accountant_loads_nothing_heavy() -> None:

@@ -12,8 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.dp.claim import Claim
-from tacit.dp.hidden_claim import Sample, compute_hidden_claim, local_reports
+from tacit.dp.hidden_claim import Sample
 from tacit.dp.hidden_count import Turnout, coins_epsilon
+from tests.claims import compute_hidden_claim
+from tests.kit.methods import randomizer_from
 
 Law = NDArray[np.float64]
 CATEGORIES = 3
@@ -73,7 +75,7 @@ def views(sample: Sample, epsilon0: float, others: list[int]) -> list[Law]:
 
 def claimed(sample: Sample, epsilon0: float, delta: float) -> Claim | None:
     try:
-        return compute_hidden_claim(local_reports("krr", epsilon0), sample, n=sample.batch, delta=delta)
+        return compute_hidden_claim(randomizer_from("krr", epsilon0, CATEGORIES), sample, n=sample.batch, delta=delta)
     except ValueError:
         return None
 
@@ -87,10 +89,10 @@ def test_three_counts_and_their_total_tell_no_more_than_is_claimed(seed: int) ->
         claim = claimed(sample, epsilon0, delta)
         if claim is None:
             continue
-        better += claim.aggregator < claim.aggregator_with_relay
+        better += claim["aggregator"] < claim["aggregator_with_relay"]
         default, one, other = views(sample, epsilon0, others)
         for first, second in ((default, one), (one, other)):
-            for epsilon in (claim.aggregator, claim.both_aggregators):
+            for epsilon in (claim["aggregator"], claim["both_aggregators"]):
                 assert stick(first, second, epsilon) <= delta + EXACT, (sample, epsilon0, delta, others)
     assert better > 3, "some claims must be worth more than what the relay leaves"
 

@@ -5,26 +5,36 @@
 
 from __future__ import annotations
 
+import io
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from scipy.stats import kstest, norm, uniform
 
 from infra.lab.devices.additions import NUMBER, add, addition_of
 from infra.lab.devices.decisions import CHUNK, decide, kept_cells, randomise
 from infra.lab.devices.noise_shares import randomise_all
-from infra.lab.devices.population import drawn_population, listed_population
+from infra.lab.devices.population import drawn_population, listed_numbers, listed_population
 from infra.lab.devices.truth import added, totals
+from infra.lab.fleet.oracle import Estimated, Verdict, estimated
+from infra.lab.fleet.report import show
+from infra.lab.fleet.result import FleetResult
+from infra.lab.fleet.run import Load
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import UsageError
-from tacit.methods.flips import Flips, Statistic
-from tacit.methods.types import Answer
+from tacit.methods.flips import Flips
+from tacit.methods.method import Answer
+from tacit.methods.statistics import StatisticName
+from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Sampling
 
@@ -62,7 +72,7 @@ HISTOGRAM = question("histogram", kind="categories", categories=("a", "b", "c"))
     st.data(),
 )
 def test_many_noise_shares_are_the_devices_own_on_the_same_bytes(
-    statistic: Statistic, scale: int, flips: int, seed: int, data: st.DataObject
+    statistic: StatisticName, scale: int, flips: int, seed: int, data: st.DataObject
 ) -> None:
     cells = 4 if statistic in {"histogram", "vector-sum"} else 1
     maximum = 1 if statistic in {"histogram", "count"} else 50
@@ -87,7 +97,7 @@ def test_shares_that_are_drawn_in_several_pieces_are_the_devices_own(monkeypatch
 @pytest.mark.parametrize(
     ("statistic", "answer"), [("sum", 11), ("sum", -1), ("histogram", 4), ("vector-sum", (1,)), ("vector-sum", 3)]
 )
-def test_answers_out_of_range_are_refused_as_by_the_device(statistic: Statistic, answer: Answer) -> None:
+def test_answers_out_of_range_are_refused_as_by_the_device(statistic: StatisticName, answer: Answer) -> None:
     cells = 1 if statistic == "sum" else 4
     shares = Flips(statistic, 2, 8, 1 if statistic == "histogram" else 10, cells)
     with pytest.raises(ValueError, match="from 0 to"):
@@ -135,6 +145,7 @@ def test_devices_of_every_statistic_send_their_scaled_answer_and_flips(asked: Qu
         assert all(value % 1000 <= 10 for value in values)
 
 
+@pytest.mark.false_alarm(3 * ALPHA, "three Kolmogorov-Smirnov tests")
 def test_numbers_follow_their_distribution_and_are_rounded_and_clipped_by_the_encoder() -> None:
     for text, law in ((None, uniform(-100, 200)), ("uniform", uniform(-100, 200)), ("normal:-7,30", norm(-7, 30))):
         population = drawn_population(SUM, text)
@@ -166,10 +177,10 @@ def test_vectors_are_shrunk_by_the_encoder_and_decided_in_smaller_chunks() -> No
 
 def test_listed_numbers_and_vectors_are_answered_as_they_are() -> None:
     numbers = listed_population("file", [70_000, 3])
-    assert numbers.answers(numbers.of(1, 3, np.random.default_rng())) == [3, 70_000, 3]
+    assert numbers.answers(numbers.of(1, 3, np.random.default_rng(1))) == [3, 70_000, 3]
     vectors = listed_population("file", [(1, 2), (3, 4), (5, 6)])
     assert vectors.width == 2
-    assert vectors.answers(vectors.of(2, 2, np.random.default_rng())) == [(5, 6), (1, 2)]
+    assert vectors.answers(vectors.of(2, 2, np.random.default_rng(1))) == [(5, 6), (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -207,3 +218,64 @@ def test_everybodys_answers_are_told_where_they_are_wanted_and_agree_with_those_
     assert (
         next(decide(Sampling(rate="0.5"), population, 0, 9, SeededEntropy(6), np.random.default_rng(1))).everybody == ()
     )
+
+
+def released(asked: Question, cells: list[str]) -> Estimated:
+    """What a release of a whole fleet with these data says, beside the truth that the fleet knows."""
+    recipe = RecipeKit().recipe(question=asked, population=3000, rate=Decimal(1))
+    shares, design = randomizer_of(recipe), design_of(recipe)
+    population = listed_numbers("file", asked, cells)
+    chunks = list(
+        decide(recipe.sampling, population, 0, 3000, SeededEntropy(6), np.random.default_rng(1), everybody=True)
+    )
+    result = FleetResult(devices=3000)
+    for chunk in chunks:
+        adds = shares.missing_adds(design)
+        result.known = added(result.known, totals(asked, chunk.everybody, adds, chunk.numbers))
+        result.answered = added(result.answered, totals(asked, chunk.everybody, adds))
+    sent = [answer.measurement for chunk in chunks for answer in randomise(chunk, shares, SeededEntropy(8))[0]]
+    sums = [sum(one for one in sent if isinstance(one, int))]
+    found = shares.estimate(sums, len(sent), design)
+    value, error = found.values[0], found.stderrs[0]
+    interval = {"population_low": value - 1.96 * error, "population_high": value + 1.96 * error}
+    row = {"label": "mean", "estimate": value, "stderr": error, **interval}
+    (one,) = estimated({"statistic": asked.statistic, "buckets": [row]}, result)
+    return one
+
+
+def test_a_mean_of_values_about_0_3_is_about_0_3_and_so_is_the_truth() -> None:
+    cells = ["0.3", "0.29", "0.31", "0.3", "0.2999"]
+    fine = released(question("mean", kind="number", low=0, high=1, unit="0.01"), cells)
+    assert fine.truth == pytest.approx(0.29998)
+    assert fine.estimate == pytest.approx(0.3, abs=6 * fine.stderr)
+    assert fine.stderr < 0.01
+    assert fine.inside
+    assert not fine.moved
+    coarse = released(question("mean", kind="number", low=0, high=1), cells)
+    assert coarse.truth == pytest.approx(0.29998), "the truth is that of the data, not of what is left of them"
+    assert coarse.answered == 0
+    assert coarse.moved
+    assert not coarse.inside
+    for one, words in ((fine, False), (coarse, True)):
+        console = Console(width=120, record=True, file=io.StringIO())
+        show(FleetResult(devices=3000), Verdict(answers=[one]), Load(devices=3000), console)
+        shown = " ".join(console.export_text().replace("│", "").split())
+        assert ("a finer unit or a wider range" in shown) is words
+
+
+def test_a_fleets_truth_is_of_the_numbers_as_its_devices_have_them() -> None:
+    sums = question("sum", kind="number", low=-1, high=2, unit="0.5")
+    population = listed_numbers("file", sums, ["0.3", "", "7", "x", " -0.2 ", "1e999"])
+    data = population.of(0, 6, np.random.default_rng())
+    answers = population.answers(data)
+    assert answers == [3, None, 6, None, 2, 6]
+    assert totals(sums, answers, [0.0], population.numbers(data)) == pytest.approx([0.3 + 7 - 0.2 + 2])
+    assert totals(sums, answers, [0.0]) == [0.5 + 2 + 0 + 2]
+    rows = question("vector-sum", kind="vector", length=2, low=-1, high=1, unit="0.1", norm=1)
+    population = listed_numbers("file", rows, ["0.21,0.39", "3,4", "1", "0.1;2"])
+    data = population.of(0, 4, np.random.default_rng())
+    assert population.answers(data)[0] == (12, 14)
+    assert population.answers(data)[2:] == [None, None]
+    assert totals(rows, population.answers(data), [0.0, 0.0], population.numbers(data)) == pytest.approx([3.21, 4.39])
+    with pytest.raises(UsageError, match="no device with a value"):
+        listed_numbers("file", sums, ["", "x"])

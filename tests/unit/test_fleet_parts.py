@@ -88,13 +88,27 @@ def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
     rows = [{"label": "mean", "estimate": 4.25, "stderr": 0.1}, {"label": "no", "estimate": 9.0, "stderr": 0.1}]
     found = estimated({"statistic": "mean", "buckets": rows[:1]}, result)
     assert found == [Estimated("mean", 4.25, 0.1, 4.0)]
-    assert not found[0].inside
+    assert found[0].inside is None, "nothing is said of all devices"
+    whole = estimated(
+        {"statistic": "mean", "buckets": [{**rows[0], "population_low": 3.5, "population_high": 4.5}]}, result
+    )
+    assert whole == [Estimated("mean", 4.25, 0.1, 4.0, low=3.5, high=4.5)]
+    assert whole[0].inside
     assert estimated({"statistic": "sum", "buckets": rows}, FleetResult()) == []
-    verdict = Verdict(answers=[*found, *(Estimated(f"a{number}", 5.0, 1.0, 4.0) for number in range(30))])
+    verdict = Verdict(
+        answers=[*whole, *(Estimated(f"a{number}", 5.0, 1.0, 4.0, low=4.5, high=6.0) for number in range(30))],
+        warning="3 are silent",
+    )
     console = Console(width=120, record=True, file=io.StringIO())
     show(result, verdict, Load(devices=8), console)
     text = console.export_text()
-    for words in ("  dummies", "4.25", "a22", "7 more answers are not shown; 30 of 31 intervals hold the truth"):
+    for words in (
+        "  dummies",
+        "4.25",
+        "warning: 3 are silent",
+        "a22",
+        "7 more answers are not shown; 1 of 31 intervals of all devices hold the truth",
+    ):
         assert words in text, words
     assert "a23" not in text
 
@@ -275,6 +289,7 @@ def test_every_shard_is_one_ray_task(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ray_calls[-1] == "shutdown"
 
 
+@pytest.mark.false_alarm(0, "refused before anything is decided")
 def test_what_a_ray_task_refuses_is_told_and_ray_is_left(tmp_path: Path, ray_calls: list[Any]) -> None:
     with pytest.raises(Fatal, match="slot key does not load"):
         run_on_ray([plan_of(tmp_path)], "local", 60.0)
@@ -313,6 +328,14 @@ def test_an_empty_cell_is_no_value_rather_than_another_text(tmp_path: Path) -> N
     question = Question(text="Which colour?", metric="colour", encoder=encoder, statistic="histogram")
     listed = population_of(RecipeKit().recipe(question=question), None, file, None)
     assert listed.answers(listed.of(0, 3, np.random.default_rng(1))) == [0, 3, 2]
+    bare = Question(
+        text="?",
+        metric="colour",
+        encoder=Categories(kind="categories", categories=("red", "pink")),
+        statistic="histogram",
+    )
+    listed = population_of(RecipeKit().recipe(question=bare), None, file, None)
+    assert listed.answers(listed.of(0, 3, np.random.default_rng(1))) == [0, None, 1]
 
 
 @pytest.mark.parametrize(

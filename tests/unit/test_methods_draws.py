@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.draws import ONE, bernoulli, epsilon0_from, keep_threshold, uniform_below
-from tacit.methods.registry import randomizer_from
+from tests.kit.methods import randomizer_from
 
 EPSILONS = ["0.000001", "0.1", "0.5", "1", "2.718281828", "3.1", "8", "40"]
 BIAS = Fraction(1, 2**64)
@@ -92,8 +92,8 @@ def test_thresholds_of_equal_probabilities_are_near_one_half() -> None:
     [
         (("olh", 1.0, 4), "randomizer"),
         (("krr", 1.0, 1), "categories"),
-        (("krr", 1.0, 4, 2), "max_weight"),
-        (("rappor", 1.0, 4), "max_weight"),
+        (("krr", 1.0, 4, 2), "krr has max_weight"),
+        (("rappor", 1.0, 4), "rappor lacks"),
         (("rappor", 1.0, 4, 0), "max_weight"),
         (("rappor", 1.0, 4, 5), "max_weight"),
         (("rappor", 1.0, 1, 1), "categories"),

@@ -11,6 +11,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -21,13 +22,13 @@ from hypothesis import strategies as st
 
 from client_agent.sources import Reading, read
 from infra.lab.kit.recipes import census_question
-from tacit.dp.claim import compute_claim
 from tacit.errors import UsageError
-from tacit.recipe.checks.design import VDAF_OF_RANDOMIZER, VDAF_OF_SHARES
-from tacit.recipe.derive import design_of, randomizer_of, range_of, vdaf_of
+from tacit.methods.registry import METHODS
+from tacit.recipe.derive import design_of, randomizer_of, shape_of, vdaf_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
 from tacit.tlog.canonical import validated
+from tests.claims import compute_claim
 from tests.unit.device_path import KIT, SILENCE, Law, Path, Sent, convolved, divergence, log_ratio
 
 BASE = KIT.recipe()
@@ -70,17 +71,13 @@ DATA: dict[str, list[Any]] = {
 
 def recipe_with(asked: Question, name: str, randomizer: dict[str, Any], sampling: dict[str, Any]) -> Recipe:
     """A recipe that asks so, with this noise and sampling; nothing here looks at what it claims."""
-    cells = 2 if name == "rr" else len(encoder_of(asked).labels)
-    length = 1 if name == "rr" else cells
-    vdaf = VDAF_OF_SHARES[asked.statistic] if name == "flips" else VDAF_OF_RANDOMIZER[name]
-    members: dict[str, Any] = {"name": name, "categories": cells, **randomizer}
-    proof: dict[str, Any] = {"name": vdaf, "length": length, "chunk_length": 1}
-    if name == "flips":
-        members["maximum"] = range_of(asked)
-        proof["max_measurement"] = members["scale"] * members["maximum"] + members["flips"]
-    if name == "rappor":
-        proof["max_weight"] = members["max_weight"]
-    body = {**BASE.body(), "question": asked.canonical(), "randomizer": members, "vdaf": proof}
+    method, shape = METHODS[name], shape_of(asked)
+    members = {"categories": method.categories_of(shape), **randomizer}
+    if "maximum" in method.MEMBERS:
+        members["maximum"] = shape.maximum
+    numbers = {name: Decimal(value) if isinstance(value, str) else value for name, value in members.items()}
+    proof = {**method.of(shape, numbers).proof.members(), "chunk_length": 1}
+    body = {**BASE.body(), "question": asked.canonical(), "randomizer": {"name": name, **members}, "vdaf": proof}
     return Recipe.from_body({**body, "sampling": {"rate": "0.5", **sampling}})
 
 
@@ -154,7 +151,7 @@ async def test_whether_a_device_sends_depends_on_nothing_but_the_sampling_that_t
     assert MISSING in laws
     assert len(laws) >= 3, "several answers, and none"
     charged = {paid for law in laws.values() for _, paid in law}
-    assert charged == {(recipe.privacy.epsilon.aggregator, recipe.privacy.delta)}
+    assert charged == {(recipe.privacy.epsilon["aggregator"], recipe.privacy.delta)}
     silence = {answer: sum(p for (made, _), p in law.items() if made is SILENCE) for answer, law in laws.items()}
     sends, rejects = Fraction(1) if sampling == "everybody" else Fraction(1, 2), Fraction(0)
     randomizer = randomizer_of(recipe)
@@ -202,16 +199,12 @@ async def test_the_claim_against_an_aggregator_holds_in_batches_of_a_few_devices
     width = 1 if kind != "rappor" else 2
     zero = (0,) * (1 + width)
     n = devices if sampling == "everybody" else 1
-    name = recipe.randomizer.name
-    reject = randomizer_of(recipe).reject_probability
-    claim = compute_claim(
-        randomizer=name, epsilon0=EPSILON0, n=n, sampling_rate=1.0, delta=delta, reject_probability=reject
-    )
+    claim = compute_claim(randomizer_of(recipe), n=n, sampling_rate=1.0, delta=delta)
     for others in itertools.combinations_with_replacement(laws, devices - 1):
         crowd = convolved(others, plus, zero)
         whole = [convolved([crowd, convolved([law], plus, zero)], added, zero) for law in laws]
         for one, other in itertools.permutations(whole, 2):
-            assert divergence(one, other, claim.aggregator) <= delta + SLACK
+            assert divergence(one, other, claim["aggregator"]) <= delta + SLACK
 
 
 def added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
@@ -272,9 +265,9 @@ async def test_a_device_without_an_answer_adds_to_the_estimate_what_the_result_s
 
 def cells_of(recipe: Recipe, sent: int) -> tuple[int, ...]:
     """What a scalar measurement adds to each cell: a category to its own, a number to the only one."""
-    if recipe.vdaf.name != "Prio3Histogram":
+    if vdaf_spec(recipe).name != "Prio3Histogram":
         return (sent,)
-    return tuple(int(cell == sent) for cell in range(recipe.vdaf.length))
+    return tuple(int(cell == sent) for cell in range(vdaf_spec(recipe).length))
 
 
 # Sources, and encoders, always answer

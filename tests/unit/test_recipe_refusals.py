@@ -26,14 +26,14 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import slot_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, AggregatorPin, Policy
-from tacit.recipe.rules import RULES, check
+from tacit.rules.table import RULES, check
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()
 FULL = KIT.recipe(rate=Decimal(1), population=300)
-EPSILON = GOOD.privacy.epsilon
+CLAIMED, BESIDE = (GOOD.privacy.epsilon[name] for name in ("aggregator", "aggregator_with_relay"))
 OTHER_KEY = b64url(bytes(31) + b"\x01")
-LEADER = GOOD.parties.leader
+LEADER = GOOD.parties.servers()["leader"]
 START, END = EPOCH * EPOCH_SECONDS, (EPOCH + 1) * EPOCH_SECONDS
 P384 = b64url(HpkeConfig(9, 0x0011, 2, 2, bytes(97)).encode())
 ACTIVE = Context(
@@ -43,9 +43,15 @@ ACTIVE = Context(
     index=0,
     slot_owner=GOOD.hash,
     directory=KIT.directory(),
-    leader_opt_in=KIT.opt_in(GOOD, "leader"),
-    helper_opt_in=KIT.opt_in(GOOD, "helper"),
+    opt_ins={role: KIT.opt_in(GOOD, role) for role in ("leader", "helper")},
 )
+LEADER_ALONE = {"opt_ins": {"leader": KIT.opt_in(GOOD, "leader")}}
+
+
+def helper_saying(update: dict[str, Any]) -> dict[str, Any]:
+    """The context in which the helper's opt-in says something else."""
+    helper = KIT.opt_in(GOOD, "helper").model_copy(update=update)
+    return {"opt_ins": {**ACTIVE.opt_ins, "helper": helper}}
 
 
 @dataclass(frozen=True)
@@ -109,9 +115,7 @@ DESIGN = [
     bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", "krr, rappor, rr, flips are"),
     bad("randomizer-parameters", "randomizer.epsilon0", "0", "krr with epsilon0 0:", "from 0.000001 to 40"),
     bad("randomizer-parameters", "randomizer.max_weight", 3, "krr has max_weight 3", "leave it out"),
-    bad(
-        "randomizer-parameters", "randomizer.scale", 3, "krr has scale, flips, maximum 3", "every other randomizer none"
-    ),
+    bad("randomizer-parameters", "randomizer.scale", 3, "krr has scale 3", "leave it out"),
     bad(
         "rejection-too-likely",
         "randomizer",
@@ -127,12 +131,18 @@ DESIGN = [
     bad("vdaf-parameters", "vdaf.length", 2000, "length 2000", "limit of 1024"),
     bad("sampling-rate", "sampling.rate", "0", "q = 0", "above 0 and at most 1"),
     bad("sampling-cap", "sampling.rate", "0.5", "q = 0.5", "cap of 0.25", max_sampling_rate="0.25"),
-    bad("sampling-one-claimed", "sampling.rate", "1", EPSILON.aggregator, f"claim {EPSILON.aggregator_with_relay}"),
+    bad("sampling-one-claimed", "sampling.rate", "1", CLAIMED, f"claim {BESIDE}"),
     bad("batch-floor", "batch.min_batch_size", 99, "B = 99", "floor of 100"),
     bad("batch-too-large", "batch.min_batch_size", 10_000_001, "B = 10000001", "limit of 10000000"),
     bad("batch-mode", "batch.mode", "leader_selected", "not leader_selected", "needs mode time_interval"),
     bad("contributions-below-batch", "batch.expected_contributions", 199, "199", "expect at least 200"),
-    bad("interval-unaligned", "interval.start", NOW + 1, f"start {NOW + 1}", f"{NOW + 60} and 3600 are the next"),
+    bad(
+        "interval-unaligned",
+        "interval.start",
+        NOW + 1,
+        f"start {moment(NOW + 1)}",
+        f"{moment(NOW + 60)} and 3600 are the next",
+    ),
     bad("interval-over", "interval.start", NOW - 7_200, "3600 seconds ago", f"must end after {NOW}"),
     bad("interval-too-long", "interval.duration", 32 * 86_400, str(32 * 86_400), f"limit of {31 * 86_400}"),
     bad(
@@ -149,7 +159,7 @@ CLAIMS = [
     bad("claim-parameters", "privacy.epsilon0", "1", "epsilon0 1,", f"claim {GOOD.randomizer.epsilon0}"),
     bad("delta-cap", "privacy.delta", "0.00001", "delta 0.00001", "at most 0.000001"),
     bad("claim-mechanism", "privacy.mechanism", "trust-me", "says trust-me", f"claim {GOOD.privacy.mechanism}"),
-    bad("claim-understated", "privacy.epsilon.aggregator", "0.5", "epsilon 0.5", f"give {EPSILON.aggregator}; claim"),
+    bad("claim-understated", "privacy.epsilon.aggregator", "0.5", "epsilon 0.5", f"give {CLAIMED}; claim"),
     bad("claim-cap", "privacy.epsilon.aggregator", "1.1", "epsilon 1.1", "cap of 1; lower epsilon0 or raise B"),
     bad("claim-cap", "privacy.epsilon.both_aggregators_with_relay", "9", "epsilon 9", "cap of 8; lower epsilon0 until"),
     bad("claim-half-batch", "randomizer.epsilon0", "6", "at B/2 = 100 epsilon is", "B of at least"),
@@ -164,7 +174,7 @@ CLAIMS = [
     Case(
         "budget-spent",
         GOOD,
-        f"this recipe's {EPSILON.aggregator}",
+        f"this recipe's {CLAIMED}",
         "at most epsilon 0.3",
         {"accounts": {"default": AccountLimit(epsilon="1.3", delta="0.00001", window_seconds=86_400)}},
         {"charges": (Charge("default", b"one", "earlier", NOW, NOW + 60, Cost(Decimal(1), Decimal("0.000001"))),)},
@@ -180,20 +190,33 @@ LOG = [
         context={"leaf": KIT.recipe_leaf(KIT.recipe(name="other"))},
     ),
     Case("recipe-in-log", GOOD, GOOD.hash_text, "publish it first", context={"index": None}),
-    Case("opt-in-missing", GOOD, "no opt-in of helper", "both must opt in", context={"helper_opt_in": None}),
+    Case(
+        "opt-in-missing",
+        GOOD,
+        "no opt-in of helper",
+        "both must opt in",
+        context=LEADER_ALONE,
+    ),
     Case(
         "opt-in-mismatch",
         GOOD,
         "helper seed-2",
         "both must use one",
-        context={"helper_opt_in": KIT.opt_in(GOOD, "helper").model_copy(update={"seed_id": "seed-2"})},
+        context={
+            "opt_ins": {**ACTIVE.opt_ins, "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"seed_id": "seed-2"})}
+        },
     ),
     Case(
         "opt-in-mismatch",
         GOOD,
         f"task {b64url(bytes(32))}",
         f"must be of helper, {GOOD.hash_text}",
-        context={"helper_opt_in": KIT.opt_in(GOOD, "helper").model_copy(update={"task_id": b64url(bytes(32))})},
+        context={
+            "opt_ins": {
+                **ACTIVE.opt_ins,
+                "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"task_id": b64url(bytes(32))}),
+            }
+        },
     ),
 ]
 CASES = [*PARTIES, *DESIGN, *CLAIMS, *LOG]
@@ -236,12 +259,12 @@ def test_every_rule_is_in_the_table() -> None:
 
 
 def test_the_batch_size_that_a_refusal_names_does_pass_and_little_less_does_not() -> None:
-    """For each randomizer; the answer takes a device tens of milliseconds, not seconds."""
+    """For each randomizer; the answer takes a device tens of milliseconds of its processor, not seconds."""
     policy = KIT.policy.model_copy(update={"max_epsilon_half_batch": "0.5"})
     recipe = KIT.recipe()
-    began = time.perf_counter()
+    began = time.thread_time()
     (refusal,) = check(recipe, policy, ACTIVE, only={"claim-half-batch"})
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
     size = int(refusal.detail.rpartition("at least ")[2].split()[0])
     fits, close = (changed(recipe, "batch.min_batch_size", number) for number in (size, size * 19 // 20))
     assert check(fits, policy, ACTIVE, only={"claim-half-batch"}) == []
@@ -255,7 +278,7 @@ def test_where_no_batch_that_is_looked_at_would_pass_the_knobs_are_named(monkeyp
         looked.append(n or 0)
         return claim_of(recipe, n)
 
-    monkeypatch.setattr("tacit.recipe.checks.privacy.claim_of", watched)
+    monkeypatch.setattr("tacit.rules.privacy.claim_of", watched)
     policy = KIT.policy.model_copy(update={"max_epsilon_half_batch": "0.0001"})
     (refusal,) = check(GOOD, policy, ACTIVE, only={"claim-half-batch"})
     assert refusal.detail.endswith("over the cap of 0.0001; lower epsilon0 or raise B")
@@ -297,7 +320,7 @@ def config(*, relay_url: str = GOOD.parties.relay.url, epoch_seconds: int = EPOC
             "budget-spent",
             config(),
             [Entry(b"x" * 32, "first", State.SENT, NOW, charged_epsilon="9.9", charged_delta="0.000001")],
-            f"this recipe's {EPSILON.aggregator}",
+            f"this recipe's {CLAIMED}",
             "at most epsilon 0.1000 still fits",
         ),
         (
@@ -351,7 +374,7 @@ def test_a_policy_without_local_guarantee_is_named_with_the_epsilon_that_passes(
 def test_a_recipe_that_takes_every_device_is_told_the_claim_to_make() -> None:
     claimed = changed(FULL, "privacy.epsilon.aggregator", "0.1")
     (refusal,) = check(claimed, KIT.policy, ACTIVE, only={"sampling-one-claimed"})
-    assert f"claim {FULL.privacy.epsilon.aggregator_with_relay} there" in refusal.detail
+    assert f"claim {FULL.privacy.epsilon['aggregator_with_relay']} there" in refusal.detail
 
 
 def test_a_refusal_names_times_as_the_recipe_has_them_and_as_people_read_them() -> None:

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
-from infra.recipe_outlook import outlook, outlook_lines
+from infra.recipe_outlook import outlook_lines
 from tacit.dp.poisson import upper_quantile
 from tacit.errors import Refusal, UsageError
 from tacit.ledger.account import ChargeState
+from tacit.operations.outlook import outlook
 from tacit.recipe.charges import charge_of
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
 from tacit.recipe.turnout import TurnoutPlan
+from tacit.rules.table import check
 
 KIT = RecipeKit()
 DRAFT = Context(Stage.DRAFT, NOW)
@@ -65,10 +66,10 @@ def test_what_is_proposed_passes_every_rule_and_states_what_is_recomputed(name: 
     claim = claim_of(recipe)
     assert claim.exceeds(recipe.privacy.epsilon.model_dump()) == ()
     assert claim.mechanism == recipe.privacy.mechanism
-    assert charge_of(recipe, ChargeState.PENDING).cost.epsilon == Decimal(recipe.privacy.epsilon.aggregator)
+    assert charge_of(recipe, ChargeState.PENDING).cost.epsilon == Decimal(recipe.privacy.epsilon["aggregator"])
     half = claim_of(recipe, recipe.batch.min_batch_size // 2)
-    assert claim.aggregator < half.aggregator <= 2
-    assert 0.4 < claim.aggregator <= 1
+    assert claim["aggregator"] < half["aggregator"] <= 2
+    assert 0.4 < claim["aggregator"] <= 1
 
 
 def test_the_mechanisms_name_says_who_sends() -> None:
@@ -81,26 +82,26 @@ def test_the_mechanisms_name_says_who_sends() -> None:
 @pytest.mark.parametrize("name", ["sum", "histogram of shares", "both"])
 def test_noise_keeps_the_target_against_one_aggregator_with_half_of_the_devices(name: str) -> None:
     recipe = RECIPES[name]
-    assert 0.9 < claim_of(recipe, recipe.batch.min_batch_size // 2).aggregator <= 1
-    assert claim_of(recipe).aggregator_with_relay > 2, "no noise lessens what taking part tells the relay"
+    assert 0.9 < claim_of(recipe, recipe.batch.min_batch_size // 2)["aggregator"] <= 1
+    assert claim_of(recipe)["aggregator_with_relay"] > 2, "no noise lessens what taking part tells the relay"
 
 
 def test_a_local_epsilon_leaves_room_for_what_taking_part_tells() -> None:
     for name in ("krr", "rappor", "rr"):
         recipe = RECIPES[name]
         stated = recipe.privacy.epsilon
-        told = Decimal(stated.both_aggregators_with_relay) - recipe.epsilon0
+        told = Decimal(stated["both_aggregators_with_relay"]) - recipe.epsilon0
         assert float(told) == pytest.approx(math.log(10), abs=1e-5)
-        assert Decimal(stated.both_aggregators_with_relay) <= 8
+        assert Decimal(stated["both_aggregators_with_relay"]) <= 8
 
 
 def test_dummies_alone_keep_the_target_against_the_relay_and_are_as_many_as_were_asked_for() -> None:
     local, shares = RECIPES["dummies"], RECIPES["enough dummies"]
-    assert 0.99 < float(local.privacy.epsilon.aggregator_with_relay) <= 1
-    assert local.privacy.epsilon.both_aggregators_with_relay == local.randomizer.epsilon0
+    assert 0.99 < float(local.privacy.epsilon["aggregator_with_relay"]) <= 1
+    assert local.privacy.epsilon["both_aggregators_with_relay"] == local.randomizer.epsilon0
     half = claim_of(shares, shares.batch.min_batch_size // 2)
-    assert 0.9 < half.aggregator_with_relay <= 1
-    told = outlook(shares)["hiding"]
+    assert 0.9 < half["aggregator_with_relay"] <= 1
+    told = outlook(shares).document()["hiding"]
     assert 0.99 < told["dummies_epsilon"] <= 1
     assert told["part_epsilon"] == 0
     assert shares.sampling.dummies is not None
@@ -126,9 +127,9 @@ def test_dummies_are_no_reports() -> None:
 def test_a_released_batch_costs_no_more_than_b_and_claims_take_milliseconds() -> None:
     for recipe in RECIPES.values():
         size = recipe.batch.min_batch_size
-        began = time.perf_counter()
+        began = time.thread_time()
         larger = claim_of(recipe, size + 137)
-        assert time.perf_counter() - began < 1
+        assert time.thread_time() - began < 1
         assert larger.n == size + 137
         released = larger.no_worse_than(claim_of(recipe))
         assert released.exceeds(recipe.privacy.epsilon.model_dump()) == ()
@@ -138,8 +139,9 @@ def test_members_that_are_absent_change_nothing() -> None:
     recipe = KIT.recipe()
     assert set(recipe.body()["sampling"]) == {"rate"}
     assert recipe.privacy.mechanism == "shuffle-fmt22+sampling"
-    assert "hiding" not in outlook(recipe)
-    assert outlook_lines(recipe) == []
+    found = outlook(recipe)
+    assert (found.shares, found.hiding) == (None, None)
+    assert outlook_lines(recipe, found) == [found.rounding.words]
 
 
 @pytest.mark.parametrize(
@@ -226,10 +228,10 @@ def test_a_claim_that_cannot_be_computed_is_a_refusal() -> None:
 
 
 def test_the_outlook_says_in_words_what_hides_whom() -> None:
-    lines = outlook_lines(RECIPES["both"])
+    lines = outlook_lines(RECIPES["both"], outlook(RECIPES["both"]))
     assert any("the number of messages adds epsilon 0." in line for line in lines)
     assert any("does not fill it tells epsilon 0.0" in line and "20,000 devices" in line for line in lines)
     assert any("somebody who knows which others took part: epsilon 0." in line for line in lines)
     assert any("the relay sees who sends: epsilon 2." in line for line in lines)
     assert any("expected standard error" in line for line in lines)
-    assert outlook(RECIPES["both"])["outlook"]["noise_stderr"] > 0
+    assert outlook(RECIPES["both"]).document()["outlook"]["noise_stderr"] > 0

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from infra.response_lines import number, warning
 from infra.result_page import result_page
-from infra.result_view import in_order, number, price_rows, sampling_lines, show_result
+from infra.result_view import in_order, price_rows, sampling_lines, show_result
 
 PRIVACY = {"aggregator": 0.9, "both_aggregators": 0.95, "both_aggregators_with_relay": "unbounded"}
 DOCUMENT: dict[str, Any] = {
@@ -119,7 +120,60 @@ def test_a_result_shows_its_question_and_what_is_estimated_and_results_stand_as_
     asked = {**DOCUMENT, "question": "How many doctor visits?"}
     for text in (shown(asked), result_page([asked])):
         assert "How many doctor visits?" in text
-        assert "an estimate is the total of all devices that were asked" in text
-    assert "an estimate is the mean of a device" in shown({**asked, "statistic": "mean"})
-    times = [{**DOCUMENT, "released_at": at} for at in (30, 10, 20)]
+        assert "an estimate is the total of the devices that answered, and its interval is theirs" in text
+    assert "an estimate is the mean of the devices that answered" in shown({**asked, "statistic": "mean"})
+    times = [{**DOCUMENT, "released_at": at, "name": f"at-{at}"} for at in (30, 10, 20)]
     assert [one["released_at"] for one in in_order(times)] == [10, 20, 30]
+    page = result_page(times)
+    assert page.index("at-10, batch") < page.index("at-20, batch") < page.index("at-30, batch")
+
+
+RESPONSE = {
+    "estimates_are_of": "devices that answered",
+    "counted": 458,
+    "answered": {"estimate": 916.0, "stderr": 21.4},
+    "asked": {"least": 1_200, "most": 1_200, "by": "recipe"},
+    "expected": {"contributions": 600.0, "share": 0.7633, "low": 543, "high": 657, "false_alarm": 0.001},
+    "verdict": "fewer",
+}
+BEHIND = {"share": 0.1, "share_stderr": 0.012, "population_low": 60.4, "population_high": 410.2}
+ANSWERED = {**DOCUMENT, "response": RESPONSE, "buckets": [{**row, **BEHIND} for row in DOCUMENT["buckets"]]}
+
+
+def test_a_result_says_of_whom_it_speaks_and_warns_of_devices_that_stayed_silent() -> None:
+    for text in (" ".join(shown(ANSWERED).replace("│", " ").split()), result_page([ANSWERED])):
+        for words in (
+            "asked 1,200 devices, as the recipe states · 600 contributions expected · 458 contributions counted, 76.3%",
+            "sent by a sample of 916 ± 42 devices that answered",
+            "458 contributions from 1,200 devices, not the 543 to 657 that chance allows if all had answered",
+            "about 24% of the devices, stayed silent",
+            "10 ± 2 %",
+            "60 to 410",
+            "of all 1,200 asked",
+            "whatever the silent ones would have answered",
+        ):
+            assert words in text, words
+        assert "arning" in text
+
+
+def test_where_the_number_of_asked_devices_is_unknown_or_refuted_nothing_is_said_of_all_of_them() -> None:
+    unknown = {**DOCUMENT, "response": {"counted": 458, "verdict": "unknown"}}
+    text = shown(unknown)
+    assert "458 contributions counted; how many devices were asked is not known (--asked N states it)" in text
+    assert "nothing is said of devices that stayed silent" in text
+    assert warning(unknown) is None
+    refuted = warning({**DOCUMENT, "response": {**RESPONSE, "verdict": "more"}})
+    assert refuted is not None
+    assert "more were asked than is stated" in refuted
+    assert warning({**DOCUMENT, "response": {**RESPONSE, "verdict": "expected"}}) is None
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_number_of_a_result_is_cut_in_a_narrow_terminal(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    show_result(ANSWERED, console)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    lines = file.getvalue().splitlines()
+    for numbers in (("2,720", "327", "10 ± 2 %", "60 to 410"), ("-24", "53", "10 ± 2 %", "60 to 410")):
+        assert any(all(one in line for one in numbers) for line in lines), lines

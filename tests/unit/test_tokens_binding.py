@@ -25,8 +25,9 @@ from tacit.tokens.binding import (
     nonce_of,
     open_extension,
 )
-from tacit.tokens.blind_rsa import IssuerKey, blind_sign, blind_with
-from tacit.tokens.issuance import issue, request_token
+from tacit.tokens.blind_rsa import blind_with
+from tacit.tokens.issuance import request_token
+from tacit.tokens.issuer_key import IssuerKey, blind_sign, issue
 from tacit.tokens.slots import Slot, TokenVerifier, redemption_context, slot_challenge
 from tacit.tokens.structures import Token
 

@@ -9,11 +9,11 @@ from functools import lru_cache
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tacit.errors import CryptoError, DecodeError
-from tacit.tokens.blind_rsa import IssuerKey, TokenKey
+from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.directory import DirectoryKey, IssuerDirectory
 from tacit.tokens.http_auth import (
     PrivateTokenChallenge,
@@ -23,7 +23,8 @@ from tacit.tokens.http_auth import (
     parse_www_authenticate,
     unpadded,
 )
-from tacit.tokens.issuance import PendingToken, issue, request_token
+from tacit.tokens.issuance import PendingToken, request_token
+from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
 from tacit.tokens.structures import GREASE_TYPES, Token, TokenChallenge, TokenRequest, TokenResponse
 
@@ -83,13 +84,40 @@ def test_arbitrary_bytes_give_a_value_or_a_decode_error(data: bytes) -> None:
             decode(data)
 
 
-@given(st.text(max_size=60))
+PIECES = (
+    "PrivateToken",
+    "Basic",
+    " ",
+    ", ",
+    "challenge=",
+    "token=",
+    '"AAE="',
+    "AAE=",
+    "max-age=",
+    "7",
+    "token-key=",
+    "\u00e9",
+)
+
+
+@given(st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@example('PrivateToken challenge="AAE=", max-age=7, Basic x=y, PrivateToken challenge=AAE=')
+@example("PrivateToken token=AAE=")
 def test_arbitrary_headers_give_a_value_or_a_decode_error(value: str) -> None:
+    """Whatever is read from one is read again from how we write it."""
+    with contextlib.suppress(DecodeError):
+        challenges = parse_www_authenticate(value)
+        assert parse_www_authenticate(", ".join(one.format() for one in challenges)) == challenges
+    with contextlib.suppress(DecodeError):
+        token = parse_authorization(value)
+        assert parse_authorization(f'PrivateToken token="{padded_b64url(token)}"') == token
+
+
+def test_headers_that_are_not_well_formed_are_decode_errors() -> None:
     for parse in (parse_www_authenticate, parse_authorization):
-        try:
-            parse(value)
-        except DecodeError:
-            continue
+        for value in ("=", "PrivateToken challenge", 'PrivateToken token="', "PrivateToken token=A, token=A"):
+            with pytest.raises(DecodeError):
+                parse(value)
 
 
 def test_a_redemption_context_has_0_or_32_bytes() -> None:

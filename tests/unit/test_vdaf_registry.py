@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DecodeError
+from tacit.vdaf.chunks import chunk_length_for
 from tacit.vdaf.circuits import Count
 from tacit.vdaf.field import Field64
 from tacit.vdaf.prio3 import (
@@ -21,7 +22,6 @@ from tacit.vdaf.prio3 import (
 )
 from tacit.vdaf.registry import (
     MAX_ELEMENTS,
-    chunk_length_for,
     vdaf_configuration,
     vdaf_from_configuration,
 )

@@ -10,9 +10,10 @@ import pytest
 
 from tacit.errors import DecodeError
 from tacit.tokens import blind_rsa
-from tacit.tokens.blind_rsa import IssuerKey, TokenKey
+from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.http_auth import PrivateTokenChallenge, parse_authorization, parse_www_authenticate
-from tacit.tokens.issuance import PendingToken, issue
+from tacit.tokens.issuance import PendingToken
+from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.structures import (
     GREASE_TYPES,
     Token,

@@ -30,23 +30,18 @@ from tacit.ledger.budget import Accountant, conservative, judge, largest_epsilon
 REPORTS, RECIPES = 10_000, 1000
 DAY = 86_400
 YEAR = 365 * DAY
-_LOCAL = (
-    "from tacit.dp.claim import compute_claims; "
-    "compute_claims(randomizer='{name}', epsilon0=2.0, n={n}, sampling_rate=0.1, delta=1e-8)"
-)
-_SHARES = (
-    "from tacit.dp.claim import NoiseStep, compute_noise_claim; "
-    "[compute_noise_claim(NoiseStep(12, 3, 1, 2), n=n, sampling_rate=0.1, delta=1e-8) for n in ({n}, {n} // 2)]"
+_CLAIM = (
+    "from tacit.dp.claim import NoiseStep; from tacit.dp.hidden_claim import Sample, local_reports, noise_reports; "
+    "from tacit.models.forms.registry import form_of; form, reports = form_of('secure-aggregation'), {reports}; "
+    "[form.claim(reports, Sample({n}, 0.1), n=n, delta=1e-8) for n in ({n}, {n} // 2)]"
 )
 _RECIPE = (
     "import json; from tacit.recipe.model import Recipe; from tacit.recipe.claims import claim_of; "
     "recipe = Recipe.from_body(json.load(open({path!r}))); [claim_of(recipe, n) for n in ({n}, {n} // 2)]"
 )
 CODES = {
-    "krr": _LOCAL.format(name="krr", n=REPORTS),
-    "rr": _LOCAL.format(name="rr", n=REPORTS),
-    "rappor": _LOCAL.format(name="rappor", n=REPORTS),
-    "flips": _SHARES.format(n=REPORTS),
+    **{name: _CLAIM.format(reports=f"local_reports('{name}', 2.0)", n=REPORTS) for name in ("krr", "rr", "rappor")},
+    "flips": _CLAIM.format(reports="noise_reports(NoiseStep(12, 3, 1, 2))", n=REPORTS),
 }
 
 

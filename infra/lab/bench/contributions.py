@@ -37,7 +37,7 @@ from tacit.roles import client
 from tacit.service.config import load_config
 from tacit.task import Task
 from tacit.tokens.binding import Preimages
-from tacit.tokens.blind_rsa import IssuerKey
+from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot, slot_challenge
 from tacit.tokens.structures import BLIND_RSA_2048, TOKEN_SIZE, Token, token_input
 from tacit.vdaf.native.batch import BatchProver

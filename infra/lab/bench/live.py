@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import uvloop
 
-from infra.api import call, verified_log
+from infra.api import verified_log
 from infra.backends import backends, parse_backends
 from infra.deployment import INGEST, Deployment, Parts, deploy
 from infra.lab.bench.contributions import Order, slot_keys
@@ -32,6 +32,7 @@ from infra.processes import ServiceProcess, running
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal
+from tacit.operations.services import call
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id

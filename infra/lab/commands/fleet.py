@@ -92,7 +92,7 @@ def run(
 ) -> None:
     """Run a fleet: every device its own datum, coin and journal line, every contribution over the real wire.
 
-    Example: tacit fleet run --devices 100000 --recipe visits --workers 2 --oracle --out fleet-out
+    Example: tacit fleet run --devices 1000 --recipe visits --workers 2 --oracle --out fleet-out
     """
     if prepared is None and devices is None:
         raise typer.BadParameter("--devices is needed, or --prepared")
@@ -160,7 +160,7 @@ def prepare(
 ) -> None:
     """Make the contributions of a fleet before a load test, so that it does not pay for the devices.
 
-    Example: tacit fleet prepare --devices 1000000 --recipe visits --tokens direct --workers 2 --out visits.fleet
+    Example: tacit fleet prepare --devices 1000 --recipe visits --tokens direct --workers 2 --out visits.fleet
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another --out")

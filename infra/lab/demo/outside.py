@@ -14,6 +14,7 @@ from infra.lab.demo.fleet import Device
 from infra.lab.demo.result import StagedRefusal
 from tacit.errors import Refusal
 from tacit.ports import Entropy
+from tacit.recipe.charges import cost_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 
@@ -28,7 +29,7 @@ async def told_by_a_value_outside(
     """Compare a device with the value ``outside`` with one that has ``inside``. Raises ``Refusal`` where they
     differ."""
     entry = await device.entry(recipe.hash)
-    if entry is None or entry.charged_epsilon != recipe.privacy.epsilon.aggregator:
+    if entry is None or entry.charged_epsilon != f"{cost_of(recipe).epsilon:f}":
         raise Refusal("demo-staged", "a device whose value lies outside the answers is not charged")
     encoder = encoder_of(recipe.question)
     answers = encoder.encode(outside), encoder.encode(inside)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
-from tacit.methods.types import Measurement
+from tacit.methods.method import Measurement
 
 NUMBER = "Q"
 NUMBER_SIZE = 8

@@ -19,8 +19,8 @@ from client_agent.coin import COIN_BITS, coin, coin_threshold
 from infra.lab.devices.additions import NUMBER, Numbers
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
-from tacit.methods.flips import SCALAR, Flips
-from tacit.methods.types import Answer, Measurement, Randomizer
+from tacit.methods.flips import Flips
+from tacit.methods.method import Answer, Measurement, Method
 from tacit.ports import Entropy
 from tacit.recipe.model import Sampling
 
@@ -31,7 +31,8 @@ CHUNK = 1 << 16
 @dataclass(frozen=True)
 class Decided:
     """One chunk: numbers of the sampled devices, their encoded answers, numbers of the devices that send dummies; and
-    the encoded answers of ``everybody``, if they were asked for."""
+    the encoded answers of ``everybody``, if they were asked for, with the ``numbers`` that they have, where they have
+    any."""
 
     first: int
     count: int
@@ -39,6 +40,7 @@ class Decided:
     answers: Sequence[Answer | None] = field(repr=False)
     dummies: NDArray[np.uint32]
     everybody: Sequence[Answer | None] = field(default=(), repr=False)
+    numbers: Data | None = field(default=None, repr=False)
 
 
 def coins(rate: Decimal | Fraction, count: int, entropy: Entropy) -> NDArray[np.bool_]:
@@ -93,7 +95,8 @@ def decide(
         dummies = dummies[coins(sampling.dummy_rate, len(dummies), entropy) if sampling.dummies else slice(0)]
         sampled, filling = ((places + begin).astype(np.uint32) for places in (chosen, dummies))
         answers = [known[place] for place in chosen.tolist()] if known else population.answers(data[chosen])
-        yield Decided(begin, len(data), sampled, answers, filling, known if everybody else ())
+        whole = (known, population.numbers(data)) if everybody else ((), None)
+        yield Decided(begin, len(data), sampled, answers, filling, *whole)
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def with_dummies(
     decided: Decided,
     answers: list[Randomised],
     beyond: list[int],
-    randomizer: Randomizer,
+    randomizer: Method,
     rate: Fraction,
     entropy: Entropy,
 ) -> tuple[list[Randomised], list[int]]:
@@ -121,7 +124,7 @@ def with_dummies(
     return sorted([*answers, *dummies], key=lambda one: one.device), silent
 
 
-def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tuple[list[Randomised], list[int]]:
+def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[list[Randomised], list[int]]:
     """The randomised answers of the sampled devices, and the devices whose output lay beyond the weight bound (P18:
     they do not send it)."""
     devices = decided.sampled.tolist()
@@ -138,14 +141,14 @@ def randomise(decided: Decided, randomizer: Randomizer, entropy: Entropy) -> tup
     return answers, beyond
 
 
-def _kept(randomizer: Randomizer, measurement: Measurement) -> Measurement | Numbers:
+def _kept(randomizer: Method, measurement: Measurement) -> Measurement | Numbers:
     """A measurement as it is kept."""
     if isinstance(randomizer, Flips) and not isinstance(measurement, int):
         return array(NUMBER, measurement)
     return measurement
 
 
-def kept_cells(randomizer: Randomizer) -> int:
+def kept_cells(randomizer: Method) -> int:
     """Numbers in a measurement as it is kept: a category or a few ones count as one."""
     return randomizer.cells if isinstance(randomizer, Flips) else 1
 
@@ -153,7 +156,7 @@ def kept_cells(randomizer: Randomizer) -> int:
 def noisy(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> list[int] | list[Numbers]:
     """The measurements of devices that add noise shares."""
     rows = randomise_all(shares, answers, entropy)
-    if shares.statistic in SCALAR:
+    if shares.kind.is_scalar:
         scalars: list[int] = rows[:, 0].tolist()
         return scalars
     return [array(NUMBER, row.tobytes()) for row in rows]

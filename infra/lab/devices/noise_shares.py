@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.flips import ONE_HOT, Flips
-from tacit.methods.types import Answer
+from tacit.methods.flips import Flips
+from tacit.methods.method import Answer
 from tacit.ports import Entropy
 
 PIECE = 1 << 22
@@ -37,11 +37,11 @@ def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.
     ``ValueError``."""
     missing = [place for place, answer in enumerate(answers) if answer is None]
     if missing:
-        blank = 0 if shares.cells == 1 or shares.statistic == ONE_HOT else (0,) * shares.cells
+        blank = 0 if shares.cells == 1 or shares.kind.is_one_hot else (0,) * shares.cells
         values = encoded_rows(shares, [blank if answer is None else answer for answer in answers])
         values[missing] = shares.neutral
         return values
-    is_category = shares.statistic == ONE_HOT
+    is_category = shares.kind.is_one_hot
     columns, most = (1, shares.cells - 1) if is_category else (shares.cells, shares.maximum)
     given = np.asarray(answers, dtype=np.int64)
     if given.size != len(answers) * columns or (given.size and not 0 <= given.min() <= given.max() <= most):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UsageError
-from tacit.methods.types import Answer
+from tacit.methods.method import Answer
 from tacit.recipe.encoder import MISSING, Encoder, encoder_of
 from tacit.recipe.model import Number, Question, Vector
 
@@ -47,6 +47,11 @@ class Population(Protocol):
 
     def answers(self, data: Data) -> list[Answer | None]:
         """What devices with these data answer, encoded; ``MISSING`` of those without a datum."""
+        ...
+
+    def numbers(self, data: Data) -> Data | None:
+        """The numbers that devices with these data have, before anything is rounded or clipped: a row each. None where
+        they have no numbers."""
         ...
 
 
@@ -84,6 +89,10 @@ class WithMissing:
         """See ``Population``."""
         return [self.answer if answer is MISSING else answer for answer in self.among.answers(data)]
 
+    def numbers(self, data: Data) -> Data | None:
+        """See ``Population``."""
+        return self.among.numbers(data)
+
 
 @dataclass(frozen=True)
 class DrawnCategories:
@@ -103,29 +112,53 @@ class DrawnCategories:
         """See ``Population``."""
         return _plain(data)
 
+    def numbers(self, _data: Data) -> None:
+        """See ``Population``."""
+
 
 @dataclass(frozen=True)
-class DrawnNumbers:
-    """``width`` independent numbers per device: uniform from ``first`` to ``second``, or normal with mean ``first`` and
-    standard deviation ``second``. The encoder rounds and clips them."""
+class _Numbers:
+    """Numbers that an encoder rounds and clips: ``width`` of each device, NaN for those of a device without any."""
 
     label: str
-    law: Literal["uniform", "normal"]
-    first: float
-    second: float
     width: int
     encoder: Encoder = field(repr=False)
-
-    def of(self, _first: int, count: int, generator: np.random.Generator) -> Data:
-        """See ``Population``."""
-        draw = generator.uniform if self.law == "uniform" else generator.normal
-        return draw(self.first, self.second, (count, self.width))
 
     def answers(self, data: Data) -> list[Answer | None]:
         """See ``Population``."""
         if self.width == 1:
             return [self.encoder.encode(number) for (number,) in data.tolist()]
         return [self.encoder.encode(row) for row in data.tolist()]
+
+    def numbers(self, data: Data) -> Data:
+        """See ``Population``."""
+        return data
+
+
+@dataclass(frozen=True)
+class DrawnNumbers(_Numbers):
+    """``width`` independent numbers per device: uniform from ``first`` to ``second``, or normal with mean ``first`` and
+    standard deviation ``second``. The encoder rounds and clips them."""
+
+    law: Literal["uniform", "normal"]
+    first: float
+    second: float
+
+    def of(self, _first: int, count: int, generator: np.random.Generator) -> Data:
+        """See ``Population``."""
+        draw = generator.uniform if self.law == "uniform" else generator.normal
+        return draw(self.first, self.second, (count, self.width))
+
+
+@dataclass(frozen=True)
+class ListedNumbers(_Numbers):
+    """Numbers of one device per row; device i has row i modulo their number. The encoder rounds and clips them."""
+
+    rows: Data = field(repr=False)
+
+    def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
+        """See ``Population``."""
+        return self.rows[np.arange(first, first + count) % len(self.rows)]
 
 
 @dataclass(frozen=True)
@@ -147,6 +180,9 @@ class ListedAnswers:
     def answers(self, data: Data) -> list[Answer | None]:
         """See ``Population``."""
         return _plain(data)
+
+    def numbers(self, _data: Data) -> None:
+        """See ``Population``."""
 
 
 def drawn_population(question: Question, text: str | None) -> Population:
@@ -192,22 +228,37 @@ def listed_population(label: str, answers: Sequence[Answer | None]) -> ListedAns
     return ListedAnswers(label, rows)
 
 
+def listed_numbers(label: str, question: Question, cells: Sequence[str]) -> ListedNumbers:
+    """One device per cell, over and over: its number, or its vector with commas between. Raises ``UsageError`` where
+    there is none at all."""
+    encoder, spec = encoder_of(question), question.encoder
+    width = spec.length if isinstance(spec, Vector) else 1
+    rows = np.full((len(cells), width), math.nan)
+    for row, cell in enumerate(cells):
+        if encoder.encode(cell) is not MISSING:
+            rows[row] = [float(part) for part in cell.split(",")]
+    if np.isnan(rows).all():
+        raise UsageError(f"{label}: holds no device with a value")
+    return ListedNumbers(label, width, encoder, rows)
+
+
 def _numbers(question: Question, spec: Number | Vector, text: str) -> DrawnNumbers:
     kind, _, rest = text.partition(":")
     width = spec.length if isinstance(spec, Vector) else 1
     encoder = encoder_of(question)
     if kind == "uniform" and not rest:
-        return DrawnNumbers(text, "uniform", spec.low, spec.high, width, encoder)
+        return DrawnNumbers(text, width, encoder, "uniform", float(spec.least), float(spec.most))
     mean, comma, deviation = rest.partition(",")
     if kind != "normal" or not comma:
         raise UsageError("--data of numbers takes uniform or normal:MEAN,DEVIATION")
-    return DrawnNumbers(text, "normal", _number(mean, -math.inf), _number(deviation), width, encoder)
+    return DrawnNumbers(text, width, encoder, "normal", _number(mean, -math.inf), _number(deviation))
 
 
 def _plain(data: Data) -> list[Answer | None]:
-    """Integers, or tuples of them."""
-    plain = data.tolist()
-    return plain if data.ndim == 1 else [tuple(row) for row in plain]
+    """Integers, or tuples of them; ``MISSING`` where there is ``nothing``."""
+    void = data == nothing(data.dtype)
+    plain = data.tolist() if data.ndim == 1 else [tuple(row) for row in data.tolist()]
+    return [MISSING if none else one for none, one in zip(void.reshape(len(data), -1).all(axis=1), plain, strict=True)]
 
 
 def _number(text: str, least: float = 0.0) -> float:

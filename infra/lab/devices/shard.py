@@ -18,7 +18,7 @@ from client_agent.oblivious import ObliviousClient
 from client_agent.wallet import HeldToken
 from infra.lab.devices.arrivals import arrivals
 from infra.lab.devices.contributions import BATCH, Builder, Contribution, Draft
-from infra.lab.devices.decisions import Randomised, decide, kept_cells, randomise, with_dummies
+from infra.lab.devices.decisions import Decided, Randomised, decide, kept_cells, randomise, with_dummies
 from infra.lab.devices.faults import NO_FAULTS, Fault, FaultMix
 from infra.lab.devices.journal import FleetJournal, Header
 from infra.lab.devices.metrics import Snapshot
@@ -56,7 +56,8 @@ class ShardPlan:
     """Everything that one shard is told. ``authority`` (PEM) issues identities for issued tokens, ``slot_key`` (PKCS#8)
     signs direct ones: one of the two is there unless contributions are ``prepared``. ``rate`` is this shard's own;
     ``send_at`` is the POSIX second from which reports are sent. ``contributions`` of the ``prepared`` file are this
-    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know.
+    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know. The
+    services' clock is ``ahead`` of this machine's, in seconds.
     """
 
     number: int
@@ -77,14 +78,15 @@ class ShardPlan:
     contributions: int = 0
     prepare: Path | None = None
     everybody: bool = False
+    ahead: float = 0.0
 
 
 @dataclass
 class ShardResult:
     """What one shard did. ``sampled`` devices were to send something, ``dummies`` of them a dummy; ``beyond`` of them
     did not, as their output lay beyond the weight bound. ``known``: what all devices know, one total per label of the
-    question, where the plan asks for it. ``timings``: seconds of wall-clock by stage, ``cpu`` seconds of this
-    process's CPU by stage."""
+    question, where the plan asks for it; ``answered``: the same of what they answer, rounded and clipped. ``timings``:
+    seconds of wall-clock by stage, ``cpu`` seconds of this process's CPU by stage."""
 
     devices: int = 0
     sampled: int = 0
@@ -93,6 +95,7 @@ class ShardResult:
     without_token: int = 0
     prepared: int = 0
     known: list[float] = field(default_factory=list)
+    answered: list[float] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
     progress: Snapshot = field(default_factory=Snapshot)
     timings: dict[str, float] = field(default_factory=dict)
@@ -152,7 +155,7 @@ class Shard:
         chunks = decide(sampling, *devices, entropy, self._generator, cells, everybody=plan.everybody)
         for chunk in chunks:
             if plan.everybody:
-                self._result.known = added(self._result.known, totals(recipe.question, chunk.everybody, adds))
+                self._add_up(chunk, adds)
             answers, beyond = randomise(chunk, randomizer, entropy)
             real = len(answers)
             answers, beyond = with_dummies(chunk, answers, beyond, randomizer, sampling.dummy_rate, entropy)
@@ -162,6 +165,12 @@ class Shard:
             self._result.dummies += len(answers) - real
             self._result.sampled += len(answers) + len(beyond)
             yield answers
+
+    def _add_up(self, chunk: Decided, missing_adds: Sequence[float]) -> None:
+        """What the devices of a chunk know, as they have it and as they answer it."""
+        result, question = self._result, self._plan.target.recipe.question
+        result.known = added(result.known, totals(question, chunk.everybody, missing_adds, chunk.numbers))
+        result.answered = added(result.answered, totals(question, chunk.everybody, missing_adds))
 
     async def _tokens(self, answers: Sequence[Randomised]) -> dict[int, HeldToken]:
         held: dict[int, HeldToken] = {}

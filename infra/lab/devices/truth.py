@@ -1,37 +1,57 @@
 """What the devices of a fleet know, all together: the totals that a release estimates.
 
-Only a simulation can know them. They are of the answers as the recipe's encoder rounds and clips them, and devices
-without an answer stand in them as the randomizer says (``missing_adds``), so that an estimate differs from them by
-noise and sampling alone.
+Only a simulation can know them. Numbers are added up as the devices have them: what the recipe's encoder rounds and
+clips makes an estimate differ from the truth, beside noise and sampling, and an error that truth and estimate had
+together would not be seen. Devices without an answer stand in the totals as the randomizer says (``missing_adds``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
-from tacit.methods.types import Answer
+from infra.lab.devices.population import Data
+from tacit.methods.method import Answer
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Number, Question, Vector
+from tacit.recipe.model import Number, Question, Range, Vector
 
 
-def totals(question: Question, answers: Sequence[Answer | None], missing_adds: Sequence[float] = ()) -> list[float]:
+def totals(
+    question: Question,
+    answers: Sequence[Answer | None],
+    missing_adds: Sequence[float] = (),
+    numbers: Data | None = None,
+) -> list[float]:
     """One total per label of ``question``: devices with that answer, or the sum of their numbers, or of each entry of
-    their vectors, in the question's own units. A device without an answer stands for ``missing_adds``."""
-    known = [answer for answer in answers if answer is not None]
-    missing = len(answers) - len(known)
-    return added(_known(question, known), [adds * missing for adds in missing_adds])
+    their vectors, in the question's own units. A device without an answer stands for ``missing_adds``. ``numbers``: a
+    row per device as it has them; without these they are added up as they are answered, rounded and clipped."""
+    held = [answer is not None for answer in answers]
+    missing = len(answers) - sum(held)
+    if numbers is None:
+        found = _known(question, [answer for answer in answers if answer is not None])
+    else:
+        found = [float(total) for total in _finite(question, numbers[held]).sum(axis=0)]
+    return added(found, [adds * missing for adds in missing_adds])
+
+
+def _finite(question: Question, numbers: Data) -> Data:
+    """The numbers, infinite ones as the ends of the range."""
+    spec = question.encoder
+    if not isinstance(spec, Range):
+        return numbers
+    return np.where(np.isinf(numbers), np.clip(numbers, float(spec.least), float(spec.most)), numbers)
 
 
 def _known(question: Question, answers: Sequence[Answer]) -> list[float]:
     spec, labels = question.encoder, encoder_of(question).labels
     if isinstance(spec, Vector):
         rows = np.asarray(answers, dtype=np.float64).reshape(len(answers), len(labels))
-        return [float(entry) for entry in rows.sum(axis=0) + spec.low * len(answers)]
+        return [float(entry) for entry in float(spec.step) * rows.sum(axis=0) + float(spec.least * len(answers))]
     if isinstance(spec, Number):
         steps = float(np.sum(np.asarray(answers, dtype=np.float64)))
-        return [spec.low * len(answers) + (spec.unit or 1) * steps]
+        return [float(spec.least * len(answers) + Fraction(spec.step) * Fraction(steps))]
     if question.statistic == "count":
         return [float(np.count_nonzero(np.asarray(answers)))]
     return [float(count) for count in np.bincount(np.asarray(answers, dtype=np.int64), minlength=len(labels))]

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from client_agent.journal import State
-from infra.api import call
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.target import Target
 from infra.lab.fleet.result import FleetResult
 from infra.layout import Layout
+from infra.response_lines import warning
 from tacit.errors import Abort
+from tacit.operations.services import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.derive import labels
+from tacit.recipe.response import stated, with_response
 
 POLL_SECONDS = 0.5
-NORMAL_95 = 1.96
 FALSE_ALARM = 1e-9
 """Per released sum, where aggregators add noise."""
 MOST_SUMS = 64
@@ -50,27 +51,38 @@ class Finding:
 
 @dataclass(frozen=True)
 class Estimated:
-    """One number of a release, and the ``truth`` among the fleet's devices."""
+    """One number of a release, and the ``truth`` among all devices of the fleet; ``answered`` is that of their values
+    as the recipe rounds and clips them. ``low`` and ``high``: the 95 % interval for all of them, silent ones included;
+    None where the release bears none."""
 
     label: str
     estimate: float
     stderr: float
     truth: float
+    answered: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     @property
-    def inside(self) -> bool:
-        """Whether the 95 % interval holds the truth; one in twenty does not, by chance."""
-        return abs(self.estimate - self.truth) <= NORMAL_95 * self.stderr
+    def moved(self) -> bool:
+        """Whether rounding and clipping moved the truth by more than a standard error."""
+        return self.answered is not None and abs(self.answered - self.truth) > self.stderr
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the interval for all devices holds the truth; None where there is none."""
+        return None if self.low is None or self.high is None else self.low <= self.truth <= self.high
 
 
 @dataclass
 class Verdict:
     """Every comparison, and remarks about what could not be compared; the ``answers`` that were released, beside what
-    the devices know."""
+    the devices know. ``warning``: that the release counts fewer or more contributions than chance explains."""
 
     findings: list[Finding] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     answers: list[Estimated] = field(default_factory=list)
+    warning: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -81,7 +93,13 @@ class Verdict:
         """Plain JSON values."""
         rows = [{**vars(finding), "holds": finding.holds} for finding in self.findings]
         answers = [{**vars(one), "inside": one.inside} for one in self.answers]
-        return {"holds": self.holds, "findings": rows, "remarks": self.remarks, "answers": answers}
+        return {
+            "holds": self.holds,
+            "findings": rows,
+            "remarks": self.remarks,
+            "answers": answers,
+            "warning": self.warning,
+        }
 
 
 class Oracle:
@@ -151,7 +169,7 @@ class Oracle:
             verdict.remarks.append(f"the batch is {collection['state']}{f' ({why})' if why else ''}, not released")
             return
         found = await call(transport, "GET", f"{base}/v1/results/{recipe.hash_text}", bearer=bearer)
-        document = found["results"][0]
+        document = with_response(found["results"][0], recipe, stated(result.devices))
         verdict.findings.append(Finding("released: contributions", _accepted(result), document["report_count"]))
         counts = {row["label"]: row["count"] for row in document["buckets"]}
         slack = noise_bound(recipe.aggregator_flips)
@@ -162,14 +180,29 @@ class Oracle:
             for cell, label in enumerate(labels(recipe))
         ]
         verdict.findings += _shown(sums)
+        verdict.warning = warning(document)
         verdict.answers = estimated(document, result)
 
 
 def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
-    """Estimates of a result document beside what the fleet's devices know; none where that was not added up."""
+    """Estimates of a result document, with its intervals for all devices, beside what the fleet's devices know; none
+    where that was not added up."""
     share = 1 / result.devices if document["statistic"] == "mean" else 1.0
-    rows = zip(document["buckets"], result.known, strict=True) if result.known else ()
-    return [Estimated(row["label"], row["estimate"], row["stderr"], total * share) for row, total in rows]
+    answered: list[float | None] = [total * share for total in result.answered]
+    answered = answered or [None] * len(result.known)
+    rows = zip(document["buckets"], result.known, answered, strict=True) if result.known else ()
+    return [
+        Estimated(
+            row["label"],
+            row["estimate"],
+            row["stderr"],
+            total * share,
+            one,
+            row.get("population_low"),
+            row.get("population_high"),
+        )
+        for row, total, one in rows
+    ]
 
 
 def noise_bound(flips: int) -> int:

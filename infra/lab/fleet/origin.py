@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,8 +11,14 @@ import sqlalchemy as sa
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
 from infra.deployables import deployable
-from infra.lab.demo.dataset import read_column
-from infra.lab.devices.population import Population, WithMissing, drawn_population, listed_population
+from infra.lab.devices.columns import read_column
+from infra.lab.devices.population import (
+    Population,
+    WithMissing,
+    drawn_population,
+    listed_numbers,
+    listed_population,
+)
 from infra.lab.devices.target import Target, verified_target
 from infra.layout import Layout
 from infra.places import policy_of
@@ -21,7 +28,7 @@ from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Question, Range, Recipe
 from tacit.service.config import load_config, read_secret
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -31,11 +38,13 @@ FOLDER = "fleet"
 @dataclass(frozen=True)
 class Origin:
     """A deployment as one device's configuration names it, and the authority (PEM) that attests the fleet's devices.
-    ``layout`` is there for a local stack only."""
+    ``layout`` is there for a local stack only; ``ahead`` is by how many seconds its clock is ahead of this machine's,
+    as that of the demo is."""
 
     config: AgentConfig
     authority: bytes = field(repr=False)
     layout: Layout | None = None
+    ahead: float = 0.0
 
 
 def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path | None) -> Origin:
@@ -94,7 +103,13 @@ def population_of(
     if file is None:
         population: Population = drawn_population(question, data)
     else:
-        encoder = encoder_of(question)
-        cells = read_column(file, column or question.metric)
-        population = listed_population(str(file), [encoder.encode(cell if cell.strip() else None) for _, cell in cells])
+        cells = [cell for _, cell in read_column(file, column or question.metric)]
+        population = _listed(str(file), question, cells)
     return WithMissing(population, missing, encoder_of(question).encode(None)) if missing else population
+
+
+def _listed(label: str, question: Question, cells: Sequence[str]) -> Population:
+    if isinstance(question.encoder, Range):
+        return listed_numbers(label, question, cells)
+    encoder = encoder_of(question)
+    return listed_population(label, [encoder.encode(cell if cell.strip() else None) for cell in cells])

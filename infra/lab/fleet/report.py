@@ -16,15 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.answer_table import Answer, answers_table
-from infra.lab.demo.report import STYLE
 from infra.lab.devices.metrics import Snapshot, edge_of
 from infra.lab.devices.target import Target
-from infra.lab.fleet.oracle import NORMAL_95, Estimated, Verdict
+from infra.lab.fleet.oracle import Estimated, Verdict
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
+from infra.page_style import STYLE
+from infra.response_lines import NORMAL_95, number
 from infra.terminal import estimate_form, plain_table
 
 MOST_ANSWERS, WIDTH = 24, 92
+NUMBERS = ("estimate", "± 1.96 s.e.", "of all devices", "truth of all")
 HUE, INK = "#0b7285", "#343a40"
 DIRECT_REMARK = "tokens were signed with the local issuer's key (--tokens direct), not attested and issued"
 SAMPLED_REMARK = "tokens were fetched by sampled devices only; real devices fetch theirs whatever their coin says"
@@ -112,12 +114,17 @@ def _verdict_title(verdict: Verdict) -> str:
     return "[bold green]Oracle: everything agrees" if verdict.holds else "[bold red]Oracle: the books differ"
 
 
+def _remarks(verdict: Verdict) -> list[str]:
+    """What could not be compared, and whether devices were silent."""
+    return [*verdict.remarks, *([] if verdict.warning is None else [f"warning: {verdict.warning}"])]
+
+
 def _verdict_table(verdict: Verdict) -> Table:
     table = plain_table("what", "sent", "found", "")
     for finding in verdict.findings:
         mark = Text("ok", style="green") if finding.holds else Text("differs", style="bold red")
         table.add_row(finding.what, f"{finding.expected:,}", f"{finding.found:,}", mark)
-    for remark in verdict.remarks:
+    for remark in _remarks(verdict):
         table.add_row(Text(remark, style="yellow"))
     return table
 
@@ -126,24 +133,28 @@ def _answers_table(rows: Sequence[Estimated], width: int) -> Group:
     """At most ``MOST_ANSWERS`` of them, and how many intervals hold the truth."""
     shown = rows[:MOST_ANSWERS]
     form = estimate_form(one.stderr for one in shown)
-    answers = [
-        Answer(
-            one.label,
-            one.estimate,
-            one.stderr,
-            (format(one.estimate, form), format(NORMAL_95 * one.stderr, form), format(one.truth, form)),
-            one.truth,
-        )
-        for one in shown
-    ]
-    headings = ("estimate", "± 1.96 s.e.", "truth")
-    table = answers_table(answers, "estimate ━ with 95 % interval ╌, truth ┃", headings, width)
+    answers = [Answer(one.label, one.estimate, one.stderr, _numbers(one, form), one.truth) for one in shown]
+    table = answers_table(answers, "estimate ━ with 95 % interval ╌, truth ┃", NUMBERS, width)
     return Group(table, Text(_inside(rows), style="dim"))
 
 
+def _numbers(one: Estimated, form: str) -> tuple[str, ...]:
+    """What stands below ``NUMBERS``."""
+    whole = "-" if one.low is None or one.high is None else f"{number(one.low, form)} to {number(one.high, form)}"
+    return number(one.estimate, form), number(NORMAL_95 * one.stderr, form), whole, number(one.truth, form)
+
+
 def _inside(rows: Sequence[Estimated]) -> str:
-    inside, more = sum(one.inside for one in rows), len(rows) - MOST_ANSWERS
-    words = f"{inside} of {len(rows)} intervals hold the truth; one in twenty does not, by chance"
+    judged, more = [one.inside for one in rows if one.inside is not None], len(rows) - MOST_ANSWERS
+    words = f"{sum(judged)} of {len(judged)} intervals of all devices hold the truth, silent devices included"
+    if not judged:
+        words = "estimates are of the devices that answered; nothing is said of all, whose truth stands beside them"
+    moved = sum(one.moved for one in rows)
+    if moved:
+        words += (
+            f"; rounding and clipping by the recipe moved {moved} of the truths by more than a standard error: a finer "
+            "unit or a wider range is needed"
+        )
     return f"{more} more answers are not shown; {words}" if more > 0 else words
 
 
@@ -291,7 +302,7 @@ def _verdict_section(verdict: Verdict) -> str:
     )
     title = "Oracle: everything agrees" if verdict.holds else "Oracle: the books differ"
     head = '<tr><th>what</th><th class="n">sent</th><th class="n">found</th><th></th></tr>'
-    notes = "".join(f'<p class="soft">{_text(remark)}.</p>' for remark in verdict.remarks)
+    notes = "".join(f'<p class="soft">{_text(remark)}.</p>' for remark in _remarks(verdict))
     return f"<section><h2>{title}</h2><table>{head}{rows}</table>{notes}</section>"
 
 
@@ -299,12 +310,11 @@ def _answers_section(rows: Sequence[Estimated]) -> str:
     form = estimate_form(one.stderr for one in rows)
 
     def row(one: Estimated) -> str:
-        numbers = (one.estimate, NORMAL_95 * one.stderr, one.truth)
-        cells = "".join(f'<td class="n">{format(number, form)}</td>' for number in numbers)
+        cells = "".join(f'<td class="n">{text}</td>' for text in _numbers(one, form))
         return f"<tr><td>{_text(one.label)}</td>{cells}</tr>"
 
     body = "".join(map(row, rows))
-    heads = "".join(f'<th class="n">{name}</th>' for name in ("estimate", "± 1.96 s.e.", "truth"))
+    heads = "".join(f'<th class="n">{name}</th>' for name in NUMBERS)
     table = f"<table><tr><th>answer</th>{heads}</tr>{body}</table>"
     title = "Released answers beside what the devices know"
     return f'<section><h2>{title}</h2>{table}<p class="soft">{_text(_inside(rows))}.</p></section>'

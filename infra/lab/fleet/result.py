@@ -32,6 +32,7 @@ class FleetResult(ShardResult):
             whole.sampled += shard.sampled
             whole.dummies += shard.dummies
             whole.known = added(whole.known, shard.known)
+            whole.answered = added(whole.answered, shard.answered)
             whole.beyond += shard.beyond
             whole.without_token += shard.without_token
             whole.prepared += shard.prepared

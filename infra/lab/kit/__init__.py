@@ -1,3 +1,2 @@
-"""The testing kit: simulated time, seeded randomness, networks with faults. Shipped, so that users test as
-we do.
-"""
+"""What laboratory and tests share: simulated time, seeded randomness, networks with faults; well-formed recipes,
+reports and bundles under keys that everybody knows."""

@@ -32,8 +32,8 @@ from tacit.ports import Entropy
 from tacit.roles import client
 from tacit.task import BatchClose, Task, verify_key_of
 from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
-from tacit.tokens.blind_rsa import IssuerKey
-from tacit.tokens.issuance import issue, request_token
+from tacit.tokens.issuance import request_token
+from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
 from tacit.vdaf.prio3 import LeaderInputShare, Prio3, Prio3Histogram
 from tacit.vdaf.registry import vdaf_configuration

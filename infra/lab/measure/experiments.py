@@ -30,10 +30,11 @@ from functools import cached_property
 from typing import Literal
 
 from tacit.accounting.curves import Point
+from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE
 from tacit.errors import UsageError
 from tacit.methods.design import SampleDesign
-from tacit.methods.flips import MAX_FLIPS, MAX_SCALE, Flips
-from tacit.recipe.members import plain
+from tacit.methods.flips import Flips
+from tacit.methods.method import plain
 from tacit.recipe.model import Importance, Sampling
 
 TOLERANCE = 0.005

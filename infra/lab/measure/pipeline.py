@@ -21,9 +21,9 @@ from tacit.roles.collector import AggregateResult, collection_request, open_coll
 from tacit.roles.jobs import HelperJob, LeaderJob, finish_leader
 from tacit.roles.rows import Rows
 from tacit.task import seal_aggregate_share
+from tacit.vdaf.chunks import chunk_length_for
 from tacit.vdaf.native.batch import BatchProver, VerifiedBatch
 from tacit.vdaf.prio3 import Prio3SumVec
-from tacit.vdaf.registry import chunk_length_for
 
 BATCH = 512
 """Reports that go through together."""

@@ -19,7 +19,8 @@ from tacit.recipe.model import Question, Recipe
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.task import Task
 from tacit.tokens.attestation import SoftwareDevice
-from tacit.tokens.blind_rsa import PUBLIC_EXPONENT, IssuerKey
+from tacit.tokens.blind_rsa import PUBLIC_EXPONENT
+from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -79,8 +80,13 @@ ASKED: dict[str, dict[str, Any]] = {
         "attested_devices": 20_000,
         "dummies": Decimal(200),
     },
+    "idle": {"question": _question("Idle share of time?", "idle", "mean", kind="number", low=0, high=1, unit="0.01")},
+    "signal": {
+        "question": _question("How good?", "signal", "histogram", kind="buckets", edges=["-0.5", 0, "0.3", "0.75"])
+    },
 }
-"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, and rare answers with dummies."""
+"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, rare answers with dummies, fractions.
+A recipe's place is its slot: new ones come last."""
 
 
 class Cast:

@@ -27,7 +27,8 @@ from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tokens.attestation import attestation_binding, token_request_body
 from tacit.tokens.binding import Preimages
 from tacit.tokens.blind_rsa import blind_with
-from tacit.tokens.issuance import PendingToken, issue
+from tacit.tokens.issuance import PendingToken
+from tacit.tokens.issuer_key import issue
 from tacit.tokens.slots import redemption_context, slot_challenge
 from tacit.tokens.structures import BLIND_RSA_2048, TokenRequest, token_input
 from tacit.version import DAP_18
@@ -40,6 +41,8 @@ ANSWERS: dict[str, list[Any]] = {
     "spent": [0, "12.5", -1000, "1e2", None],
     "update": [[1, -2, 3], [10, 10, -10], "1,2,3", None],
     "rare-visits": [0, 2, None],
+    "idle": [0.3, "0.285", "0.295", 0.295, "1e-9", -2, 7, None],
+    "signal": [0.3, "0.3", 0.29, "0.2999999999", -0.6, 9, None],
 }
 
 

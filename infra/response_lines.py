@@ -1,0 +1,105 @@
+"""Who is behind a result, in sentences: asked, expected and counted contributions, and of whom it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.terminal import estimate_form
+
+NORMAL_95 = 1.96
+WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
+
+
+def response_lines(document: Mapping[str, Any]) -> list[str]:
+    """Asked, expected and counted; how many devices that makes; and what each interval covers."""
+    response = document.get("response", {})
+    mean = document["statistic"] == "mean"
+    lines = [
+        *_asked(document),
+        *_answered(response),
+        f"an estimate is the {'mean' if mean else 'total'} of the devices that answered, and its interval is theirs",
+    ]
+    if has_population(document):
+        lines.append("the interval of all that were asked holds whatever the silent ones would have answered")
+    elif response.get("asked") is None:
+        lines.append("nothing is said of devices that stayed silent, which may hold other answers")
+    return lines
+
+
+def _asked(document: Mapping[str, Any]) -> list[str]:
+    response, counted = document.get("response", {}), f"{document['report_count']:,} contributions counted"
+    asked, expected = response.get("asked"), response.get("expected", {})
+    if asked is None:
+        hint = "; how many devices were asked is not known (--asked N states it)" if response else ""
+        return [f"{counted}{hint}"]
+    words = f"asked {devices(asked)} devices, {WHOSE.get(asked['by'], asked['by'])}"
+    if "contributions" not in expected:
+        return [f"{words} · {counted}"]
+    return [f"{words} · {expected['contributions']:,.0f} contributions expected · {counted}, {expected['share']:.1%}"]
+
+
+def devices(asked: Mapping[str, Any]) -> str:
+    """The number of asked devices, or the two that it lies between."""
+    least, most = asked["least"], asked["most"]
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def exact_text(document: Mapping[str, Any]) -> str:
+    """The number of asked devices and a space where it is one number, nothing where it lies between two."""
+    asked = document["response"]["asked"]
+    return f"{asked['most']:,} " if asked["least"] == asked["most"] else ""
+
+
+def _answered(response: Mapping[str, Any]) -> list[str]:
+    answered = response.get("answered")
+    if answered is None:
+        return []
+    error = NORMAL_95 * answered["stderr"]
+    return [
+        f"sent by a sample of {answered['estimate']:,.0f}{f' ± {error:,.0f}' if error else ''} devices that answered"
+    ]
+
+
+def warning(document: Mapping[str, Any]) -> str | None:
+    """What is wrong with the number of contributions, where chance does not explain it."""
+    response = document.get("response", {})
+    verdict = response.get("verdict")
+    if verdict not in {"fewer", "more"}:
+        return None
+    asked, expected = response["asked"], response["expected"]
+    full = f"the {expected['low']:,} to {expected['high']:,} that chance allows if all had answered"
+    often = f"(but for {expected['false_alarm']:g} of the cases)"
+    found = f"{response['counted']:,} contributions from {devices(asked)} devices, not {full} {often}"
+    if verdict == "more":
+        return f"{found}: more were asked than is stated, so nothing is said of all of them"
+    lost = f", about {1 - expected['share']:.0%} of the devices," if "share" in expected else ""
+    return f"{found}: some{lost} stayed silent, and nothing tells whether their answers differ from the others'"
+
+
+def has_population(document: Mapping[str, Any]) -> bool:
+    """Whether every row has an interval for all devices that were asked."""
+    return bool(document["buckets"]) and all("population_low" in row for row in document["buckets"])
+
+
+def share_texts(document: Mapping[str, Any]) -> list[str]:
+    """Each row's share of the devices that answered in per cent, with its 95 % error; empty where there is none."""
+    rows = document["buckets"]
+    if not rows or any("share" not in row for row in rows):
+        return []
+    form = estimate_form(NORMAL_95 * 100 * row["share_stderr"] for row in rows)
+    return [f"{number(100 * row['share'], form)} ± {100 * NORMAL_95 * row['share_stderr']:{form}} %" for row in rows]
+
+
+def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
+    """Each row's interval for all devices that were asked; empty where there is none."""
+    if not has_population(document):
+        return []
+    rows = document["buckets"]
+    return [f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in rows]
+
+
+def number(value: float, form: str) -> str:
+    """A number as ``form`` writes it; what is rounded to nothing has no sign."""
+    text = format(value, form)
+    return text if any(digit in text for digit in "123456789") else text.removeprefix("-")

@@ -1,0 +1,77 @@
+"""What may be asked: the statistics, each defined here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+StatisticName = Literal["histogram", "count", "sum", "mean", "vector-sum"]
+"""The word of a recipe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """One kind of question.
+
+    ``encoders``: the kinds of encoder that answer it. ``is_scalar``: its result is one number. ``counts_devices``:
+    values are 0 and 1. ``is_one_hot``: an answer is one of the cells. ``is_ratio``: a total divided by the number of
+    devices. ``bounds_spread``: a release says no more than the mean of the values, and their spread is bounded.
+    ``bears_importance``: it can be estimated where the rate depends on the answer.
+    """
+
+    name: StatisticName
+    encoders: tuple[str, ...]
+    is_scalar: bool = False
+    counts_devices: bool = False
+    is_one_hot: bool = False
+    is_ratio: bool = False
+    bounds_spread: bool = False
+    bears_importance: bool = False
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether an answer is a vector of numbers."""
+        return not (self.is_scalar or self.is_one_hot)
+
+    def moved(self, cells: int) -> int:
+        """Of ``cells`` numbers, how many change when one device's answer is replaced."""
+        return cells if self.is_vector else min(cells, 2)
+
+
+HISTOGRAM = Statistic(
+    "histogram",
+    ("buckets", "categories", "attributes"),
+    counts_devices=True,
+    is_one_hot=True,
+    bears_importance=True,
+)
+COUNT = Statistic("count", ("boolean",), is_scalar=True, counts_devices=True, bears_importance=True)
+SUM = Statistic("sum", ("number",), is_scalar=True, bounds_spread=True, bears_importance=True)
+MEAN = Statistic("mean", ("number",), is_scalar=True, is_ratio=True, bounds_spread=True)
+VECTOR_SUM = Statistic("vector-sum", ("vector",), bounds_spread=True)
+
+STATISTICS: dict[StatisticName, Statistic] = {one.name: one for one in (HISTOGRAM, COUNT, SUM, MEAN, VECTOR_SUM)}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A question as a method sees it: the statistic, ``cells`` numbers in the result, and, where values are numbers,
+    that they lie from ``low`` to ``high`` in steps of ``unit``; ``norm`` bounds a vector's Euclidean length."""
+
+    statistic: Statistic
+    cells: int
+    low: int | Fraction = 0
+    high: int | Fraction = 1
+    unit: int | Fraction = 1
+    norm: int | Fraction | None = None
+
+    @property
+    def maximum(self) -> int:
+        """The largest encoded value of a cell."""
+        return int((self.high - self.low) // self.unit)
+
+    @property
+    def moved(self) -> int:
+        """Cells that change when one device's answer is replaced."""
+        return self.statistic.moved(self.cells)

@@ -1,0 +1,101 @@
+"""What every reader of a recipe asks of its model."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tacit.dp.claim import Claim
+from tacit.dp.hidden_claim import Sample
+from tacit.dp.reports import Reports
+from tacit.models.forms.parties import Parties
+
+
+class Cap(enum.Enum):
+    """Which of a policy's caps an adversary's epsilon is held to."""
+
+    AGGREGATE = "aggregate"
+    """``max_epsilon_aggregator``, and ``max_epsilon_half_batch`` at B/2."""
+    AGGREGATE_WITH_RELAY = "aggregate-with-relay"
+    """``max_epsilon_aggregator_with_relay``, and ``max_epsilon_half_batch_with_relay`` at B/2."""
+    LOCAL = "local"
+    """``max_epsilon_local``: what single reports tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adversary:
+    """One row of a claim: ``words`` for a person, in which ``{n}`` is the number of reports. ``unbounded``: whether a
+    recipe may state that nothing is guaranteed. ``condition`` and ``otherwise``: on what the number rests that nobody
+    enforces, and the adversary whose number to go by without it (P16). ``pure``: its delta is 0.
+    ``unseen``: it does not see who takes part, so that sampling hides a device from it."""
+
+    name: str
+    words: str
+    cap: Cap | None = None
+    unbounded: bool = False
+    condition: str | None = None
+    otherwise: str | None = None
+    pure: bool = False
+    unseen: bool = False
+
+
+class Form(ABC):
+    """The form of one model's recipes: their ``parties``; the roles in ``opts_in``, whose servers all sign an opt-in
+    before devices answer, each with an address of its own; pairs of ``different_operators`` (P1). ``proves``: whether a
+    recipe names a VDAF, and so has a DAP task, whose key opt-ins confirm; without one the recipe's hash stands for the
+    task (P24). ``charged`` is the adversary whose epsilon an account is charged (P22), and
+    ``charged_with_relay`` the one of the balance beside it."""
+
+    name: ClassVar[str]
+    parties: ClassVar[type[Parties]]
+    opts_in: ClassVar[tuple[str, ...]]
+    different_operators: ClassVar[tuple[tuple[str, str], ...]]
+    proves: ClassVar[bool]
+    adversaries: ClassVar[tuple[Adversary, ...]]
+    charged: ClassVar[str]
+    charged_with_relay: ClassVar[str]
+
+    @abstractmethod
+    def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
+        """The claim for batches of n messages, dummies among them, by what the method's reports are worth and by who
+        sends; ``n`` below ``sample.batch`` says that the rest is not honest. ``ValueError`` names a bad parameter, or
+        says that there is no finite epsilon."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The adversaries' names, in the order of documents."""
+        return tuple(one.name for one in self.adversaries)
+
+    @property
+    def conditions(self) -> dict[str, dict[str, str]]:
+        """The claims that rest on a condition, as documents state them."""
+        return {
+            one.name: {"if": one.condition, "otherwise": one.otherwise}
+            for one in self.adversaries
+            if one.condition is not None and one.otherwise is not None
+        }
+
+    def adversary(self, name: str) -> Adversary | None:
+        """The adversary of this name."""
+        return next((one for one in self.adversaries if one.name == name), None)
+
+    def capped(self, *caps: Cap) -> tuple[Adversary, ...]:
+        """The adversaries that are held to one of ``caps`` (none given: to any)."""
+        return tuple(one for one in self.adversaries if one.cap is not None and (not caps or one.cap in caps))
+
+    def unclaimed(self) -> dict[str, str]:
+        """Epsilons of a claim that is still to be computed."""
+        return dict.fromkeys(self.names, "0")
+
+    def epsilon_problem(self, epsilon: Mapping[str, Any]) -> str | None:
+        """Why ``epsilon``, by adversary, is not this model's, or None."""
+        for one in self.adversaries:
+            if one.name not in epsilon:
+                return f"{one.name}: Field required"
+            if epsilon[one.name] == "unbounded" and not one.unbounded:
+                return f"{one.name}: must be a decimal number"
+        extra = sorted(set(epsilon) - set(self.names))
+        return f"{extra[0]}: not an adversary of {self.name}" if extra else None

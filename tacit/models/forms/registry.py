@@ -1,0 +1,36 @@
+"""The models that this version knows, by the word that recipes use."""
+
+from __future__ import annotations
+
+from tacit.errors import Refusal
+from tacit.models.forms.form import Adversary, Form
+from tacit.models.forms.secure_aggregation import SecureAggregation
+
+FORMS: dict[str, Form] = {
+    SecureAggregation.name: SecureAggregation(),
+}
+
+
+def known(model: str) -> Form | None:
+    """The form of ``model``, if this version knows it."""
+    return FORMS.get(model)
+
+
+def form_of(model: str) -> Form:
+    """The form of ``model``. Refusal ``model-unsupported``."""
+    found = FORMS.get(model)
+    if found is None:
+        raise Refusal("model-unsupported", unsupported(model))
+    return found
+
+
+def adversary(name: str) -> Adversary | None:
+    """The adversary of this name, of whichever model: documents name adversaries, and no two models mean different
+    ones by one name."""
+    found = (form.adversary(name) for form in FORMS.values())
+    return next((one for one in found if one is not None), None)
+
+
+def unsupported(model: str) -> str:
+    """What a refusal says of a model that this version does not know."""
+    return f"model {model} is not supported; {' and '.join(FORMS)} {'are' if len(FORMS) > 1 else 'is'}"

@@ -1,0 +1,117 @@
+"""Whether attester, issuer and aggregators tell one story about the tokens of a slot (P15).
+
+All counts only grow, and each is durable before what it counts can have an effect elsewhere:
+
+    contributions <= devices <= requested,   answered <= issued <= requested,   contributions <= issued
+
+The attester counts a device and its request in the transaction that precedes the request, the issuer a signature before
+it leaves, the attester an answer after it came. So these differences are legitimate, and nothing else is:
+
+* ``requested`` above ``issued``: requests that never reached the issuer, or that it refused;
+* ``issued`` above ``answered``: answers that were lost, or that the attester had not noted when it crashed;
+* ``requested`` above ``devices``: a device that lost its answer asked again, with the same blinded message: one token;
+* ``devices`` above ``contributions``: devices that were not sampled, did not answer, or were rejected.
+
+The order of reading keeps requests that come meanwhile from looking like a mismatch: what stands on the left of an
+inequality is read before what stands on its right. An attacker who signs or attests fewer tokens than requests failed
+stays within these differences; what the batch may hold is bounded by the rate rule all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.errors import DecodeError
+from tacit.operations.services import call
+from tacit.ports import Transport
+from tacit.service.log import get_logger
+
+Place = tuple[int, int]
+"""Epoch and slot."""
+
+Counts = Mapping[Place, Mapping[str, int]]
+_PATH = "/v1/issuance"
+_PLACE = ("epoch", "slot")
+
+
+@dataclass(frozen=True)
+class SlotIssuance:
+    """One slot: what the issuer signed, what the attester released, got back and debited, and what leader and helper
+    (the larger of both) accepted for ``recipe``, the name of its owner ("" where no recipe named it)."""
+
+    epoch: int
+    slot: int
+    recipe: str
+    issued: int
+    devices: int
+    requested: int
+    answered: int
+    contributions: int
+
+    @property
+    def mismatches(self) -> list[str]:
+        """One line per inequality that does not hold, with both numbers."""
+        checks = (
+            (self.issued, "the issuer signed", self.requested, "requests that the attester released"),
+            (self.answered, "the attester passed on", self.issued, "tokens that the issuer signed"),
+            (self.contributions, "the aggregators accepted", self.issued, "tokens that the issuer signed"),
+            (self.contributions, "the aggregators accepted", self.devices, "devices that the attester let in"),
+        )
+        return [
+            f"{what} {count:,}, more than the {bound:,} {which}"
+            for count, what, bound, which in checks
+            if count > bound
+        ]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The distinct contributions that a recipe's slot brought."""
+
+    place: Place
+    recipe: str
+    contributions: int
+
+
+async def read_counts(transport: Transport, service: str, url: str, bearer: str) -> Counts:
+    """The counts of the attester or the issuer at ``url``, for whom its operator's token ``bearer`` opens them. Raises
+    ``TacitError`` and ``TransportError``."""
+    page: Any = await call(transport, "GET", url + _PATH, bearer=bearer)
+    try:
+        return {
+            (row["epoch"], row["slot"]): {k: int(v) for k, v in row.items() if k not in _PLACE} for row in page["slots"]
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DecodeError(f"{service}: the issuance counts are malformed") from error
+
+
+def compare(before: Counts, accepted: Iterable[Accepted], issued: Counts, after: Counts) -> list[SlotIssuance]:
+    """Every slot that anybody counted, in order. Read in the order of the arguments: the attester's page, the
+    aggregators', the issuer's, the attester's again."""
+    owners = {one.place: one for one in accepted}
+    slots = []
+    for place in sorted({*before, *owners, *issued, *after}):
+        first, signed, last = (page.get(place, {}) for page in (before, issued, after))
+        owner = owners.get(place, Accepted(place, "", 0))
+        slots.append(
+            SlotIssuance(
+                *place,
+                owner.recipe,
+                issued=signed.get("issued", 0),
+                devices=last.get("devices", 0),
+                requested=last.get("requested", 0),
+                answered=first.get("answered", 0),
+                contributions=owner.contributions,
+            )
+        )
+    return slots
+
+
+def warn(slots: Iterable[SlotIssuance]) -> None:
+    """Log each mismatch with its counts."""
+    log = get_logger("status")
+    for one in slots:
+        if one.mismatches:
+            log.warning("issuance_mismatch", **{**vars(one), "mismatches": one.mismatches})

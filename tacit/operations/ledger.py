@@ -1,0 +1,196 @@
+"""The budget ledger: what the recipes of a log leave in each account of a policy, and what would still fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from tacit.accounting.budgets import accountant_of_record
+from tacit.codec import b64url
+from tacit.ledger.account import Account, Charge
+from tacit.ledger.balance import Balance, balance, computed_epsilon
+from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
+from tacit.recipe.charges import charges_of
+from tacit.recipe.live import LiveLog
+from tacit.recipe.policy import Policy
+
+RELATION = "replacement"
+
+
+@dataclass(frozen=True)
+class AccountState:
+    """One account at a moment: as the policy has it (``None``: it has none of this name), what the log's recipes charge
+    to it, in the order of the log, and what that comes to by the accountant of record, as aggregators and devices
+    reckon, and in claims (b), against an aggregator with the relay."""
+
+    name: str
+    account: Account | None
+    charges: tuple[Charge, ...]
+    balance: Balance | None = None
+    conservative: Balance | None = None
+    with_relay: Balance | None = None
+
+    @property
+    def remaining(self) -> float:
+        """Epsilon that is left; 0 for an account that is not in the policy."""
+        if self.account is None or self.balance is None:
+            return 0.0
+        return max(0.0, float(self.account.epsilon) - self.balance.spent)
+
+    @property
+    def over(self) -> bool:
+        """Whether more is spent than there is, by either balance that the policy limits."""
+        return (self.balance is not None and self.balance.over) or self._over_with_relay
+
+    @property
+    def _over_with_relay(self) -> bool:
+        limited = self.account is not None and self.account.epsilon_with_relay is not None
+        return limited and self.with_relay is not None and self.with_relay.over
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        document: dict[str, Any] = {"account": self.name, "in_policy": self.account is not None}
+        account, tight, light, beside = self.account, self.balance, self.conservative, self.with_relay
+        if account is not None and tight is not None and light is not None and beside is not None:
+            limit = account.epsilon_with_relay
+            document |= {
+                "epsilon": str(account.epsilon),
+                "delta": f"{account.delta:f}",
+                "window_seconds": account.window_seconds,
+                "spent": computed_epsilon(tight.spent),
+                "spent_conservative": computed_epsilon(light.spent),
+                "peak": computed_epsilon(tight.peak),
+                "remaining": f"{int(self.remaining * 10_000) / 10_000:g}",
+                "delta_spent": f"{tight.delta_spent:f}",
+                "over": tight.over,
+                "epsilon_with_relay": None if limit is None else str(limit),
+                "spent_with_relay": computed_epsilon(beside.spent),
+                "peak_with_relay": computed_epsilon(beside.peak),
+                "over_with_relay": self._over_with_relay,
+            }
+        return document | {"recipes": [_recipe_document(charge) for charge in self.charges]}
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Every account of a policy, and every recipe of a log under its own, at a moment (POSIX seconds)."""
+
+    at: int
+    accounts: tuple[AccountState, ...]
+
+    @property
+    def over(self) -> bool:
+        """Whether any account is."""
+        return any(one.over for one in self.accounts)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"at": self.at, "relation": RELATION, "accounts": [one.document() for one in self.accounts]}
+
+
+def ledger_of(log: LiveLog, policy: Policy, now: float) -> Ledger:
+    """The ledger of ``policy``'s accounts and of all that ``log`` holds, at ``now`` (POSIX seconds)."""
+    charges = charges_of(log, now)
+    names = sorted({*(policy.accounts or {}), *(charge.account for charge in charges)})
+    return Ledger(int(now), tuple(_state(name, policy.account(name), charges, now) for name in names))
+
+
+def _state(name: str, account: Account | None, charges: Sequence[Charge], now: float) -> AccountState:
+    own = tuple(charge for charge in charges if charge.account == name)
+    if account is None:
+        return AccountState(name, None, own)
+    accountant, beside = accountant_of_record(), account.with_relay() or account
+    return AccountState(
+        name,
+        account,
+        own,
+        balance(own, account, now, accountant),
+        balance(own, account, now, conservative),
+        balance([charge.with_relay() for charge in own], beside, now, accountant),
+    )
+
+
+def _recipe_document(charge: Charge) -> dict[str, Any]:
+    return {
+        "name": charge.name,
+        "hash": b64url(charge.recipe_hash),
+        "state": charge.state.value,
+        "charged": charge.counts,
+        "epsilon": f"{charge.cost.epsilon:f}",
+        "epsilon_with_relay": f"{charge.with_relay().cost.epsilon:f}",
+        "delta": f"{charge.cost.delta:f}",
+        "start": charge.start,
+        "end": charge.end,
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Whether a recipe would fit into its account, and what would."""
+
+    charge: Charge
+    account: Account
+    verdict: Verdict
+    conservative_total: float
+    largest: Decimal | None
+    count: int
+    series: str | None = None
+    """Of a round: the series that is charged instead, once for all rounds."""
+    cap: Decimal | None = None
+    """What the policy allows any one recipe to an aggregator, whatever its account has."""
+    beside: Verdict | None = None
+    """In the balance of claims (b), where the account limits these."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether both balances have room."""
+        return self.verdict.fits and (self.beside is None or self.beside.fits)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "account": self.account.name,
+            "epsilon": f"{self.charge.cost.epsilon:f}",
+            "delta": f"{self.charge.cost.delta:f}",
+            "start": self.charge.start,
+            "end": self.charge.end,
+            "fits": self.fits,
+            "with_recipe_with_relay": None if self.beside is None else computed_epsilon(self.beside.total),
+            "spent": computed_epsilon(self.verdict.before),
+            "with_recipe": computed_epsilon(self.verdict.total),
+            "with_recipe_conservative": computed_epsilon(self.conservative_total),
+            "budget": {"epsilon": f"{self.account.epsilon:f}", "delta": f"{self.account.delta:f}"},
+            "beside": len(self.verdict.others),
+            "largest_epsilon": None if self.largest is None else f"{self.largest:f}",
+            "cap_of_one_recipe": None if self.cap is None else f"{self.cap:f}",
+            "such_recipes": self.count,
+            "series": self.series,
+            "relation": RELATION,
+        }
+
+
+def plan(
+    charge: Charge,
+    charges: Sequence[Charge],
+    account: Account,
+    series: str | None = None,
+    cap: Decimal | None = None,
+) -> Plan:
+    """Whether ``charge`` fits beside ``charges``, by the accountant of record; ``series``: the name of the series that
+    it is the charge of. ``cap``: the policy's for one recipe."""
+    accountant = accountant_of_record()
+    verdict, limit = judge(charge, charges, account, accountant), account.with_relay()
+    others = [one.with_relay() for one in charges]
+    return Plan(
+        charge,
+        account,
+        verdict,
+        conservative(verdict.others, charge.cost, float(account.delta)),
+        largest_epsilon(charge, charges, account, accountant),
+        how_many(charge.cost, charge, charges, account, accountant),
+        series,
+        cap,
+        None if limit is None else judge(charge.with_relay(), others, limit, accountant),
+    )

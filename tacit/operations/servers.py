@@ -1,0 +1,103 @@
+"""Whether the servers behind services answer: databases, Redis, the broker, each asked as the services would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import make_url
+
+from tacit.adapters.postgres import administer
+from tacit.adapters.redis_replay import RedisSeen
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.waiting import first_of
+from tacit.errors import TacitError, UsageError
+from tacit.service.announcements import LOG, parse_size
+from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer
+from tacit.service.config import parse_config, read_database_url
+
+ANSWER_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """A kind of server, the services that use it, and what is wrong or worth knowing."""
+
+    name: str
+    used_by: list[str]
+    up: bool
+    detail: str = ""
+
+
+async def server_status(configs: Mapping[str, Path]) -> list[ServerStatus]:
+    """Ask every server that a configuration names; ``configs`` are the services' files by name."""
+    checks = [
+        _checked(configs, "postgres", ("database_file",), _database),
+        _checked(configs, "redis", ("queue", "replay_window"), _redis),
+        _checked(configs, "mosquitto", ("announcer",), _broker),
+    ]
+    return [found for found in await asyncio.gather(*checks) if found is not None]
+
+
+async def _checked(
+    configs: Mapping[str, Path], name: str, members: tuple[str, ...], check: Callable[[Path, Any], Awaitable[str]]
+) -> ServerStatus | None:
+    """``check`` with the folder of every service that has one of ``members``, and its value; None where none has."""
+    used: dict[str, Awaitable[str]] = {}
+    for service, config in configs.items():
+        body = json.loads(config.read_text())
+        for member in members:
+            if member in body:
+                used[service] = check(config.parent, body[member])
+    if not used:
+        return None
+    answers = await asyncio.gather(*used.values(), return_exceptions=True)
+    errors = [error for error in answers if isinstance(error, BaseException)]
+    for error in errors:
+        if not isinstance(error, TacitError | TimeoutError):
+            raise error
+    detail = str(errors[0]) or "no answer" if errors else str(answers[0])
+    return ServerStatus(name, sorted(used), not errors, detail)
+
+
+async def _database(folder: Path, name: str) -> str:
+    async with asyncio.timeout(ANSWER_SECONDS):
+        await administer(make_url(read_database_url(folder / name)), ["SELECT 1"])
+    return ""
+
+
+async def _redis(folder: Path, settings: dict[str, str]) -> str:
+    config = parse_config(settings, RedisConfig, base=folder)
+    seen = RedisSeen(config.url(insecure=True), "status")
+    await seen.open()
+    await seen.close()
+    return ""
+
+
+async def _broker(folder: Path, settings: dict[str, str]) -> str:
+    """What the broker retains of the recipe server's announcements, which also says that both work."""
+    failed = asyncio.Event()
+    announcer = make_announcer(
+        parse_config(settings, AnnouncerConfig, base=folder),
+        "status",
+        SystemClock(),
+        OsEntropy(),
+        insecure=True,
+        report=lambda error: failed.set() if error is not None else None,
+    )
+    await announcer.open()
+    heard = asyncio.ensure_future(anext(announcer.subscribe(LOG)))
+    try:
+        await asyncio.wait_for(first_of(asyncio.shield(heard), failed.wait()), ANSWER_SECONDS)
+    except TimeoutError as error:
+        raise UsageError("no announcement of the log can be heard") from error
+    finally:
+        await announcer.close()
+        await asyncio.gather(heard, return_exceptions=True)
+    if heard.exception() is not None:
+        raise UsageError("no connection")
+    return f"the log has {parse_size(heard.result().payload)} entries"

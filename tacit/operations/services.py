@@ -1,0 +1,136 @@
+"""The services' HTTP interfaces as their operator uses them: JSON in, JSON out, problem documents as errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from tacit.codec import unb64url
+from tacit.errors import Abort, DecodeError
+from tacit.media_types import JSON, PROBLEM_JSON
+from tacit.monitor.reading import WholeLog
+from tacit.ports import HttpResponse, Transport, TransportError
+from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.tlog.checkpoint import LogPolicy, NoteKey
+from tacit.tlog.client import LogView, signed_entries
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.pages import PagedReader
+
+REFUSAL_PREFIX = "urn:tacit:refusal:"
+
+
+class NoAnswerError(TransportError):
+    """Nobody answers at an address; ``brief`` is the fact without advice."""
+
+    def __init__(self, url: str, cause: Exception) -> None:
+        self.brief = f"{url} does not answer"
+        super().__init__(f"{self.brief}; is it running? ({cause})")
+
+
+async def call(transport: Transport, method: str, url: str, *, body: bytes = b"", bearer: str | None = None) -> Any:
+    """One exchange with a service; the JSON of a successful answer. Raises ``Abort`` for a problem document (its
+    title names the rule of a refusal) and ``NoAnswerError`` where nobody answers."""
+    headers = {"Content-Type": JSON} if body else {}
+    if bearer is not None:
+        headers["Authorization"] = f"Bearer {bearer}"
+    answer = await _answer(transport, method, url, headers, body)
+    if answer.status >= 400:
+        raise problem_of(answer)
+    return _json(answer, url)
+
+
+async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any]]:
+    """Whether the service at ``url`` is ready, and its page. Raises as ``call`` does."""
+    answer = await _answer(transport, "GET", f"{url}/readyz")
+    page = _json(answer, url) if answer.headers.get("content-type", "").startswith(JSON) else None
+    if answer.status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE) or not isinstance(page, dict):
+        raise problem_of(answer)
+    return answer.status == HTTPStatus.OK, page
+
+
+async def get_bytes(transport: Transport, url: str) -> bytes:
+    """What lies at ``url``. Raises as ``call`` does."""
+    answer = await _answer(transport, "GET", url)
+    if answer.status != 200:
+        raise problem_of(answer)
+    return answer.body
+
+
+async def _answer(
+    transport: Transport, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+) -> HttpResponse:
+    try:
+        return await transport.request(method, url, headers=headers, body=body)
+    except TransportError as error:
+        raise NoAnswerError(url, error) from error
+
+
+def problem_of(answer: HttpResponse) -> Abort:
+    """A problem document as an error for a person."""
+    document: dict[str, Any] = {}
+    if answer.headers.get("content-type", "").startswith(PROBLEM_JSON):
+        try:
+            found = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            found = {}
+        document = found if isinstance(found, dict) else {}
+    kind, title, detail = (str(document.get(name, "")) for name in ("type", "title", "detail"))
+    if kind.startswith(REFUSAL_PREFIX):
+        title = f"refused by rule {kind.removeprefix(REFUSAL_PREFIX)}:"
+    return Abort(kind, detail, status=answer.status, title=title or f"the service answered {answer.status}")
+
+
+def _json(answer: HttpResponse, url: str) -> Any:
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"{url}: the answer is not JSON") from error
+
+
+async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:
+    """Every recipe's summary, in the order of the log."""
+    found: list[dict[str, Any]] = []
+    after: int | None = -1
+    while after is not None:
+        page = await call(transport, "GET", f"{server}/v1/recipes" + (f"?after={after}" if after >= 0 else ""))
+        found += page["recipes"]
+        after = page["next"]
+    return found
+
+
+async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
+    """What the recipe server says of a recipe, and the recipe itself: its hash and its analyst's signature are
+    checked. Raises ``CryptoError`` or ``DecodeError``."""
+    document = await call(transport, "GET", f"{server}/v1/recipes/{recipe_hash}")
+    leaf = SignedLeaf.decode(unb64url(document["leaf"]))
+    recipe = Recipe.from_body(leaf.body)
+    leaf.verify(unb64url(recipe.parties.analyst.signing_key))
+    if recipe.hash_text != recipe_hash:
+        raise DecodeError("the recipe server answered with another recipe")
+    return document, recipe
+
+
+async def verified_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:
+    """The log of the recipe server at ``server`` as of now: checkpoint, inclusion and signatures checked. Raises
+    ``Refusal``, and as ``call`` does."""
+
+    async def get(path: str) -> bytes:
+        return await get_bytes(transport, f"{server}{path}")
+
+    return LiveLog.from_entries(await PagedReader(get).read(LogView(LogPolicy(key)), LeafSigners(policy)) or ())
+
+
+async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:
+    """Every leaf of that log since its beginning: they are the checkpoint's, and each is signed. Raises ``Refusal`` or
+    ``NoAnswerError``."""
+    log = WholeLog(transport, server, key)
+    try:
+        await log.read(await log.checkpoint(), 0)
+    except TransportError as error:
+        raise NoAnswerError(server, error) from error
+    leaves = [SignedLeaf.decode(entry) for entry in log.tree.entries]
+    return LiveLog.from_entries(signed_entries(range(len(leaves)), leaves, LeafSigners(policy)))

@@ -1,0 +1,208 @@
+"""What a deployment is doing: its processes, its servers, and per task where the reports are.
+
+Everything is asked of the services themselves, as their operator; nothing here looks into a database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tacit.errors import Abort, DecodeError, TacitError
+from tacit.operations.issuance import Accepted, Counts, SlotIssuance, compare, read_counts, warn
+from tacit.operations.servers import ServerStatus, server_status
+from tacit.operations.services import NoAnswerError, call, readiness, recipes_of
+from tacit.ports import Transport, TransportError
+from tacit.recipe.asking import asked_until
+from tacit.recipe.model import Interval
+
+AGGREGATORS = ("leader", "helper")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ProcessAt:
+    """A process of a deployment: what people call it, its address, and its process id where it runs beside us."""
+
+    label: str
+    url: str
+    pid: int | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What an operator asks: every process; the services' addresses and configuration files by name; and what opens the
+    status pages of a service."""
+
+    processes: Sequence[ProcessAt]
+    urls: Mapping[str, str]
+    configs: Mapping[str, Path]
+    operator_token: Callable[[str], str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process. ``up``: it answers; ``ready``: it can do its work, or else ``detail`` says why not. ``pid`` is its
+    process id where it runs beside us."""
+
+    name: str
+    url: str
+    up: bool
+    version: str = ""
+    pid: int | None = None
+    detail: str = ""
+    ready: bool = False
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One recipe as the leader sees it; ``leader`` and ``helper`` hold their status pages, or nothing; ``place`` is the
+    epoch and slot of its tokens; ``asked_until`` the POSIX second until which devices decide to take part."""
+
+    recipe: str
+    recipe_hash: str
+    state: str
+    rule: str
+    leader: dict[str, Any] = field(default_factory=dict)
+    helper: dict[str, Any] = field(default_factory=dict)
+    place: tuple[int, int] | None = None
+    asked_until: float | None = None
+
+    @property
+    def accepted(self) -> Accepted | None:
+        """Its distinct contributions, by the count of whichever aggregator has more; ``None`` where neither serves
+        it."""
+        counts = [int(page.get("distinct_nullifiers", 0)) for page in (self.leader, self.helper) if page]
+        return Accepted(self.place, self.recipe, max(counts)) if counts and self.place is not None else None
+
+    @property
+    def failing(self) -> list[dict[str, Any]]:
+        """Aggregation jobs that do not go on, each with its cause."""
+        found: list[dict[str, Any]] = self.leader.get("failing_jobs", [])
+        return found
+
+
+@dataclass(frozen=True)
+class DeploymentStatus:
+    """Everything. ``problems`` is empty where all is well. ``tasks_known``: the leader and the log said which there
+    are."""
+
+    processes: list[ProcessStatus]
+    servers: list[ServerStatus]
+    tasks: list[TaskStatus]
+    troubles: list[str] = field(default_factory=list)
+    issuance: list[SlotIssuance] = field(default_factory=list)
+    tasks_known: bool = True
+
+    @property
+    def problems(self) -> list[str]:
+        """One line per thing that a person should look at."""
+        lines = [f"{one.name} is down: {one.detail}" for one in self.processes if not one.up]
+        lines += [f"{one.name} is not ready: {one.detail}" for one in self.processes if one.up and not one.ready]
+        lines += [f"{one.name}: {one.detail}" for one in self.processes if one.ready and one.detail]
+        lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
+        for task in self.tasks:
+            failed = int(task.leader.get("jobs", {}).get("failed", 0))
+            lines += [f"{task.recipe}: {_count(failed, 'job')} failed for good"] if failed else []
+            lines += [f"{task.recipe}: {_count(len(task.failing), 'job')} not going on"] if task.failing else []
+        for slot in self.issuance:
+            name = f"{slot.recipe}, slot" if slot.recipe else "slot"
+            lines += [f"{name} {slot.slot} of epoch {slot.epoch}: {line}" for line in slot.mismatches]
+        return lines + self.troubles
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        issuance = [{**asdict(one), "mismatches": one.mismatches} for one in self.issuance]
+        return {"ok": not self.problems, "problems": self.problems, **asdict(self), "issuance": issuance}
+
+
+async def deployment_status(deployment: Deployment, transport: Transport) -> DeploymentStatus:
+    """Ask everybody. What does not answer is part of the answer; a mismatch of issuance counts is logged too."""
+    asked = [process_status(transport, one.label, one.url, one.pid) for one in deployment.processes]
+    processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(deployment.configs))
+    up = {one.name for one in processes if one.up}
+    troubles: list[str] = []
+    before = tasks = issued = after = None
+    if counted := {"attester", "issuer"} <= up:
+        before = await _told(_counts(deployment, transport, "attester"), "issuance counts", troubles)
+    if {"leader", "recipe_server"} <= up:
+        aggregators = [name for name in AGGREGATORS if name in up]
+        tasks = await _told(_tasks(deployment, transport, aggregators), "tasks", troubles)
+    if counted and before is not None:
+        issued = await _told(_counts(deployment, transport, "issuer"), "issuance counts", troubles)
+        after = await _told(_counts(deployment, transport, "attester"), "issuance counts", troubles)
+    accepted = [task.accepted for task in tasks or [] if task.accepted is not None]
+    issuance = [] if None in (before, issued, after) else compare(before or {}, accepted, issued or {}, after or {})
+    warn(issuance)
+    return DeploymentStatus(processes, servers, tasks or [], troubles, issuance, tasks_known=tasks is not None)
+
+
+async def _counts(deployment: Deployment, transport: Transport, service: str) -> Counts:
+    return await read_counts(transport, service, deployment.urls[service], deployment.operator_token(service))
+
+
+async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None:
+    """The answer; where there is none, ``None`` and a trouble."""
+    try:
+        return await asked
+    except (TransportError, TacitError) as error:
+        troubles.append(f"the {what} cannot be read: {_short(error)}")
+        return None
+
+
+async def process_status(transport: Transport, label: str, url: str, pid: int | None = None) -> ProcessStatus:
+    """How the process at ``url`` is, by its own word."""
+    try:
+        ready, found = await readiness(transport, url)
+    except (TransportError, Abort, DecodeError) as error:
+        return ProcessStatus(label, url, up=False, pid=pid, detail=_short(error))
+    words = [str(found["trouble"])] if found.get("trouble") else []
+    for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
+        words.append(f"{_count(int(count), 'call')} as {role} with a certificate of another name refused")
+    return ProcessStatus(
+        label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready
+    )
+
+
+async def _tasks(deployment: Deployment, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:
+    """The recipes that name the leader, in the log's order, with the counts of those that are active."""
+    known = {one["hash"]: one for one in await recipes_of(transport, deployment.urls["recipe_server"])}
+    bearer = {name: deployment.operator_token(name) for name in AGGREGATORS}
+    rows = await call(transport, "GET", f"{deployment.urls['leader']}/v1/recipes", bearer=bearer["leader"])
+
+    async def counts(aggregator: str, task_id: str) -> dict[str, Any]:
+        url = f"{deployment.urls[aggregator]}/v1/tasks/{task_id}/status"
+        with contextlib.suppress(Abort):  # not active there, or not any more
+            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer[aggregator])
+            return found
+        return {}
+
+    async def task(row: dict[str, Any]) -> TaskStatus:
+        pages = {}
+        if row["task_id"]:
+            found = await asyncio.gather(*(counts(name, row["task_id"]) for name in aggregators))
+            pages = dict(zip(aggregators, found, strict=True))
+        recipe_hash = row["recipe_hash"]
+        recipe = known.get(recipe_hash, {})
+        token = recipe.get("token")
+        place = None if token is None else (int(token["epoch"]), int(token["slot"]))
+        name = str(recipe.get("name", recipe_hash))
+        until = asked_until(Interval.model_validate(recipe["interval"])) if recipe else None
+        over = row["state"] == "active" and recipe.get("state") == "over"  # the leader still serves its collection
+        state = "over" if over else row["state"]
+        return TaskStatus(name, recipe_hash, state, row["rule"], **pages, place=place, asked_until=until)
+
+    return list(await asyncio.gather(*map(task, rows)))
+
+
+def _short(error: Exception) -> str:
+    """What went wrong, without advice."""
+    return error.brief if isinstance(error, NoAnswerError) else str(error) or type(error).__name__
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

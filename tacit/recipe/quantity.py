@@ -1,0 +1,93 @@
+"""Numbers of a question that need not be whole: the ends of a range, its unit, the edges of buckets.
+
+A whole number is a JSON integer, every other one its decimal text, such as ``0.25``: at most nine digits before the
+point, from one to nine behind it, of which the last is not 0. So every number has one spelling, and a recipe of whole
+numbers is spelled as if there were no others. Nothing is ever a binary float: arithmetic is exact.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Final
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from tacit.tlog.canonical import MAX_INTEGER
+
+PLACES: Final = 9
+"""Most digits behind the point."""
+_UNSIGNED = r"(0|[1-9][0-9]{0,8})\.[0-9]{0,8}[1-9]"
+_FRACTION = re.compile(f"-?{_UNSIGNED}")
+_WIDEST = 20
+"""Characters of the longest text."""
+_SPOKEN = re.compile(r"[+-]?[0-9]{1,16}(\.[0-9]{0,30})?")
+
+Exact = int | Fraction
+"""A number without rounding; whole ones are of type ``int``."""
+
+
+def exact(quantity: int | str) -> Exact:
+    """What a member of a recipe says."""
+    return quantity if isinstance(quantity, int) else Fraction(quantity)
+
+
+def quantity(number: Exact) -> int | str:
+    """``number`` as a recipe writes it. ``ValueError`` where it has too many digits."""
+    if isinstance(number, int) or number.denominator == 1:
+        return _checked(int(number))
+    scaled = number * 10**PLACES
+    if scaled.denominator != 1:
+        raise ValueError(f"it has more than {PLACES} digits behind the point")
+    whole, places = divmod(abs(scaled.numerator), 10**PLACES)
+    return _checked(f"{'-' if number < 0 else ''}{whole}.{places:0{PLACES}}".rstrip("0"))
+
+
+def spoken(text: str) -> int | str:
+    """What a person writes, such as ``0.50``, as a recipe writes it. ``ValueError`` says what is wrong."""
+    text = text.strip()
+    if not _SPOKEN.fullmatch(text):
+        raise ValueError(f"{text[:_WIDEST]!r} is not a number like 3 or 0.25")
+    return quantity(Fraction(text))
+
+
+def in_words(number: Exact) -> str:
+    """``number`` with all its digits; one that no recipe could write is rounded."""
+    try:
+        return str(quantity(number))
+    except ValueError:
+        return f"{float(number):.10g}"
+
+
+def _checked(value: Any) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > MAX_INTEGER:
+            raise ValueError(f"a whole number must be from {-MAX_INTEGER} to {MAX_INTEGER}")
+        return value
+    if isinstance(value, str) and len(value) <= _WIDEST and _FRACTION.fullmatch(value):
+        return value
+    raise ValueError(
+        f"must be a whole number, or a decimal text such as 0.25: up to {PLACES} digits before the point and from one "
+        f"to {PLACES} behind it, the last one not 0"
+    )
+
+
+def _positive(value: Any) -> int | str:
+    if exact(_checked(value)) <= 0:
+        raise ValueError("must be above 0")
+    return _checked(value)
+
+
+def _schema(least: int, pattern: str) -> WithJsonSchema:
+    whole = {"type": "integer", "minimum": least, "maximum": MAX_INTEGER}
+    return WithJsonSchema({"anyOf": [whole, {"type": "string", "pattern": f"^{pattern}$", "maxLength": _WIDEST}]})
+
+
+Quantity = Annotated[int | str, PlainValidator(_checked), _schema(-MAX_INTEGER, f"-?{_UNSIGNED}")]
+PositiveQuantity = Annotated[int | str, PlainValidator(_positive), _schema(1, _UNSIGNED)]
+
+
+def as_decimal(number: Exact) -> Decimal:
+    """A member's number, for comparisons with decimals: both are exact."""
+    return Decimal(str(quantity(number)))

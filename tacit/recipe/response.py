@@ -1,0 +1,268 @@
+"""Who is behind a release: how many devices were asked, how many contributions that should bring, and of whom the
+estimates speak.
+
+A device *answers* if it sends whenever its coin says so. One that is switched off, met the recipe too late, or whose
+reports are lost is silent, and nothing in a batch tells which devices these are or what they hold. Estimates are
+unbiased for the devices that answered, of which a uniform sample of ``m`` contributions estimates the number as
+``A = m / s`` with variance ``A (1-s)/s`` (s: the probability of sending, dummies and rejection included). Intervals of
+an estimate hold for these devices and for nobody else: silence need not be independent of the answer, so that no
+scaling makes a statement about the population of it.
+
+Where the number of asked devices N is known, two more things can be said.
+
+*Warning.* Had everybody answered, m would be binomial with N and s. Counts outside ``[low, high]`` come about by
+chance with probability ``FALSE_ALARM`` at most, summed exactly. With importance sampling the probability is between
+that of the default answer and that of the others; where a cell tells how many devices have it, A is estimated with
+them and its standard error bounds the chance (normal approximation), elsewhere the two binomials do.
+
+*Interval for all N.* Each silent device adds between ``least`` and ``most`` to a total (0 and 1 in a histogram or a
+count), which bounds the population's total without any assumption on who is silent (C. Manski, "Nonparametric Bounds
+on Treatment Effects", 1990): from ``T + least (N - A)`` to ``T + most (N - A)``, T the total of those who answered.
+With estimates in their place the ends have variance ``Var T - 2 e T k + e^2 A k``, ``k = (1-s)/s``, e the added value:
+what a device adds to T is nothing unless it sends, so that its covariance with A is k times what it adds in
+expectation. With importance sampling the two standard deviations are added, which is never too little. 1.96 standard
+errors beyond either end give an interval that misses with probability 0.05 at most (normal approximation), however
+many are silent, and needs no test whether any are.
+
+A share is an estimate by A, a ratio: to first order ``Var(T - p A) / A^2``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from tacit.dp.binomial import binomial_window
+from tacit.errors import UsageError
+from tacit.methods.design import SampleDesign
+from tacit.methods.estimate import Estimate
+from tacit.methods.flips import Flips
+from tacit.methods.method import Method
+from tacit.methods.statistics import STATISTICS, StatisticName
+from tacit.recipe.derive import design_of, randomizer_of
+from tacit.recipe.model import Recipe
+
+FALSE_ALARM = 1e-3
+"""Probability, at most, with which a full response is called another one."""
+NORMAL_FALSE_ALARM = 3.2905267
+"""Standard errors that a normal number exceeds, in either direction, with probability ``FALSE_ALARM``."""
+NORMAL_95 = 1.96
+_LEFT_OUT = 1e-12
+"""Mass of a binomial that its window may leave out, on each side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """From ``least`` to ``most`` devices were asked, by the word of the ``recipe`` or of the ``analyst``."""
+
+    least: int
+    most: int
+    by: str
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.least <= self.most:
+            raise UsageError("the number of asked devices must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An estimate and its standard error."""
+
+    value: float
+    stderr: float
+
+
+def asked_by(recipe: Recipe) -> Asked | None:
+    """How many devices the recipe says that it asks: the whole numbers whose expected contributions, rounded up, are
+    the stated ones. None where that cannot be told from it: rounds of a series (whoever was in an earlier round is not
+    asked), importance sampling (the number depends on answers), batches that close at B, and where the stated number
+    is B, which it is never below."""
+    expected = recipe.batch.expected_contributions
+    unknown = recipe.series is not None or recipe.sampling.importance is not None or _closes_at_b(recipe)
+    if unknown or expected <= recipe.batch.min_batch_size or not 0 < recipe.rate <= 1:
+        return None
+    rate = Fraction(recipe.rate)
+    sends = rate + (1 - rate) * recipe.sampling.dummy_rate
+    least, most = math.floor((expected - 1) / sends) + 1, math.floor(expected / sends)
+    return Asked(least, most, "recipe") if least <= most else None
+
+
+def with_response(document: Mapping[str, Any], recipe: Recipe, asked: Asked | None = None) -> dict[str, Any]:
+    """A result document of ``recipe`` with the member ``response`` and, in its rows, ``share``, ``share_stderr``,
+    ``population_low`` and ``population_high`` where they can be told. ``asked``: by default what the recipe states.
+
+    ``UsageError`` for batches that close at B, whose number of contributions says nothing of who answered.
+    """
+    if asked is not None and _closes_at_b(recipe):
+        raise UsageError("its batches close at B contributions: how many devices were asked says nothing of one batch")
+    known = asked or asked_by(recipe)
+    found = _Response.of(recipe, [row["count"] for row in document["buckets"]], document["report_count"])
+    response = found.document(known)
+    holds = known is not None and response.get("verdict") != "more"
+    rows = zip(document["buckets"], found.shares(), found.populations(known if holds else None), strict=True)
+    return {**document, "buckets": [_without(row) | share | whole for row, share, whole in rows], "response": response}
+
+
+_ADDED = frozenset({"share", "share_stderr", "population_low", "population_high"})
+
+
+def _without(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in _ADDED}
+
+
+def _closes_at_b(recipe: Recipe) -> bool:
+    return recipe.batch.close == "at_B"
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """One batch: the estimates of its rows as totals (of a mean: of its sum), and what a device may add to a row."""
+
+    randomizer: Method
+    design: SampleDesign
+    statistic: StatisticName
+    counted: int
+    totals: Estimate
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, recipe: Recipe, counts: Sequence[int], counted: int) -> _Response:
+        randomizer, statistic = randomizer_of(recipe), recipe.question.statistic
+        least, most = 0.0, 1.0
+        if isinstance(randomizer, Flips) and not STATISTICS[statistic].counts_devices:
+            randomizer = replace(randomizer, statistic="sum") if statistic == "mean" else randomizer
+            least, most = float(randomizer.low), float(randomizer.low + randomizer.unit * randomizer.maximum)
+        design = design_of(recipe)
+        totals = randomizer.estimate(counts, counted, design)
+        return cls(randomizer, design, statistic, counted, totals, least, most)
+
+    @property
+    def sends(self) -> tuple[float, float]:
+        """The probabilities of sending anything: of the default's devices, and of all others."""
+        default, rest = (
+            self.design.sends(rate * (1 - self.randomizer.reject_probability))
+            for rate in (self.design.rate_of(self.design.default), self.design.rate)
+        )
+        return default, rest
+
+    @property
+    def answered(self) -> Number | None:
+        """How many devices answered; None where the number of the default's devices is not known."""
+        default, rest = self.sends
+        if self.design.is_uniform:
+            return Number(self.counted / rest, math.sqrt(self.counted * (1 - rest)) / rest)
+        if not STATISTICS[self.statistic].counts_devices:
+            return None
+        if self.statistic == "count":
+            own, held, other = (rest, default, 0) if self.design.default == 0 else (default, rest, 0)
+        else:
+            own, held, other = default, rest, self.design.default or 0
+        row, error = self.totals.values[other], self.totals.stderrs[other]
+        value = (self.counted - (own - held) * row) / held
+        spread = self.counted * (1 - min(own, held))
+        return Number(max(0.0, value), (math.sqrt(spread) + abs(own - held) * error) / held)
+
+    def shares(self) -> list[dict[str, float]]:
+        """Of each row the share of those who answered."""
+        answered = self.answered
+        if not STATISTICS[self.statistic].counts_devices or answered is None or answered.value <= 0:
+            return [{} for _ in self.totals.values]
+        found = []
+        for value, error in zip(self.totals.values, self.totals.stderrs, strict=True):
+            share = value / answered.value
+            wide = self._combined(Number(value, error), answered, -min(max(share, 0.0), 1.0))
+            found.append({"share": share, "share_stderr": wide / answered.value})
+        return found
+
+    def populations(self, asked: Asked | None) -> list[dict[str, float]]:
+        """Of each row the 95 % interval for everybody who was asked, whatever the silent ones hold."""
+        answered = self.answered
+        if asked is None or answered is None:
+            return [{} for _ in self.totals.values]
+        return [
+            self._population(Number(value, error), answered, asked)
+            for value, error in zip(self.totals.values, self.totals.stderrs, strict=True)
+        ]
+
+    def _population(self, total: Number, answered: Number, asked: Asked) -> dict[str, float]:
+        sizes = (asked.least, asked.most)
+        ends = [
+            pick(total.value + edge * (size - answered.value) for size in sizes)
+            + side * NORMAL_95 * self._combined(total, answered, -edge)
+            for edge, side, pick in ((self.least, -1, min), (self.most, 1, max))
+        ]
+        floor, ceiling = min(self.least * size for size in sizes), max(self.most * size for size in sizes)
+        low, high = (min(max(end, floor), ceiling) for end in ends)
+        if self.statistic == "mean":
+            low, high = min(low / size for size in sizes), max(high / size for size in sizes)
+        return {"population_low": low, "population_high": max(low, high)}
+
+    def _combined(self, total: Number, answered: Number, factor: float) -> float:
+        """The standard error of ``total + factor answered``."""
+        if not self.design.is_uniform:
+            return total.stderr + abs(factor) * answered.stderr
+        spread = (1 - self.sends[1]) / self.sends[1]
+        low, high = sorted((self.least * answered.value, self.most * answered.value))
+        inside = min(max(total.value, low), high)
+        return math.sqrt(max(0.0, total.stderr**2 + factor * spread * (2 * inside + factor * answered.value)))
+
+    def document(self, asked: Asked | None) -> dict[str, Any]:
+        """The member ``response``."""
+        answered = self.answered
+        found: dict[str, Any] = {"estimates_are_of": "devices that answered", "counted": self.counted}
+        if answered is not None:
+            found["answered"] = {"estimate": answered.value, "stderr": answered.stderr}
+        if asked is None:
+            return {**found, "verdict": "unknown"}
+        low, high = self._full(asked)
+        verdict = "fewer" if self.counted < low else "more" if self.counted > high else "expected"
+        found["asked"] = {"least": asked.least, "most": asked.most, "by": asked.by}
+        found["expected"] = {**self._expected(asked), "low": low, "high": high, "false_alarm": FALSE_ALARM}
+        return {**found, "verdict": verdict}
+
+    def _expected(self, asked: Asked) -> dict[str, float]:
+        """Contributions that everybody who was asked would be expected to make, and those that came as a share of
+        them; nothing where that depends on answers that are not known."""
+        answered = self.answered
+        if answered is None or answered.value <= 0:
+            return {}
+        each = self.sends[1] if self.design.is_uniform else self.counted / answered.value
+        expected = each * (asked.least + asked.most) / 2
+        return {"contributions": expected, "share": self.counted / expected}
+
+    def _full(self, asked: Asked) -> tuple[int, int]:
+        """The least and the most contributions that a full response brings, but for the false alarms."""
+        default, rest = self.sends
+        answered = self.answered
+        if self.design.is_uniform or answered is None or answered.value <= 0:
+            few, many = sorted((default, rest))
+            return _lower(asked.least, few, FALSE_ALARM / 2), _upper(asked.most, many, FALSE_ALARM / 2)
+        each, error = self.counted / answered.value, NORMAL_FALSE_ALARM * answered.stderr
+        return max(0, math.ceil(each * (asked.least - error))), math.floor(each * (asked.most + error))
+
+
+def _lower(n: int, p: float, tail: float) -> int:
+    """The largest k with Pr[Bin(n, p) < k] <= ``tail``."""
+    if p >= 1:
+        return n
+    low, probabilities = binomial_window(n, p, _LEFT_OUT)
+    below = _LEFT_OUT
+    for place, one in enumerate(probabilities):
+        below += one
+        if below > tail:
+            return low + place
+    return n
+
+
+def _upper(n: int, p: float, tail: float) -> int:
+    """The smallest k with Pr[Bin(n, p) > k] <= ``tail``."""
+    return n if p >= 1 else n - _lower(n, 1 - p, tail)
+
+
+def stated(devices: int) -> Asked:
+    """So many devices, by the analyst's word. ``UsageError``."""
+    return Asked(devices, devices, "analyst")

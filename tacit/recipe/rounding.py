@@ -1,0 +1,74 @@
+"""What a question does to a device's value before it is an answer, in words, and whether that is coarse."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from pydantic import ValidationError
+
+from tacit.dp.binomial_noise import MAX_FLIPS
+from tacit.recipe.derive import vdaf_spec
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Buckets, Question, Range, Recipe, Vector
+from tacit.recipe.quantity import in_words, quantity
+
+FEW_STEPS = 10
+"""In fewer steps rounding may move a value, and the mean of values that agree, by over a twentieth of the range."""
+_FINER = (100, 50, 20)
+"""Steps that are proposed instead: the most of these that noise fits."""
+
+
+def rounding_words(question: Question) -> str | None:
+    """What is rounded and clipped to what; None for questions that do neither."""
+    spec = question.encoder
+    if isinstance(spec, Buckets):
+        below = f"below {spec.edges[0]} it counts as {spec.other or encoder_of(question).labels[0]}"
+        return f"a value is of the last bucket whose lower edge it reaches; {below}"
+    if not isinstance(spec, Range):
+        return None
+    what = "entries are" if isinstance(spec, Vector) else "values are"
+    grid = "" if spec.least % spec.step == 0 else f" counted from {spec.low}"
+    words = (
+        f"{what} rounded to the nearest {in_words(spec.step)}{grid}, half-way ones to an even number of steps above "
+        f"{spec.low}; below {spec.low} counts as {spec.low}, above {spec.high} as {spec.high}"
+    )
+    return f"{words}; then the vector is shrunk to length {spec.norm}" if isinstance(spec, Vector) else words
+
+
+def coarse_words(recipe: Recipe) -> str | None:
+    """A warning where a range has so few steps that rounding may matter more than noise, with a finer unit and what it
+    costs; None elsewhere. Whether values lie between the steps only those who ask can know."""
+    spec = recipe.question.encoder
+    if not isinstance(spec, Range) or spec.maximum >= FEW_STEPS:
+        return None
+    unit, between = in_words(spec.step), in_words(spec.least + Fraction(3, 10) * spec.step)
+    steps = "1 step" if spec.maximum == 1 else f"{spec.maximum} steps"
+    return (
+        f"unit {unit} is coarse: {spec.low} to {spec.high} has {steps}, {between} counts as {spec.low}, and rounding "
+        f"may move a mean by {in_words(Fraction(spec.step) / 2)}, which no interval shows; right where values are "
+        f"multiples of {unit}, otherwise {_finer(recipe, spec)}"
+    )
+
+
+def _finer(recipe: Recipe, spec: Range) -> str:
+    """A finer unit, and how many bits a number of a report then has."""
+    for steps in _FINER:
+        largest = _largest(recipe, spec, steps)
+        if largest is not None:
+            bits, now = largest.bit_length(), (vdaf_spec(recipe).max_measurement or 1).bit_length()
+            unit = in_words(Fraction(spec.most - spec.least) / steps)
+            return f"take unit {unit}: the noise stays as it is, a number of a report has about {bits} bits, now {now}"
+    return "take a smaller range, or more devices: their noise leaves no room for a finer unit"
+
+
+def _largest(recipe: Recipe, spec: Range, steps: int) -> int | None:
+    """The largest number of a report with as many steps, and noise that is as large in the question's own units; None
+    where there is no such question, or a device would add too many coin flips."""
+    shares, factor = recipe.randomizer, Fraction(steps, spec.maximum)
+    try:
+        type(spec).model_validate({**spec.canonical(), "unit": quantity(spec.step / factor)})
+    except (ValidationError, ValueError):
+        return None
+    scale = max(1, int((shares.scale or 1) / factor))
+    flips = (shares.flips or 0) * (factor * scale / (shares.scale or 1)) ** 2
+    return None if flips > MAX_FLIPS else scale * steps + int(flips)

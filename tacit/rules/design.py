@@ -1,0 +1,203 @@
+"""Rules on the design: question, randomizer, VDAF, batch, interval."""
+
+from __future__ import annotations
+
+from tacit.errors import Refusal
+from tacit.methods.registry import METHODS, methods_of
+from tacit.methods.statistics import STATISTICS
+from tacit.models.forms.registry import known, unsupported
+from tacit.moments import moment
+from tacit.ohttp import SIZE_CLASSES
+from tacit.recipe.context import Context
+from tacit.recipe.derive import members_of, randomizer_of, shape_of, vdaf_of
+from tacit.recipe.model import MODE_OF_CLOSE, Recipe
+from tacit.recipe.policy import Policy
+
+MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
+"""Bytes of the leader's input share: with token, envelope and addresses it fits into the largest size class (P12)."""
+MOST_REJECTED = 0.5
+"""Most of the answers that a bound of the weight may keep back."""
+_ONE_ELEMENT = ("Prio3Count", "Prio3Sum")
+
+
+def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``model`` is one that this version knows; of any other recipe no further rule is asked."""
+    return None if known(recipe.model) is not None else unsupported(recipe.model)
+
+
+def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``randomizer.name`` is one of the policy's ``randomizers``."""
+    name = recipe.randomizer.name
+    if name in policy.randomizers:
+        return None
+    return f"randomizer {name!r} is not allowed; {', '.join(policy.randomizers)} are"
+
+
+def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The randomizer exists, states each of its own members and no other's (``epsilon0``, ``max_weight``, ``scale``,
+    ``flips``, ``maximum``, as docs/device.md lists them), and can be made: ``epsilon0`` is from 10^-6 to 40.
+    ``aggregator_noise`` belongs to randomizers that have no ``epsilon0``."""
+    spec, noise = recipe.randomizer, recipe.aggregator_noise
+    method = METHODS.get(spec.name)
+    if noise is not None and (method is None or method.IS_LOCAL):
+        unbounded = ", ".join(one.NAME for one in METHODS.values() if not one.IS_LOCAL)
+        return f"{spec.name} has aggregator_noise of {noise.flips} flips; it belongs to {unbounded} and to no other"
+    try:
+        randomizer_of(recipe)
+    except Refusal as refusal:
+        return refusal.detail
+    return None
+
+
+def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """At most every second answer is beyond the bound of its weight, and therefore not sent."""
+    try:
+        method = randomizer_of(recipe)
+        chance = method.reject_probability
+        if chance <= MOST_REJECTED:
+            return None
+        fitting = method.rejecting_at_most(MOST_REJECTED)
+    except (Refusal, ValueError):
+        return None
+    bound = f"max_weight {method.proof.max_weight}"
+    passing = f"at most {MOST_REJECTED} passes; take {fitting.proof.max_weight}"
+    return f"{bound} keeps back an answer with probability {chance:.3f}, {passing}"
+
+
+def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The VDAF proves exactly the outputs of the randomizer (P18): its name, ``vdaf.length``, ``max_weight`` and
+    ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them."""
+    if recipe.vdaf is None:
+        return None
+    randomizer, vdaf = recipe.randomizer, recipe.vdaf
+    try:
+        proof = randomizer_of(recipe).proof
+    except Refusal:
+        return None
+    stated = (vdaf.name, vdaf.length, vdaf.max_weight, vdaf.max_measurement)
+    if stated == (proof.name, proof.length, proof.max_weight, proof.max_measurement):
+        return None
+    has = f"the recipe has {vdaf.name} of length {vdaf.length}"
+    return f"{randomizer.name} over {randomizer.categories} categories needs {proof.words()}; {has}"
+
+
+def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The encoder is one of the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean:
+    number; vector-sum: vector), the randomizer answers it, ``randomizer.categories`` is the number of the encoder's
+    labels (rr: 2), and ``randomizer.maximum``, where there is one, the largest encoded value."""
+    question, spec = recipe.question, recipe.randomizer
+    statistic = STATISTICS[question.statistic]
+    if question.encoder.kind not in statistic.encoders:
+        wanted = " or ".join(statistic.encoders)
+        return f"a {statistic.name} needs an encoder {wanted}, not {question.encoder.kind}"
+    fitting = {method.NAME: method for method in methods_of(statistic)}
+    if spec.name not in fitting:
+        return f"a {statistic.name} needs the randomizer {' or '.join(fitting)}, not {spec.name}"
+    return fitting[spec.name].mismatch(shape_of(question), members_of(spec))
+
+
+def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the
+    elements that are checked (1 for Prio3Count and Prio3Sum), and the leader's input share has at most 258,048 bytes:
+    it fits into what a device can send."""
+    spec = recipe.vdaf
+    if spec is None:
+        return None
+    if spec.length > policy.max_length:
+        return f"length {spec.length} is over the limit of {policy.max_length}"
+    elements = spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)
+    if spec.chunk_length > elements or (spec.name in _ONE_ELEMENT and spec.chunk_length != 1):
+        most = 1 if spec.name in _ONE_ELEMENT else elements
+        return f"chunk_length {spec.chunk_length} is not from 1 to {most}, the elements that {spec.name} checks"
+    try:
+        size = vdaf_of(recipe).leader_share_size
+    except Refusal as refusal:
+        return refusal.detail
+    if size <= MAX_SHARE_SIZE:
+        return None
+    fitting = "fewer or smaller entries, or a chunk_length near the root of the elements, make them smaller"
+    return f"reports of {spec.name} hold {size} bytes for the leader, at most {MAX_SHARE_SIZE} can be sent; {fitting}"
+
+
+def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """B, ``batch.min_batch_size``, is at least the policy's ``min_batch_size``."""
+    size = recipe.batch.min_batch_size
+    if size >= policy.min_batch_size:
+        return None
+    return f"B = {size} is below the floor of {policy.min_batch_size}"
+
+
+def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """B is at most the policy's ``max_batch_size``."""
+    size = recipe.batch.min_batch_size
+    if size <= policy.max_batch_size:
+        return None
+    return f"B = {size} is over the limit of {policy.max_batch_size}"
+
+
+def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Closing at ``interval_end`` goes with the mode ``time_interval``, closing ``at_B`` with ``leader_selected``
+    (P13)."""
+    wanted = MODE_OF_CLOSE[recipe.batch.close]
+    if recipe.batch.mode == wanted:
+        return None
+    return f"close {recipe.batch.close} needs mode {wanted}, not {recipe.batch.mode}"
+
+
+def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``expected_contributions`` is at least B: a batch that is not expected to fill is not asked for (P15)."""
+    batch = recipe.batch
+    if batch.expected_contributions >= batch.min_batch_size:
+        return None
+    expected, size = batch.expected_contributions, batch.min_batch_size
+    return f"expected_contributions {expected} is below B = {size}; expect at least {size}, or lower B to {expected}"
+
+
+def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Start and duration of ``interval`` are multiples of ``batch.time_precision``."""
+    precision = recipe.batch.time_precision
+    if recipe.interval.start % precision == 0 and recipe.interval.duration % precision == 0:
+        return None
+    interval = recipe.interval
+    start, duration = (-(-seconds // precision) * precision for seconds in (interval.start, interval.duration))
+    return (
+        f"start {moment(interval.start)} and duration {interval.duration} must be multiples of {precision} seconds; "
+        f"{moment(start)} and {duration} are the next"
+    )
+
+
+def interval_over(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The interval has not ended."""
+    if context.now < recipe.interval.end:
+        return None
+    end, now = recipe.interval.end, int(context.now)
+    return f"the interval ended at {moment(end)}, {now - end} seconds ago; it must end after {moment(now)}"
+
+
+def interval_long(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``interval.duration`` is at most the policy's ``max_duration``."""
+    if recipe.interval.duration <= policy.max_duration:
+        return None
+    return f"{recipe.interval.duration} seconds are over the limit of {policy.max_duration}"
+
+
+def interval_epoch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``interval`` lies inside the spend window of the token's epoch, [epoch * epoch_seconds, (epoch + 1) *
+    epoch_seconds) by the issuer's directory (P9)."""
+    directory = context.directory
+    if directory is None or directory.start <= recipe.interval.start <= recipe.interval.end <= directory.end:
+        return None
+    return outside_epoch(recipe, directory.start, directory.end)
+
+
+def outside_epoch(recipe: Recipe, start: int, end: int) -> str:
+    """The refusal's words: the interval, its token's epoch, and which start would do."""
+    interval, epoch = recipe.interval, recipe.token.epoch
+    latest = end - interval.duration
+    fitting = (
+        f"a start from {moment(start)} to {moment(latest)} passes"
+        if latest >= start
+        else f"a duration of {interval.duration} needs an issuer with longer epochs, at most {end - start} passes"
+    )
+    asked = f"{moment(interval.start)} to {moment(interval.end)}"
+    return f"{asked} is not inside epoch {epoch}, {moment(start)} to {moment(end)}; {fitting}"

@@ -1,0 +1,74 @@
+"""Rules on what the log says about the recipe: signature, inclusion, opt-ins (P5)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, Refusal
+from tacit.models.forms.registry import form_of
+from tacit.recipe.context import Context
+from tacit.recipe.derive import task_id
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.tlog.leaves import LeafType, OptIn
+
+
+def recipe_signature(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The leaf holds this recipe, its signer is the analyst's operator, and the signature verifies with the analyst's
+    key."""
+    leaf, analyst = context.leaf, recipe.parties.analyst
+    if leaf is None:
+        return f"the recipe is not signed; its analyst {analyst.operator} must sign it"
+    if leaf.type is not LeafType.RECIPE or dict(leaf.body) != recipe.body():
+        return f"the signed leaf holds another recipe; sign the one with hash {recipe.hash_text}"
+    if leaf.signer != analyst.operator:
+        return f"signed by {leaf.signer}; the analyst {analyst.operator} must sign it"
+    try:
+        leaf.verify(unb64url(analyst.signing_key))
+    except CryptoError as error:
+        return f"{error}; {analyst.operator} must sign with the key that the recipe names"
+    return None
+
+
+def recipe_in_log(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The recipe's inclusion in the log was proved."""
+    return f"the log does not hold recipe {recipe.hash_text}; publish it first" if context.index is None else None
+
+
+def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Leader and helper have both opted in."""
+    wanted = form_of(recipe.model).opts_in
+    missing = [role for role in wanted if role not in context.opt_ins]
+    if not missing:
+        return None
+    return f"no opt-in of {' and '.join(missing)}; {'both' if len(wanted) == 2 else 'all'} must opt in"
+
+
+def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Both opt-ins name this recipe's hash, its task id as this party derives it, and their own role, and agree in
+    ``seed_id`` and ``verify_key_confirmation``."""
+    form = form_of(recipe.model)
+    try:
+        task = b64url(task_id(recipe))
+    except Refusal as refusal:
+        return refusal.detail
+    found = [(role, context.opt_ins[role]) for role in form.opts_in if role in context.opt_ins]
+    for role, opt_in in found:
+        if opt_in.role != role or opt_in.recipe_hash != recipe.hash_text or opt_in.task_id != task:
+            said = f"{opt_in.role}, recipe {opt_in.recipe_hash}, task {opt_in.task_id}"
+            return f"the opt-in of {role} is of {said}; it must be of {role}, {recipe.hash_text}, {task}"
+        if form.proves != (opt_in.verify_key_confirmation is not None):
+            return f"the opt-in of {role} must {'confirm a verify key' if form.proves else 'name no verify key'}"
+    return _seeds_differ(found)
+
+
+def _seeds_differ(found: Sequence[tuple[str, OptIn]]) -> str | None:
+    """Why two opt-ins are not under one verify key, or None."""
+    for (first, one), (second, other) in itertools.pairwise(found):
+        if one.seed_id != other.seed_id:
+            return f"{first} uses seed {one.seed_id}, {second} {other.seed_id}; both must use one"
+        if one.verify_key_confirmation != other.verify_key_confirmation:
+            return f"{first} and {second} confirm different verify keys of seed {one.seed_id}; both need one peer file"
+    return None

@@ -1,0 +1,135 @@
+"""Rules on the privacy claim: every party recomputes it (P16, P17, P17b)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from tacit.dp.claim import TOLERANCE, Claim, covers, stated_epsilon
+from tacit.errors import Refusal
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
+from tacit.recipe.claims import claim_of
+from tacit.recipe.context import Context
+from tacit.recipe.model import UNBOUNDED, Recipe, epsilon_of
+from tacit.recipe.policy import Policy
+
+_SEARCHED = 1 << 14
+"""Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""
+
+
+def _computed(recipe: Recipe, policy: Policy, n: int | None = None) -> Claim:
+    if recipe.batch.min_batch_size > policy.max_batch_size:
+        raise Refusal("claim-not-computable", f"the claim is not computed for B over {policy.max_batch_size}")
+    return claim_of(recipe, n)
+
+
+def claim_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The claim speaks of this recipe: ``privacy.n`` is B and ``privacy.epsilon0`` the randomizer's, or ``unbounded``
+    (P17)."""
+    privacy = recipe.privacy
+    if privacy.n != recipe.batch.min_batch_size:
+        return f"the claim is at n = {privacy.n}; it must be at B = {recipe.batch.min_batch_size}"
+    if epsilon_of(privacy.epsilon0) != recipe.epsilon0:
+        own = recipe.randomizer.epsilon0 or UNBOUNDED
+        return f"the claim has epsilon0 {privacy.epsilon0}, the randomizer {own}; claim {own}"
+    return None
+
+
+def delta_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``privacy.delta`` is above 0 and at most the policy's ``max_delta``."""
+    if 0 < recipe.delta <= Decimal(policy.max_delta):
+        return None
+    return f"delta {recipe.privacy.delta} must be above 0 and at most {policy.max_delta}"
+
+
+def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The named mechanism is the one that gives the claim (docs/privacy.md)."""
+    try:
+        wanted = _computed(recipe, policy).mechanism
+    except Refusal as refusal:
+        return refusal.detail
+    if recipe.privacy.mechanism == wanted:
+        return None
+    return f"these parameters give {wanted}, the claim says {recipe.privacy.mechanism}; claim {wanted}"
+
+
+def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """No claimed epsilon is below the one recomputed from the parameters (docs/privacy.md)."""
+    try:
+        computed = _computed(recipe, policy)
+    except Refusal as refusal:
+        return refusal.detail
+    for adversary, true in computed.items():
+        claimed = recipe.privacy.epsilon[adversary]
+        if not covers(claimed, true):
+            least = stated_epsilon(true)
+            return f"{adversary}: epsilon {claimed} is claimed, the parameters give {least}; claim at least that"
+    return None
+
+
+def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Claims (a), (b) and (d) are at most the policy's ``max_epsilon_aggregator``,
+    ``max_epsilon_aggregator_with_relay`` where set, and ``max_epsilon_local``; ``unbounded`` only where the policy has
+    ``allow_unbounded_local``."""
+    epsilon = recipe.privacy.epsilon
+    if UNBOUNDED in epsilon.root.values() and not policy.allow_unbounded_local:
+        return (
+            f"{UNBOUNDED} against both aggregators together; only a policy with allow_unbounded_local accepts that, "
+            f"a randomizer with epsilon0 of at most {policy.max_epsilon_local} passes"
+        )
+    for adversary in form_of(recipe.model).capped():
+        claimed, cap = epsilon[adversary.name], policy.cap(adversary.cap)
+        if cap is not None and claimed != UNBOUNDED and Decimal(claimed) > Decimal(cap):
+            lower = "lower epsilon0" if adversary.cap is Cap.LOCAL else _knobs(recipe)
+            return f"{adversary.name}: epsilon {claimed} is over the cap of {cap}; {lower} until it is at most that"
+    return None
+
+
+def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Half of a batch may be bad devices: claim (a) recomputed at B/2 is at most the policy's
+    ``max_epsilon_half_batch``, claim (b) at most ``max_epsilon_half_batch_with_relay`` where set (P17)."""
+    half = recipe.batch.min_batch_size // 2
+    try:
+        claim = _computed(recipe, policy, half)
+    except Refusal as refusal:
+        return f"at B/2 = {half}: {refusal.detail}"
+    for epsilon, cap in _half_batch(recipe, claim, policy):
+        if epsilon > cap * (1 + TOLERANCE):
+            size = _fitting_batch(recipe, policy)
+            fitting = f"B of at least {size} passes" if size is not None else _knobs(recipe)
+            return f"at B/2 = {half} epsilon is {epsilon:.6f}, over the cap of {cap:g}; {fitting}"
+    return None
+
+
+def _half_batch(recipe: Recipe, claim: Claim, policy: Policy) -> list[tuple[float, float]]:
+    """The epsilons at B/2 that the policy caps, with their caps."""
+    capped = ((claim[one.name], policy.cap_at_half(one.cap)) for one in form_of(recipe.model).capped())
+    return [(epsilon, float(cap)) for epsilon, cap in capped if cap is not None]
+
+
+def _fitting_batch(recipe: Recipe, policy: Policy) -> int | None:
+    """A batch size, at most 2 % above the least one, whose half keeps the caps; None where there is none up to
+    ``_SEARCHED``: a refusal must not cost a device seconds."""
+
+    def passes(size: int) -> bool:
+        try:
+            claim = claim_of(recipe, size // 2)
+        except Refusal:
+            return False
+        return all(epsilon <= cap * (1 + TOLERANCE) for epsilon, cap in _half_batch(recipe, claim, policy))
+
+    low, high = recipe.batch.min_batch_size, recipe.batch.min_batch_size
+    while not passes(high):
+        low, high = high, 2 * high
+        if high > min(_SEARCHED, policy.max_batch_size):
+            return None
+    while high - low > max(1, low // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
+
+
+def _knobs(recipe: Recipe) -> str:
+    """What makes a claim smaller."""
+    noise = "raise flips" if recipe.randomizer.epsilon0 is None else "lower epsilon0"
+    return f"{noise} or raise B"

@@ -1,0 +1,252 @@
+"""Rules on who sends: sampling rate, importance sampling, dummies (P17b, P19, P20)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from decimal import Decimal
+
+from tacit.dp.hidden_claim import (
+    Sample,
+    count_cost,
+    dummies_cost,
+    largest_intensity,
+    sufficient_intensity,
+    unfilled_cost,
+)
+from tacit.dp.hidden_count import MAX_COUNT_EPSILON
+from tacit.dp.reports import Reports
+from tacit.dp.solve import largest_where
+from tacit.errors import Refusal
+from tacit.methods.statistics import STATISTICS
+from tacit.models.forms.registry import form_of
+from tacit.moments import moment
+from tacit.recipe.claims import sample_of
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import randomizer_of, shape_of
+from tacit.recipe.model import Importance, Number, Range, Recipe
+from tacit.recipe.policy import Policy
+from tacit.recipe.quantity import in_words
+
+MOST_DUMMY_PROBABILITY = 0.5
+LEAST_COUNTED_SECONDS = 1_800
+"""Shortest interval in which a number of devices is counted on: over 7 minutes to decide, polls being every minute."""
+_SUGGESTED_EPSILON = 1.0
+_MOST_ATTESTED = 1 << 15
+"""Most devices that a refusal looks at to say how many would pass."""
+_CLAIMED = ("sampling", "importance", "dummies")
+
+
+def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``sampling.rate``, q, is above 0 and at most 1."""
+    if 0 < recipe.rate <= 1:
+        return None
+    return f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
+
+
+def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """q is at most the policy's ``max_sampling_rate``."""
+    if recipe.rate <= Decimal(policy.max_sampling_rate):
+        return None
+    return f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
+
+
+def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """q = 1 only where no amplification by sampling is claimed (P19): the mechanism names none, and claim (a) is not
+    below claim (b)."""
+    form, claimed = form_of(recipe.model), recipe.privacy.epsilon
+    amplified = Decimal(claimed[form.charged]) < Decimal(claimed[form.charged_with_relay])
+    named = any(word in recipe.privacy.mechanism for word in _CLAIMED)
+    if recipe.rate < 1 or not (named or amplified):
+        return None
+    return (
+        f"q = 1 gives no amplification by sampling, but the claim has it ({recipe.privacy.mechanism}, epsilon "
+        f"{claimed[form.charged]} against an aggregator); claim {claimed[form.charged_with_relay]} there as with the "
+        f"relay, or lower q below 1"
+    )
+
+
+def importance_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Importance sampling has an answer to sample less, rates that hide something, and an unbiased estimate."""
+    importance, statistic = recipe.sampling.importance, recipe.question.statistic
+    if importance is None:
+        return None
+    if not STATISTICS[statistic].bears_importance:
+        bearing = ", ".join(one.name for one in STATISTICS.values() if one.bears_importance)
+        return f"a {statistic} has no estimate by inverse rates; {bearing} have"
+    if not 0 < Decimal(importance.default_rate) <= recipe.rate or recipe.rate >= 1:
+        return (
+            f"the default answer's rate {importance.default_rate} must be above 0 and at most q = "
+            f"{recipe.sampling.rate}, and q below 1: where q is 1, a device that is silent tells its answer"
+        )
+    return _default_problem(recipe, importance)
+
+
+def _default_problem(recipe: Recipe, importance: Importance) -> str | None:
+    encoder = recipe.question.encoder
+    if isinstance(encoder, Number):
+        value = encoder.least + importance.default * encoder.step
+        if value != 0:
+            return f"the default of a sum must stand for 0, not for {in_words(value)}; only then does it add nothing"
+    shape = shape_of(recipe.question)
+    answers = shape.maximum if isinstance(encoder, Range) else max(1, shape.cells - 1)
+    if importance.default <= answers:
+        return None
+    return f"{importance.default} is no answer of the encoder; the largest is {answers}"
+
+
+def _sample(recipe: Recipe, policy: Policy) -> Sample | None:
+    """The sample, unless other rules refuse what it is made of."""
+    if recipe.batch.min_batch_size > policy.max_batch_size:
+        return None
+    try:
+        return sample_of(recipe)
+    except ValueError:
+        return None
+
+
+def importance_count(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Where taking part depends on the answer, something hides one message: coins of the others, or dummies; in a batch
+    that does not fill too, of as few devices as are not ruled out."""
+    sample = _sample(recipe, policy)
+    if recipe.sampling.importance is None or sample is None:
+        return None
+    delta = float(recipe.delta)
+    try:
+        reports = randomizer_of(recipe)
+        if math.isfinite(count_cost(reports, sample, n=sample.batch, delta=delta)):
+            return _unfilled_problem(reports, sample, policy, delta)
+        size = sample.batch
+        while size <= policy.max_batch_size:
+            size *= 2
+            larger = dataclasses.replace(sample, batch=size)
+            if math.isfinite(count_cost(reports, larger, n=size, delta=delta)):
+                return f"a batch of B = {sample.batch} tells whether one device took part; B = {size} would hide it"
+    except (Refusal, ValueError) as error:
+        return str(error)
+    return f"the number of messages tells whether one device took part, at q = {recipe.sampling.rate} whatever B is"
+
+
+def _unfilled_problem(reports: Reports, sample: Sample, policy: Policy, delta: float) -> str | None:
+    cap = float(policy.max_epsilon_aggregator)
+
+    def told(one: Sample) -> float:
+        return unfilled_cost(reports, one, n=one.batch, delta=delta)
+
+    found = told(sample)
+    if found <= cap or sample.default_rate is None:
+        return None
+    largest = min(_MOST_ATTESTED, policy.max_population)
+    devices = _least_where(
+        lambda count: told(dataclasses.replace(sample, attested=count)) <= cap, sample.attested, largest
+    )
+    low, high = sample.default_rate, sample.rate
+
+    def nearer(less: float) -> bool:
+        return told(dataclasses.replace(sample, default_rate=high - less)) <= cap
+
+    rate = largest_where(nearer, 0, high - low, 1e-4) if sample.attested <= _MOST_ATTESTED else None
+    fitting = [] if devices is None else [f"{devices} devices that a census attests"]
+    fitting += [] if rate is None else [f"a default rate of {math.ceil(1e4 * (high - rate)) / 1e4:g}"]
+    return (
+        f"a batch that does not fill tells epsilon {found:.4f} by the number of its messages, where {sample.attested} "
+        f"{'device is' if sample.attested == 1 else 'devices are'} counted on, over the cap of {cap:g}; "
+        f"{' or '.join(fitting)} would pass"
+    )
+
+
+def _least_where(holds: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The least number above ``low``, at most 2 % too large, at which a condition holds that holds above it; None where
+    it does not at ``high``."""
+    upper = low
+    while not holds(upper):
+        if upper >= high:
+            return None
+        low, upper = upper, min(high, 2 * upper)
+    while upper - low > max(1, low // 50):
+        middle = (low + upper) // 2
+        low, upper = (low, middle) if holds(middle) else (middle, upper)
+    return upper
+
+
+def importance_devices(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A batch that so many devices can be expected to fill, where importance sampling counts on a number of them."""
+    sample = _sample(recipe, policy)
+    importance = recipe.sampling.importance
+    if importance is None or importance.devices is None or sample is None:
+        return None
+    try:
+        most = math.floor(importance.devices * sample.turnout(randomizer_of(recipe)).sends)
+    except (Refusal, ValueError) as error:
+        return str(error)
+    if sample.batch <= most:
+        return None
+    return (
+        f"{importance.devices} devices send {most} messages at most, which is below B = {sample.batch}; lower B to that"
+    )
+
+
+def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Importance sampling that counts on a number of devices (`importance.devices`) has an interval of at least half an
+    hour, in the first quarter of which they decide; log, leader and helper take the recipe up before it begins."""
+    importance, interval = recipe.sampling.importance, recipe.interval
+    if importance is None or importance.devices is None:
+        return None
+    if interval.duration < LEAST_COUNTED_SECONDS:
+        return (
+            f"{importance.devices} devices cannot be counted on to decide in the first quarter of {interval.duration} "
+            f"seconds; an interval of {LEAST_COUNTED_SECONDS} would pass"
+        )
+    if context.stage not in {Stage.PUBLISH, Stage.LOGGED} or context.now <= interval.start:
+        return None
+    return (
+        f"{importance.devices} devices cannot be counted on to decide in time about a recipe that begins before it is "
+        f"taken up; a start after {moment(math.ceil(context.now))} would pass"
+    )
+
+
+def dummies_valid(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Dummies are some, devices are left to send them, a batch is not mostly dummies, and they hide a device even from
+    somebody who knows which others took part (P20)."""
+    dummies = recipe.sampling.dummies
+    if dummies is None:
+        return None
+    intensity, size = Decimal(dummies.intensity), recipe.batch.min_batch_size
+    if intensity <= 0:
+        return "an intensity of 0 is no dummies at all; leave them out, or raise it"
+    if dummies.population < size:
+        return f"the population {dummies.population} is below B = {size}; that batch never fills"
+    most = Decimal(MOST_DUMMY_PROBABILITY) * dummies.population
+    if intensity > most:
+        return f"{intensity} dummies of {dummies.population} devices are too many; at most {most} are accepted"
+    if recipe.rate >= 1:
+        return "q = 1 leaves no device to send a dummy; lower q"
+    sample = _sample(recipe, policy)
+    return None if sample is None else _dummies_worth(recipe, sample)
+
+
+def _dummies_worth(recipe: Recipe, sample: Sample) -> str | None:
+    delta, stated = float(recipe.delta), sample.intensity
+    try:
+        most = largest_intensity(sample.batch, delta)
+        if stated > most:
+            return (
+                f"more than half of a batch of B = {sample.batch} may be dummies; at most {most:.1f} expected ones "
+                f"pass, or a larger B"
+            )
+        if dummies_cost(randomizer_of(recipe), sample, n=sample.batch, delta=delta) <= MAX_COUNT_EPSILON:
+            return None
+        enough = sufficient_intensity(sample, _SUGGESTED_EPSILON, delta)
+    except (Refusal, ValueError) as error:
+        return str(error)
+    passing = "no number of them would" if enough is None else f"{enough:.1f} would, to epsilon {_SUGGESTED_EPSILON:g}"
+    return f"{stated:g} expected dummies do not hide whether a device sent, at delta {recipe.privacy.delta}; {passing}"
+
+
+def population_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``importance.devices`` is at most the policy's ``max_population``, whatever a census says."""
+    importance = recipe.sampling.importance
+    if importance is None or importance.devices is None or importance.devices <= policy.max_population:
+        return None
+    return f"the claim counts on {importance.devices} devices, over the cap of {policy.max_population}"

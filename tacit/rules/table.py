@@ -1,0 +1,113 @@
+"""The rule table: every check that a party makes of a recipe, by name.
+
+Client, leader, helper, recipe server and the command line all run this one table under their own policy and
+with what they know. A rule's name is stable: it is the word in refusals, problem documents, journals and
+tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tacit.errors import Refusal
+from tacit.recipe.context import Check, Context, Stage
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.rules import audience, budget, design, log, parties, privacy, sampling, series
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: its name, the stage from which it applies, and its function."""
+
+    name: str
+    stage: Stage
+    check: Check
+
+
+UNSUPPORTED = "model-unsupported"
+
+RULES = (
+    Rule(UNSUPPORTED, Stage.DRAFT, design.model_supported),
+    Rule("recipe-signature", Stage.PUBLISH, log.recipe_signature),
+    Rule("recipe-in-log", Stage.LOGGED, log.recipe_in_log),
+    Rule("analyst-unknown", Stage.DRAFT, parties.analyst_known),
+    Rule("issuer-unknown", Stage.DRAFT, parties.issuer_known),
+    Rule("gateway-unknown", Stage.DRAFT, parties.gateway_known),
+    Rule("aggregator-unknown", Stage.DRAFT, parties.aggregators_known),
+    Rule("operators-equal", Stage.DRAFT, parties.operators_equal),
+    Rule("url-invalid", Stage.DRAFT, parties.urls),
+    Rule("hpke-key-invalid", Stage.DRAFT, parties.hpke_keys),
+    Rule("signing-key-invalid", Stage.DRAFT, parties.signing_keys_valid),
+    Rule("signing-key-shared", Stage.DRAFT, parties.signing_keys),
+    Rule("audience-not-allowed", Stage.DRAFT, audience.population_allowed),
+    Rule("audience-attribute", Stage.DRAFT, audience.attributes_allowed),
+    Rule("audience-rate", Stage.DRAFT, audience.rate_capped),
+    Rule("census-form", Stage.DRAFT, audience.census_form),
+    Rule("audience-floor", Stage.PUBLISH, audience.floor_attested),
+    Rule("randomizer-not-allowed", Stage.DRAFT, design.randomizer_allowed),
+    Rule("randomizer-parameters", Stage.DRAFT, design.randomizer_parameters),
+    Rule("rejection-too-likely", Stage.DRAFT, design.rejection_capped),
+    Rule("randomizer-vdaf-mismatch", Stage.DRAFT, design.randomizer_vdaf),
+    Rule("encoder-mismatch", Stage.DRAFT, design.encoder_randomizer),
+    Rule("vdaf-parameters", Stage.DRAFT, design.vdaf_parameters),
+    Rule("sampling-rate", Stage.DRAFT, sampling.sampling_rate),
+    Rule("sampling-cap", Stage.DRAFT, sampling.sampling_cap),
+    Rule("sampling-one-claimed", Stage.DRAFT, sampling.sampling_one),
+    Rule("importance-not-supported", Stage.DRAFT, sampling.importance_supported),
+    Rule("importance-count-leak", Stage.DRAFT, sampling.importance_count),
+    Rule("importance-devices", Stage.DRAFT, sampling.importance_devices),
+    Rule("importance-late", Stage.DRAFT, sampling.importance_in_time),
+    Rule("importance-attested", Stage.PUBLISH, audience.devices_attested),
+    Rule("dummies-invalid", Stage.DRAFT, sampling.dummies_valid),
+    Rule("population-cap", Stage.DRAFT, sampling.population_cap),
+    Rule("batch-floor", Stage.DRAFT, design.batch_floor),
+    Rule("batch-too-large", Stage.DRAFT, design.batch_ceiling),
+    Rule("batch-mode", Stage.DRAFT, design.batch_mode),
+    Rule("contributions-below-batch", Stage.DRAFT, design.batch_contributions),
+    Rule("interval-unaligned", Stage.DRAFT, design.interval_aligned),
+    Rule("interval-over", Stage.DRAFT, design.interval_over),
+    Rule("interval-too-long", Stage.DRAFT, design.interval_long),
+    Rule("interval-outside-epoch", Stage.DRAFT, design.interval_epoch),
+    Rule("claim-parameters", Stage.DRAFT, privacy.claim_parameters),
+    Rule("delta-cap", Stage.DRAFT, privacy.delta_cap),
+    Rule("claim-mechanism", Stage.DRAFT, privacy.claim_mechanism),
+    Rule("claim-understated", Stage.DRAFT, privacy.claim_understated),
+    Rule("claim-cap", Stage.DRAFT, privacy.claim_cap),
+    Rule("claim-half-batch", Stage.DRAFT, privacy.claim_half_batch),
+    Rule("series-missing", Stage.PUBLISH, series.series_missing),
+    Rule("series-round", Stage.DRAFT, series.series_round),
+    Rule("series-mismatch", Stage.DRAFT, series.series_mismatch),
+    Rule("series-donation", Stage.DRAFT, series.series_donation),
+    Rule("series-claim", Stage.DRAFT, series.series_claim),
+    Rule("account-unknown", Stage.DRAFT, budget.account_known),
+    Rule("issuer-mismatch", Stage.DRAFT, parties.issuer_matches),
+    Rule("slot-key-missing", Stage.PUBLISH, parties.slot_key),
+    Rule("slot-taken", Stage.PUBLISH, parties.slot_taken),
+    Rule("budget-spent", Stage.PUBLISH, budget.budget_left),
+    Rule("opt-in-missing", Stage.ACTIVE, log.opt_in_missing),
+    Rule("opt-in-mismatch", Stage.ACTIVE, log.opt_in_mismatch),
+)
+
+
+def check(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> list[Refusal]:
+    """Every rule that refuses the recipe, in the order of the table; empty: it is accepted. ``only`` names the
+    rules to apply (default: all of the context's stage)."""
+    refusals: list[Refusal] = []
+    for rule in RULES:
+        if refusals and refusals[0].rule == UNSUPPORTED:
+            break  # nothing else can be asked of a recipe whose form is not known
+        if context.stage < rule.stage or (only is not None and rule.name not in only):
+            continue
+        detail = rule.check(recipe, policy, context)
+        if detail is not None:
+            refusals.append(Refusal(rule.name, detail))
+    return refusals
+
+
+def require(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> None:
+    """Raise the first refusal of ``check``, if there is one."""
+    refusals = check(recipe, policy, context, only=only)
+    if refusals:
+        raise refusals[0]

@@ -1,0 +1,111 @@
+"""Every command that README, the other documents and ``--help`` print, given as printed in a folder that holds nothing
+else, beside one stack that all of them share. What takes long has its turn in ``test_examples_in_full.py``."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.examples import AFTER, GIVEN, LONG, NOT_GIVEN, REFUSED, SHORTER, everything
+from tests.printed import PROGRAM, STAYS, Printed, Walk
+
+STACK = (
+    "tacit up --agents 2 --epoch-seconds 7200 --allow-unbounded-local",
+    "tacit up --agents 2 --epoch-seconds 7300 --allow-unbounded-local",
+)
+"""One of them has more than ten minutes left of its epoch."""
+PRINTED = everything()
+NOW = [one for group in PRINTED.values() for one in group if one.key not in {*NOT_GIVEN, *LONG}]
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Walk]]:
+    """A folder for each document, in which every stack that it names is the one that runs."""
+    folder = tmp_path_factory.mktemp("examples")
+    stack = Walk(folder / "stack")
+    try:
+        stack.give(long_epoch())
+        found = {}
+        for number, place in enumerate(PRINTED):
+            found[place] = Walk(folder / str(number))
+            for name in (".tacit", ".tacit-load"):
+                (folder / str(number) / name).symlink_to(folder / "stack" / ".tacit")
+            for name, content in GIVEN.items():
+                (folder / str(number) / name).write_text(content)
+        try:
+            yield found
+        finally:
+            for walk in found.values():
+                walk.end()
+        stack.stop("up")
+    finally:
+        stack.end()
+
+
+def long_epoch() -> str:
+    """The stack's command, chosen by the time of day."""
+    return next(one for one in STACK if (length := int(one.split()[5])) - time.time() % length > 600)
+
+
+@pytest.mark.parametrize("printed", NOW, ids=str)
+def test_it_does_what_it_says(walks: dict[str, Walk], printed: Printed) -> None:
+    walk = walks[printed.place if printed.place in PRINTED else "--help"]
+    command = SHORTER.get(printed.key, printed.text)
+    walk.give(command, status=int(printed.key in REFUSED))
+    stays = STAYS.match(command)
+    if stays:
+        walk.stop(stays[1].split()[0])
+
+
+def test_every_example_is_known_by_what_it_is() -> None:
+    """What is said of a command that nobody prints any more, or of a test that is gone, is not kept."""
+    keys = {one.key for group in PRINTED.values() for one in group}
+    for table in (NOT_GIVEN, LONG, SHORTER, REFUSED):
+        assert set(table) <= keys
+    assert not set(NOT_GIVEN) & set(LONG)
+    tests = {*LONG.values(), *(name for why in NOT_GIVEN.values() for name in re.findall(r"tests/\S+\.py", why))}
+    assert [name for name in tests if not (ROOT / name).is_file()] == []
+    assert all(any(key.startswith(start) for key in keys) for start in (*AFTER, *AFTER.values()))
+
+
+def test_every_command_line_in_a_block_is_found() -> None:
+    """Nothing is lost between the documents and this test: no block mixes commands with what is none."""
+    for place, group in PRINTED.items():
+        for one in group:
+            assert PROGRAM.match(one.key), f"{place}: {one.key!r} begins with no program that is known"
+            assert "..." not in one.key, f"{place}: {one.key!r} cannot be given as printed"
+    assert {path for path, group in PRINTED.items() if not group} <= {
+        "docs/performance.md",
+        "docs/privacy.md",
+        "docs/restoring.md",
+    }
+
+
+def test_every_document_that_prints_commands_is_read() -> None:
+    documents = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+        *ROOT.glob("examples/*/*.md"),
+    ]
+    printing = {
+        str(path.relative_to(ROOT))
+        for path in documents
+        if any(re.search(r"^(\$ )?(tacit|make) ", block, re.MULTILINE) for block in path.read_text().split("```")[1::2])
+    }
+    assert printing <= set(PRINTED)
+
+
+def test_a_failing_example_is_told(tmp_path: Path) -> None:
+    walk = Walk(tmp_path / "folder")
+    try:
+        for wrong in ("tacit status --state-dir nowhere", "exit 1 # in a shell", "tacit serve no --config x"):
+            with pytest.raises(AssertionError):
+                walk.give(wrong)
+    finally:
+        walk.end()

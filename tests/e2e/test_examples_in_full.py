@@ -1,0 +1,57 @@
+"""Everything that README, the other documents and ``--help`` print, in full: each document in an empty folder, with the
+stacks that it starts itself, up to released results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.mosquitto import find_mosquitto
+from infra.postgres import find_binaries
+from infra.redis import find_redis
+from tests.conftest import skip_or_fail
+from tests.examples import GIVEN, NOT_GIVEN, REFUSED, everything
+from tests.printed import Printed, Walk
+
+pytestmark = pytest.mark.slow
+PRINTED = everything()
+GIVEN_HERE = [(place, one) for place, group in PRINTED.items() for one in group if one.key not in NOT_GIVEN]
+SERVERS = {"postgres": find_binaries, "redis": find_redis, "mosquitto": find_mosquitto}
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Walk]]:
+    """The walk through the document at hand; the one before it is over."""
+    folder, found = tmp_path_factory.mktemp("in-full"), dict[str, Walk]()
+    for number, place in enumerate(PRINTED):
+        found[place] = Walk(folder / str(number))
+        for name, content in GIVEN.items():
+            (folder / str(number) / name).write_text(content)
+    try:
+        yield found
+    finally:
+        for walk in found.values():
+            walk.end()
+
+
+@pytest.mark.parametrize(("place", "printed"), GIVEN_HERE, ids=str)
+def test_it_does_what_it_says(walks: dict[str, Walk], place: str, printed: Printed) -> None:
+    for name, find in SERVERS.items():
+        if "--with" in printed.key and find() is None:
+            skip_or_fail(name, f"{name} is not installed, which {printed.key!r} needs")
+    for other, walk in walks.items():
+        if other != place:
+            walk.end()
+    if printed.key.startswith("tacit serve "):
+        walks[place].end()
+    walks[place].give(printed.text, status=int(printed.key in REFUSED))
+
+
+def test_the_report_of_a_released_result_lies_where_it_was_asked_for(walks: dict[str, Walk]) -> None:
+    assert_written(walks["--help"].folder, "visits.html", "fleet-out", "log-copy", "docs/vectors", "demo-out")
+
+
+def assert_written(folder: Path, *names: str) -> None:
+    assert [name for name in names if not (folder / name).exists()] == []

@@ -1,0 +1,110 @@
+"""What is special about some of the commands that documents and ``--help`` print. Every other one is given as printed,
+in the order of its document, by ``tests/e2e/test_examples.py``; a key that is printed nowhere any more fails there."""
+
+from __future__ import annotations
+
+from tests.printed import DOCUMENTS, Printed, in_document, in_help
+
+NOT_GIVEN = {
+    "make install": "the environment that runs this test was made by it",
+    "make demo": "installs, then gives tacit demo, which README prints too",
+    "make test": "gives this test",
+    "make check": ".ci/run gives it",
+    "make documents": "tests/unit/test_documents.py compares what it writes; here it would write into the checkout",
+    "make fmt": "would write into the checkout",
+    ".ci/run": "gives this test",
+    "make install && .venv/bin/python -m hatchling build --target wheel --directory dist": "in an empty environment: "
+    "tests/scripts/test_wheel.py",
+    "python3 -m venv /opt/tacit && /opt/tacit/bin/pip install dist/tacit-*.whl": "would write into /opt: "
+    "tests/scripts/test_wheel.py",
+    "node examples/node/device.mjs --config .tacit/agents/0/agent.json --value mdvis=3": "needs Node: "
+    "tests/e2e/test_node_device.py",
+    "node examples/node/device.mjs $(for i in $(seq 0 23); do echo --config .tacit/agents/$i/agent.json; done)": "the "
+    "same, for as many devices",
+    "tacit serve interop --role client --port 8081 &": "takes a fixed port: tests/e2e/test_interop_page.py",
+    "tacit serve interop --role leader --port 8082 &": "takes a fixed port: tests/e2e/test_interop_page.py",
+    "tacit serve interop --role helper --port 8083 &": "takes a fixed port: tests/e2e/test_interop_page.py",
+    "tacit serve interop --role collector --port 8084 &": "takes a fixed port: tests/e2e/test_interop_page.py",
+}
+"""Command -> why no test gives it. A file that a reason names exists."""
+
+LONG = {
+    "tacit demo": "tests/e2e/test_demo.py",
+    "tacit demo --input visits.csv --column visits --buckets 0,1,2,4": "tests/e2e/test_demo.py",
+    "tacit up": "tests/e2e/test_up.py",
+    "tacit up --agents 24 --batch-floor 20": "tests/e2e/test_up.py",
+    "tacit up --agents 60 --batch-floor 20 --with postgres,redis,mosquitto --together --batch-crypto": "tests/e2e/"
+    "test_up_backends.py",
+    "tacit up --tls --state-dir .tacit-tls --with postgres,redis,mosquitto": "tests/e2e/test_up_tls.py",
+    "tacit status --state-dir .tacit-tls": "tests/e2e/test_up_tls.py",
+    "tacit up --state-dir .tacit-load --agents 0 --epoch-seconds 7200 --allow-unbounded-local": "tests/e2e/test_up.py",
+    "tacit agent run $(printf -- '--config %s ' .tacit/agents/[1-9]*/agent.json)": "tests/scripts/test_cli_agent.py",
+    "tacit agent run --config .tacit/agents/0/agent.json": "tests/scripts/test_cli_agent.py",
+    "tacit collect visits --wait 300": "tests/e2e/test_up.py",
+    "tacit collect visits --wait 60": "tests/e2e/test_up.py",
+    "tacit results visits --html visits.html": "tests/scripts/test_cli_recipe.py",
+    "tacit serve relay --config .tacit/relay/config.json": "tests/e2e/test_serve.py",
+    "tacit fleet run --devices 1000 --recipe visits --workers 2 --oracle --out fleet-out": "tests/e2e/test_fleet.py",
+    "tacit fleet run --state-dir .tacit-load --devices 100000 --recipe m --workers 2 --oracle --out fleet-out": "tests/"
+    "e2e/test_fleet.py",
+    "tacit fleet run --state-dir .tacit-load --devices 5000 --recipe average --data normal:50,10 --oracle": "tests/e2e/"
+    "test_fleet.py",
+    "tacit fleet run --state-dir .tacit-load --devices 5000 --recipe silent --oracle": "tests/e2e/test_fleet.py",
+    "tacit fleet prepare --devices 1000 --recipe visits --tokens direct --workers 2 --out visits.fleet": "tests/e2e/"
+    "test_fleet.py",
+    "tacit recipe new --state-dir .tacit-load --name rare --metric mdvis --buckets 0,1,2,4,8 --population 20000 "
+    "--duration 1800 --importance-default 0 --importance-rate 0.05 --non-default-share 0.1 --attested-devices 20000 "
+    "--out rare.json": "tests/scripts/test_cli_recipe.py",
+    "tacit recipe design --population 1000000 --cells 16 --accuracy 0.001": "tests/scripts/test_cli_recipe.py",
+    "tacit figures --out figures --population 100000 --measure": "tests/simulation/test_measure.py",
+    "tacit schemas --out docs/schemas": "tests/unit/test_documents.py",
+    "tacit vectors --out docs/vectors": "tests/unit/test_documents.py",
+    "tacit privacy examples --json": "tests/scripts/test_cli_ledger.py",
+    "tacit bench kernels": "tests/scripts/test_cli_bench.py",
+    "tacit bench kernels --json": "tests/scripts/test_cli_bench.py",
+    "tacit bench stages": "tests/scripts/test_cli_bench.py",
+    "tacit bench ingest": "tests/e2e/test_bench.py",
+    "tacit bench pipeline": "tests/e2e/test_bench.py",
+    "tacit bench pipeline --repetitions 1": "tests/e2e/test_bench.py",
+    "tacit bench overload --repetitions 1": "tests/e2e/test_bench.py",
+    "tacit bench accounting": "tests/scripts/test_cli_bench.py",
+    "tacit bench all --json --save": "tests/scripts/test_cli_bench.py",
+    "tacit bench plot": "tests/scripts/test_cli_bench.py",
+}
+"""Command that takes long, or waits for a released result -> where ``make test`` covers what it does. ``make test-all``
+gives it as printed."""
+
+SHORTER = {"tacit log monitor --follow --port 9470": "tacit log monitor --follow --port 0"}
+"""Command -> the form that ``make test`` gives, beside whatever else runs on this machine."""
+
+REFUSED = {
+    "tacit recipe new --state-dir .tacit-load --name linux --metric mdvis --buckets 0,1,2,4,8 --population 100 "
+    "--target os=linux --out linux.json": "README says that it is, before there is a census",
+}
+"""Command that is refused (exit code 1) as its document says -> why."""
+
+AFTER = {
+    "tacit fleet prepare": "tacit recipe publish",
+    "tacit fleet run": "tacit fleet prepare",
+    "tacit serve": "tacit bench plot",
+}
+"""Beginning of an example of ``--help`` -> of the one that it follows: a fleet sends while its recipe is open, and a
+service is started alone when the stack is down."""
+
+GIVEN = {
+    "visits.csv": "id,visits\n" + "".join(f"{number},{number * number % 7}\n" for number in range(200)),
+    "weights.txt": "0.5,0.25\n",
+}
+"""The files of their own that people have."""
+
+
+def everything() -> dict[str, list[Printed]]:
+    """The commands by document; those of ``--help`` together, as ``--help``, in the order in which they go on from each
+    other."""
+    examples = in_help()
+    for moved, behind in AFTER.items():
+        (one,) = [example for example in examples if example.key.startswith(moved + " ")]
+        examples.remove(one)
+        place = next(at for at, example in enumerate(examples) if example.key.startswith(behind))
+        examples.insert(place + 1, one)
+    return {**{place: in_document(place) for place in DOCUMENTS}, "--help": examples}

@@ -1,0 +1,42 @@
+"""What the contracts in pyproject.toml cannot say of imports: circles between a folder and a folder inside it, and that
+every package is under the contracts."""
+
+from __future__ import annotations
+
+import tomllib
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def configured() -> dict[str, Any]:
+    """What pyproject.toml says to the tools."""
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    return found
+
+
+def test_no_two_folders_import_each_other_in_a_circle(configured: dict[str, Any]) -> None:
+    graph = grimp.build_graph(*configured["importlinter"]["root_packages"], cache_dir=None)
+
+    def folder(module: str) -> str:
+        return module if graph.find_children(module) else module.rpartition(".")[0]
+
+    imports: dict[str, set[str]] = {}
+    for module in graph.modules:
+        here = {folder(found) for found in graph.find_modules_directly_imported_by(module)}
+        imports.setdefault(folder(module), set()).update(here - {folder(module)})
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(f"imported in a circle: {' <- '.join(error.args[1])}")
+
+
+def test_every_package_of_the_wheel_and_the_tests_are_under_the_contracts(configured: dict[str, Any]) -> None:
+    packages = configured["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert sorted(configured["importlinter"]["root_packages"]) == sorted([*packages, "tests"])
