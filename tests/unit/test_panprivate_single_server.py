@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.draws import ONE
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
@@ -18,7 +18,8 @@ from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.single_server import MAX_OCCURRENCES, Cells, NonZero, Occurrences, randomised_bit
 from tacit.panprivate.state import known_bit
 
-KEY = PrivateKey.generate(os.urandom)
+DRAW = SeededEntropy(b"panprivate_single_server")
+KEY = PrivateKey.generate(DRAW)
 PUBLIC = KEY.public_key()
 EPSILON0 = Decimal(2)
 
@@ -28,9 +29,9 @@ def _bits(cells: Cells) -> list[int]:
 
 
 def _after(machine: NonZero | Occurrences, stream: tuple[int, ...]) -> Cells:
-    state = machine.initial(os.urandom)
+    state = machine.initial(DRAW)
     for event in stream:
-        state = machine.step(event, state, os.urandom)
+        state = machine.step(event, state, DRAW)
     return state
 
 
@@ -45,7 +46,7 @@ def test_the_state_holds_whether_and_how_often_for_every_stream_of_four_steps(st
 @pytest.mark.parametrize("events", range(7))
 def test_the_mean_counts_a_device_with_more_than_k_events_as_k(events: int) -> None:
     machine, scale, flips = Occurrences(PUBLIC, 3), 5, 9
-    sent = machine.mean(_after(machine, (1,) * events), scale, flips, os.urandom)
+    sent = machine.mean(_after(machine, (1,) * events), scale, flips, DRAW)
     number = DiscreteLogarithm(0, scale * 3 + flips).of(KEY.decrypt(sent))
     assert 0 <= number - scale * min(events, 3) <= flips
 
@@ -66,7 +67,7 @@ def _scripted(first: list[bytes]) -> Callable[[int], bytes]:
     def entropy(length: int) -> bytes:
         drawn = next(script, None)
         if drawn is None:
-            return os.urandom(length)
+            return DRAW(length)
         assert len(drawn) == length
         return drawn
 
@@ -119,14 +120,14 @@ def test_a_count_is_randomised_with_all_of_epsilon() -> None:
 
 def _each(drawn: int, coin: int, cells: int) -> Callable[[int], bytes]:
     """The same draws for every cell."""
-    script = [drawn.to_bytes(16, "big"), bytes([coin]), os.urandom(64)] * cells
+    script = [drawn.to_bytes(16, "big"), bytes([coin]), DRAW(64)] * cells
     return _scripted(script)
 
 
 def test_what_is_sent_shares_no_element_with_the_state() -> None:
     machine = Occurrences(PUBLIC, 3)
     state = _after(machine, (1, 0))
-    sent = (*machine.histogram(state, EPSILON0, os.urandom), machine.mean(state, 1, 8, os.urandom))
+    sent = (*machine.histogram(state, EPSILON0, DRAW), machine.mean(state, 1, 8, DRAW))
     assert not _elements(state) & _elements(sent)
 
 

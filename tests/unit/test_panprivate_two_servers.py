@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import DecodeError
 from tacit.methods.draws import ONE, keep_threshold
 from tacit.panprivate.elgamal import PrivateKey
@@ -24,15 +24,16 @@ from tacit.panprivate.two_servers import (
 from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.flp import VerifyError
 
+DRAW = SeededEntropy(b"panprivate_two_servers")
 CTX = b"a task"
-KEYS = (PrivateKey.generate(os.urandom), PrivateKey.generate(os.urandom))
+KEYS = (PrivateKey.generate(DRAW), PrivateKey.generate(DRAW))
 SHARING = Sharing(KEYS[0].public_key(), KEYS[1].public_key(), CTX)
 EPSILON0 = Decimal(2)
 
 
 def _verified(cells: SharedCells, context: bytes = CTX) -> list[int]:
     """The bits in ``cells``, by what both servers do: decrypt, verify, add up."""
-    vdaf, verify_key, nonce = Prio3CountVec(2, len(cells)), os.urandom(32), os.urandom(16)
+    vdaf, verify_key, nonce = Prio3CountVec(2, len(cells)), DRAW(32), DRAW(16)
     states, verifiers = [], []
     for agg_id, (key, sealed) in enumerate(zip(KEYS, sealed_shares(cells), strict=True)):
         share = vdaf.decode_input_share(agg_id, opened_share(key, agg_id, len(cells), sealed))
@@ -45,9 +46,9 @@ def _verified(cells: SharedCells, context: bytes = CTX) -> list[int]:
 
 
 def _after(machine: SharedNonZero | SharedOccurrences, stream: tuple[int, ...]) -> SharedCells:
-    state = machine.initial(os.urandom)
+    state = machine.initial(DRAW)
     for event in stream:
-        state = machine.step(event, state, os.urandom)
+        state = machine.step(event, state, DRAW)
     return state
 
 
@@ -68,7 +69,7 @@ def _scripted(first: list[bytes]) -> Callable[[int], bytes]:
     def entropy(length: int) -> bytes:
         drawn = next(script, None)
         if drawn is None:
-            return os.urandom(length)
+            return DRAW(length)
         assert len(drawn) == length
         return drawn
 
@@ -77,7 +78,7 @@ def _scripted(first: list[bytes]) -> Callable[[int], bytes]:
 
 @pytest.mark.parametrize(("bit", "coin"), list(itertools.product((0, 1), repeat=2)))
 def test_an_answer_is_replaced_by_a_coin_exactly_at_the_threshold(bit: int, coin: int) -> None:
-    state = (SHARING.made(bit, os.urandom),)
+    state = (SHARING.made(bit, DRAW),)
     edge = 2 * keep_threshold(EPSILON0, 1) - ONE
     for drawn, expected in ((edge - 1, bit), (edge, coin)):
         entropy = _scripted([drawn.to_bytes(16, "big"), bytes([coin])])
@@ -98,7 +99,7 @@ def _below(drawn: int) -> Callable[[int], bytes]:
     """Every draw of 16 bytes is ``drawn``, every coin 1."""
 
     def entropy(length: int) -> bytes:
-        return {16: drawn.to_bytes(16, "big"), 1: b"\x01"}.get(length) or os.urandom(length)
+        return {16: drawn.to_bytes(16, "big"), 1: b"\x01"}.get(length) or DRAW(length)
 
     return entropy
 
@@ -106,8 +107,8 @@ def _below(drawn: int) -> Callable[[int], bytes]:
 @pytest.mark.parametrize("event", [0, 1])
 def test_a_step_leaves_no_element_of_the_state_as_it_was(event: int) -> None:
     machine = SharedOccurrences(SHARING, 2)
-    before = machine.initial(os.urandom)
-    after = machine.step(event, before, os.urandom)
+    before = machine.initial(DRAW)
+    after = machine.step(event, before, DRAW)
     old, new = (_elements(cells) for cells in (before, after))
     assert len(new) == len(old) == machine.cells * 8
     assert not old & new
@@ -128,6 +129,6 @@ def test_what_is_no_ciphertext_or_carries_no_share_is_refused() -> None:
     for sealed in (leader[:-1], b"", b"\xff" * len(leader), known_bit(1).encode() * 2):
         with pytest.raises(DecodeError):
             opened_share(KEYS[0], 0, 1, sealed)
-    bit = KEYS[0].public_key().rerandomise(known_bit(1), os.urandom).encode()
+    bit = KEYS[0].public_key().rerandomise(known_bit(1), DRAW).encode()
     with pytest.raises(DecodeError, match="filling"):
         opened_share(KEYS[0], 0, 1, bit * 2)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import DecodeError
 from tacit.vdaf.count_vec import ALGORITHM_ID, MAX_LENGTH, Prio3CountVec
 from tacit.vdaf.flp import VerifyError
@@ -15,19 +14,20 @@ from tacit.vdaf.native.batch import BatchVerifier
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 from tacit.vdaf.shares import LeaderInputShare
 
+DRAW = SeededEntropy(b"vdaf_count_vec")
 CTX = b"a task"
 bits = st.lists(st.integers(0, 1), min_size=1, max_size=9)
 
 
 def _shared(vdaf: Prio3CountVec, measurement: list[int]) -> tuple[bytes, bytes]:
-    _, shares = vdaf.shard(CTX, measurement, bytes(16), os.urandom(vdaf.RAND_SIZE))
+    _, shares = vdaf.shard(CTX, measurement, bytes(16), DRAW(vdaf.RAND_SIZE))
     leader, helper = map(vdaf.encode_input_share, shares)
     return leader, helper
 
 
 def _verified(vdaf: Prio3CountVec, leader: bytes, helper: bytes) -> list[int]:
     """What the two out shares add up to, by the steps of the draft."""
-    key, nonce = os.urandom(32), os.urandom(16)
+    key, nonce = DRAW(32), DRAW(16)
     states, verifiers = zip(
         *(
             vdaf.verify_init(key, CTX, agg_id, None, nonce, None, vdaf.decode_input_share(agg_id, encoded))
@@ -82,17 +82,17 @@ def test_a_proof_made_for_one_cell_does_not_prove_another() -> None:
 
 def test_shares_made_for_another_task_do_not_verify() -> None:
     vdaf = Prio3CountVec(2, 1)
-    leader, helper = vdaf.shard_cell(b"another task", 1, os.urandom(vdaf.CELL_RAND_SIZE))
+    leader, helper = vdaf.shard_cell(b"another task", 1, DRAW(vdaf.CELL_RAND_SIZE))
     with pytest.raises(VerifyError):
         _verified(vdaf, leader, helper)
 
 
 def test_a_batch_comes_out_as_its_reports_do_and_a_bad_one_stands_alone() -> None:
-    vdaf, key = Prio3CountVec(2, 3), os.urandom(32)
+    vdaf, key = Prio3CountVec(2, 3), DRAW(32)
     measurements = [[0, 0, 1], [1, 1, 1], [0, 1, 0]]
     leaders, helpers = (list(column) for column in zip(*(_shared(vdaf, bits) for bits in measurements), strict=True))
-    helpers[1] = os.urandom(len(helpers[1]))
-    nonces, none = [os.urandom(16) for _ in leaders], [b""] * 3
+    helpers[1] = DRAW(len(helpers[1]))
+    nonces, none = [DRAW(16) for _ in leaders], [b""] * 3
     batch = BatchVerifier(vdaf, key, CTX)
     first = batch.leader(nonces, none, leaders)
     second = batch.helper(nonces, none, helpers, first.outbounds)
