@@ -33,13 +33,14 @@ from tacit.errors import Refusal
 from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.methods.method import Answer, Measurement
 from tacit.ports import Clock, Entropy, Transport
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report
+from tacit.rules import table as rules
 from tacit.task import Task
 
 TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0

@@ -11,6 +11,7 @@ off, at another random moment; what misses its deadline is not sent at all.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Entry, State
@@ -49,7 +50,17 @@ class Answer:
     detail: str
 
 
-async def offer(client: ObliviousClient, url: str, report: bytes) -> Answer:
+class Way(Protocol):
+    """How a request gets to the Leader: for a device, through the relay."""
+
+    async def request(
+        self, method: str, url: str, *, media_type: str | None = None, content: bytes = b""
+    ) -> bhttp.Response:
+        """One exchange. Raises ``TransportError`` and ``Refusal``."""
+        ...
+
+
+async def offer(client: Way, url: str, report: bytes) -> Answer:
     """Try once to upload ``report``, the bytes of an upload request with one report."""
     try:
         response = await client.request("POST", url, media_type=dap("upload-req"), content=report)

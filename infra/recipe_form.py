@@ -14,10 +14,12 @@ import typer
 
 from tacit.errors import DecodeError, UsageError
 from tacit.methods.flips import Flips
+from tacit.methods.registry import METHODS
+from tacit.models.forms.parties import Parties
 from tacit.recipe.builder import propose
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Audience, Buckets, Categories, Parties, Question, Recipe, TokenSlot, Vector
+from tacit.recipe.model import Audience, Buckets, Categories, Question, Recipe, TokenSlot, Vector
 from tacit.recipe.quantity import spoken
 from tacit.tlog.canonical import validated
 from tacit.tlog.leaves import IssuerDirectory
@@ -28,6 +30,7 @@ SETTLE_SECONDS, SETTLE_SHARE = 20.0, 0.25
 NUMERIC = ("sum", "mean", "vector-sum")
 NUMBER_FLAGS = ("low", "high", "unit", "length", "norm")
 MECHANISMS = ("local", Flips.NAME)
+RANDOMIZERS = f"One of {', '.join(METHODS)} (default: the first that fits the question)."
 AUTO = "auto"
 DUMMY_EPSILON = "1"
 NAME = "[a-z0-9][a-z0-9-]{0,62}"

@@ -19,11 +19,10 @@ from tacit.moments import when
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
-from tacit.recipe.model import RandomizerSpec, Recipe, conjunction
+from tacit.recipe.model import RandomizerSpec, Recipe, VdafSpec, conjunction
 from tacit.recipe.policy import Policy
 from tacit.recipe.rounding import rounding_words
 
-PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
 STATES = {
     "file": "a file; not published",
     "pending": "in the log; leader or helper has not opted in",
@@ -50,7 +49,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer)),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
-        ("proof", f"{recipe.vdaf.name}, length {recipe.vdaf.length}, chunks of {recipe.vdaf.chunk_length}"),
+        *_proof(recipe.vdaf),
         *_sampling(recipe),
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
@@ -63,6 +62,12 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))
+
+
+def _proof(vdaf: VdafSpec | None) -> list[tuple[str, str]]:
+    if vdaf is None:
+        return []
+    return [("proof", f"{vdaf.name}, length {vdaf.length}, chunks of {vdaf.chunk_length}")]
 
 
 def _sampling(recipe: Recipe) -> list[tuple[str, str]]:
@@ -107,9 +112,9 @@ def _randomizer(spec: RandomizerSpec) -> str:
 
 def _parties(recipe: Recipe) -> Table:
     table = plain_table("party", "operator", "address")
-    for name in PARTIES:
-        party = getattr(recipe.parties, name)
-        table.add_row(Text(name, style="bold"), party.operator, Text(getattr(party, "url", ""), style="dim"))
+    for name, operator in recipe.parties.having("operator").items():
+        party = recipe.parties.by_role()[name]
+        table.add_row(Text(name, style="bold"), operator, Text(getattr(party, "url", ""), style="dim"))
     return table
 
 

@@ -60,9 +60,8 @@ def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
 def state_of(live: LiveRecipe, now: float) -> ChargeState:
     """What the log says of a recipe by itself."""
     recipe = live.recipe
-    return charge_state(
-        live.opted_in_roles, live.void_roles, recipe.interval.end, now, refundable=recipe.sampling.importance is None
-    )
+    refundable = recipe.sampling.importance is None
+    return charge_state(live.roles, live.opt_ins, live.voids, recipe.interval.end, now, refundable=refundable)
 
 
 def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:

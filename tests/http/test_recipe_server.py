@@ -37,7 +37,7 @@ from tacit.errors import Fatal, Refusal, UsageError
 from tacit.ports import HttpResponse
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
 from tacit.tlog.canonical import canonical_bytes

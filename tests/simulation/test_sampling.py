@@ -74,6 +74,7 @@ def mean_square(found: Sequence[float]) -> float:
     return sum(z * z for z in found) / len(found)
 
 
+@pytest.mark.false_alarm(1e-4, "96 normals beyond five, and their mean square", runs=10)
 def test_a_histogram_of_unequal_rates_and_dummies_misses_as_its_errors_say() -> None:
     answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
     parties = Parties(visits(KIT.recipe), answers)
@@ -92,6 +93,7 @@ def test_a_histogram_of_unequal_rates_and_dummies_misses_as_its_errors_say() -> 
     }
 
 
+@pytest.mark.false_alarm(1e-3, "a mean square of six normals", runs=10)
 def test_a_count_of_noise_shares_with_dummies_misses_as_its_errors_say() -> None:
     parties = Parties(smokes(KIT.recipe), [int(device < SMOKERS) for device in range(DEVICES)])
     assert isinstance(randomizer_of(parties.recipe), Flips)

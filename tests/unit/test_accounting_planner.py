@@ -29,7 +29,7 @@ from tacit.methods.statistics import StatisticName
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.vdaf.chunks import chunk_length_for
 from tests.claims import compute_claim
 from tests.kit.methods import randomizer_from

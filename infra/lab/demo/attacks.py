@@ -28,12 +28,12 @@ from tacit.messages import (
     UploadRequest,
 )
 from tacit.ports import Clock, Entropy, Transport
-from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report, seal_report, shard
 from tacit.roles.collector import collection_request
+from tacit.rules import table as rules
 from tacit.task import Task
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages

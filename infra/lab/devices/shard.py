@@ -56,7 +56,8 @@ class ShardPlan:
     """Everything that one shard is told. ``authority`` (PEM) issues identities for issued tokens, ``slot_key`` (PKCS#8)
     signs direct ones: one of the two is there unless contributions are ``prepared``. ``rate`` is this shard's own;
     ``send_at`` is the POSIX second from which reports are sent. ``contributions`` of the ``prepared`` file are this
-    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know.
+    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know. The
+    services' clock is ``ahead`` of this machine's, in seconds.
     """
 
     number: int
@@ -77,6 +78,7 @@ class ShardPlan:
     contributions: int = 0
     prepare: Path | None = None
     everybody: bool = False
+    ahead: float = 0.0
 
 
 @dataclass
