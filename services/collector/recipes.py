@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.collector.config import CollectorConfig
-from services.collector.release import release_document
 from services.collector.store import Collection, CollectorStore
 from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
 from tacit.models.forms.secure_aggregation import aggregators_of
+from tacit.models.registry import model_of
 from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
@@ -45,8 +45,8 @@ class Known:
         return self.recipe.hash_text
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
-        """The result document of a batch; see ``release_document``."""
-        return release_document(self.recipe, row.id, row.number, aggregate, now)
+        """The result document of a batch, as the recipe's model makes it."""
+        return model_of(self.recipe.model).result(self.recipe, row.id, row.number, aggregate, now)
 
     def active(self) -> tuple[Task, KeyPair]:
         """The task and the collector's key; raises the recipe's refusal."""

@@ -268,3 +268,33 @@ async def test_what_a_leader_stands_for_changes_with_the_profile() -> None:
             answer = await servers.http.request("GET", f"{servers.urls['helper']}/hpke_config")
             (config,) = HpkeConfigList.decode(answer.body).configs
             assert len(unb64url(b64url(config.encode()))) == 41
+
+
+async def test_a_collection_job_has_the_id_that_the_collector_chose_and_one_request() -> None:
+    async with bench("janus-main") as servers:
+        await servers.describe(COUNT)
+        await servers.add_task()
+        jobs = f"{servers.urls['leader']}/tasks/{b64url(servers.task_id)}/collection_jobs/"
+        headers = {"DAP-Auth-Token": servers.collector_token, "Content-Type": media_types.dap("collection-job-req")}
+
+        async def put(number: int, start: int, duration: int = 10) -> tuple[int, str]:
+            interval = start.to_bytes(8, "big") + duration.to_bytes(8, "big")
+            body = b"\x01\x00\x10" + interval + bytes(6)
+            url = jobs + b64url(bytes([number]) * 16)
+            answer = await servers.http.request("PUT", url, headers=headers, body=body)
+            return answer.status, json.loads(answer.body)["type"].rpartition(":")[2] if answer.body else ""
+
+        assert await put(1, 100) == (201, "")
+        assert await put(1, 100) == (201, "")
+        assert await put(1, 200) == (400, "invalidMessage")
+        assert await put(2, 105) == (400, "batchOverlap")
+        assert await put(2, 110, 0) == (400, "batchInvalid")
+        assert await put(2, (1 << 64) - 5) == (400, "batchInvalid")
+        assert await put(2, 110) == (201, "")
+        url = jobs + b64url(bytes([1]) * 16)
+        polled = await servers.http.request("GET", url, headers=headers)
+        assert (polled.status, polled.body, polled.headers["retry-after"]) == (200, b"", "1")
+        assert (await servers.http.request("DELETE", url, headers=headers)).status == 200
+        assert (await servers.http.request("GET", url, headers=headers)).status == 404
+        assert await put(1, 100) == (400, "invalidMessage")
+        assert (await servers.http.request("PUT", f"{jobs}short", headers=headers, body=b"x")).status == 400

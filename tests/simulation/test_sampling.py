@@ -22,10 +22,10 @@ from client_agent.journal import Entry, State
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import VISITS as ASKED
 from infra.lab.kit.recipes import changed, with_sampling
-from services.collector.release import release_document
 from tacit.errors import Refusal
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
+from tacit.models.release import release_document
 from tacit.recipe.derive import design_of, labels, randomizer_of
 from tacit.recipe.model import Boolean, Question, Recipe
 from tacit.roles.collector import AggregateResult

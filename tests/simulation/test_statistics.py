@@ -31,12 +31,12 @@ from client_agent.deciding import drawn
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from infra.lab.kit.reports import issuer_key, token_source
-from services.collector.release import release_document
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.messages import CollectionJobResp, Interval, Report, Role
 from tacit.methods.design import SampleDesign
 from tacit.methods.krr import Krr
 from tacit.methods.method import Measurement, Method
+from tacit.models.release import release_document
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.model import Buckets, Question, Recipe
 from tacit.roles import helper as helper_role

@@ -13,13 +13,13 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, VISITS, RecipeKit, changed
 from infra.lab.kit.reports import make_task_kit
-from services.collector.release import release_document
 from tacit.dp.binomial_noise import epsilon_noise
 from tacit.dp.sampling import amplify_visible
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
+from tacit.models.release import release_document
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of

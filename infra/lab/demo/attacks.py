@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from client_agent.deciding import upload_url
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.result import StagedRefusal
 from tacit.errors import DAP_ERROR_PREFIX, Refusal
@@ -72,7 +71,7 @@ class Thief:
         for report in (self._replayed(spent), self._stolen(honest), self._broken_proof(own)):
             body = UploadRequest((report,)).encode()
             answer = await self._client.request(
-                "POST", upload_url(self._task), media_type=dap("upload-req"), content=body
+                "POST", self._task.url(Role.LEADER, "reports"), media_type=dap("upload-req"), content=body
             )
             if answer.status != 200:
                 raise Refusal("demo-upload", f"the leader answered {answer.status} to an upload")
