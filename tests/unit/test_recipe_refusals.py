@@ -203,21 +203,21 @@ LOG = [
         GOOD,
         "helper seed-2",
         "both must use one",
-        context={
-            "opt_ins": {**ACTIVE.opt_ins, "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"seed_id": "seed-2"})}
-        },
+        context=helper_saying({"seed_id": "seed-2"}),
     ),
     Case(
         "opt-in-mismatch",
         GOOD,
         f"task {b64url(bytes(32))}",
         f"must be of helper, {GOOD.hash_text}",
-        context={
-            "opt_ins": {
-                **ACTIVE.opt_ins,
-                "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"task_id": b64url(bytes(32))}),
-            }
-        },
+        context=helper_saying({"task_id": b64url(bytes(32))}),
+    ),
+    Case(
+        "opt-in-mismatch",
+        GOOD,
+        "the opt-in of helper",
+        "must confirm a verify key",
+        context=helper_saying({"seed_id": None, "verify_key_confirmation": None}),
     ),
 ]
 CASES = [*PARTIES, *DESIGN, *CLAIMS, *LOG]
