@@ -2,6 +2,7 @@
 # make demo      the main job end to end on real data, in a terminal
 # make check     formatter, linter, types, import rules
 # make test      the tests, without the long ones; make test-all runs those too
+# make test-flaky  every test that depends on a random draw RUNS times (100), compared with the rates that they state
 # make fmt       format the code
 # make documents docs/schemas and docs/vectors anew, after a change of a model, a rule or a message
 # make lock      choose dependency versions anew (needs uv)
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.tacit-installed
 
-.PHONY: install demo check check-format check-lint check-types check-imports test test-all fmt documents lock
+.PHONY: install demo check check-format check-lint check-types check-imports test test-all test-flaky fmt documents lock
 
 install: $(STAMP)
 	@echo "Tacit is installed in ./$(VENV); next: make demo"
@@ -54,6 +55,12 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(PYTEST) -m ""
+
+# Each run has other seeds; then the property tests look for new examples once.
+RUNS ?= 100
+test-flaky: $(STAMP)
+	$(PYTEST) -m "not slow" --runs $(RUNS)
+	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile searching
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from tacit.errors import Fatal, Unavailable
+from tacit.models.forms.secure_aggregation import SecureAggregation
 from tacit.tokens.slots import Slot
 
 DRAWN_TWICE = "a series is drawn for once"
@@ -81,6 +82,8 @@ class Entry:
     deadline: float = 0.0
     attempts: int = 0
     url: str = ""
+    model: str = SecureAggregation.name
+    """In which ``report`` is sent, and the answer to it read."""
     report: bytes = field(default=b"", repr=False)
     charged_delta: str = ""
     charged_with_relay: str = ""

@@ -61,6 +61,7 @@ ENTRIES = sa.Table(
     sa.Column("deadline", sa.Float, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False, server_default=sa.text("'secure-aggregation'")),
     sa.Column("report", sa.LargeBinary, nullable=False),
 )
 SERIES = sa.Table(

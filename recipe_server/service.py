@@ -20,7 +20,7 @@ from recipe_server.store import LoggedRecipe, PublishedResult, RecipeStore, Tran
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
-from tacit.ledger.account import ROLES
+from tacit.models.forms.registry import form_of
 from tacit.ports import Announcer, Clock
 from tacit.recipe.charges import cost_of
 from tacit.recipe.derive import task_id
@@ -267,7 +267,7 @@ class RecipeService:
         async with self._store.write() as tx:
             if await tx.recipe_index(result.recipe_hash) is None:
                 raise Refusal("result-recipe", "the log does not hold the recipe")
-            if await tx.void_roles(result.recipe_hash) >= ROLES:
+            if await tx.is_void(result.recipe_hash):
                 raise Refusal("result-void", "leader and helper have said that nothing of the recipe is released")
             for other in await tx.results(result.recipe_hash):
                 if other.batch_id == result.batch_id:
@@ -294,7 +294,7 @@ async def _checkpoint(tx: Transaction) -> tuple[int, bytes]:
 
 def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
     recipe = stored_recipe(data)
-    state = RecipeState.ACTIVE if {"leader", "helper"} <= logged.opt_ins.keys() else RecipeState.PENDING
+    state = RecipeState.ACTIVE if set(form_of(recipe.model).opts_in) <= logged.opt_ins.keys() else RecipeState.PENDING
     return {
         "hash": b64url(logged.hash),
         "name": recipe.name,

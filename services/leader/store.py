@@ -114,10 +114,14 @@ class LeaderTx(ReportsTx, JobsTx):
         """Every collection job of the task that was created with these bytes."""
         return await self._collections((COLLECTIONS.c.task_id == task_id) & (COLLECTIONS.c.request == request))
 
+    async def live_collections(self, task_id: bytes) -> list[CollectionRow]:
+        """The collection jobs of the task that are under way."""
+        states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
+        return await self._collections((COLLECTIONS.c.task_id == task_id) & COLLECTIONS.c.state.in_(states))
+
     async def live_collection(self, task_id: bytes) -> bool:
         """Whether a collection job of the task is under way."""
-        states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
-        return bool(await self._collections((COLLECTIONS.c.task_id == task_id) & COLLECTIONS.c.state.in_(states)))
+        return bool(await self.live_collections(task_id))
 
 
 def _columns(row: CollectionRow) -> dict[str, Any]:

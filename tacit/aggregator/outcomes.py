@@ -15,8 +15,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.dialect import Dialect, Rows
 from tacit.aggregator.schema import CommonTables
-from tacit.roles.aggregator import Tally, merge
+from tacit.messages import Interval
+from tacit.roles.aggregator import Tally, bucket_key, merge
 from tacit.task import Task
+
+Batch = bytes | Interval | None
+"""Which of a task's buckets: one, those of reports of an interval (units of the task's precision), or all."""
 
 ACCEPTED = 0
 """The ``code`` of a report that counts; any other is the DAP report error that it got."""
@@ -98,13 +102,12 @@ class OutcomesTx:
         """Which outcomes count: the accepted ones."""
         return self.common.outcomes.c.code == ACCEPTED
 
-    async def accepted_count(self, task_id: bytes, bucket: bytes | None = None) -> int:
-        """Distinct nullifiers of the reports that count, in one bucket or in the whole task. Reads every one of them:
+    async def accepted_count(self, task_id: bytes, batch: Batch = None) -> int:
+        """Distinct nullifiers of the reports that count, in a batch or in the whole task. Reads every one of them:
         for decisions to release, not for progress."""
         table = self.common.outcomes
         query = select(func.count(table.c.nullifier)).where(table.c.task_id == task_id, self.counts())
-        if bucket is not None:
-            query = query.where(table.c.bucket == bucket)
+        query = query.where(*_in(table.c.bucket, batch))
         return int((await self.connection.execute(query)).scalar_one())
 
     async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
@@ -135,22 +138,20 @@ class OutcomesTx:
             values = {name: getattr(merged, name) for name in _TALLY}
             await self.connection.execute(update(table).where(where).values(**values))
 
-    async def tally(self, task: Task, bucket: bytes | None = None) -> Tally | None:
-        """The content of one bucket, or of all the task's buckets together; ``None`` if there is none."""
+    async def tally(self, task: Task, batch: Batch = None) -> Tally | None:
+        """The content of a batch, or of all the task's buckets together; ``None`` if there is none."""
         table = self.common.buckets
         query = select(*(table.c[name] for name in _TALLY)).where(table.c.task_id == task.task_id)
-        if bucket is not None:
-            query = query.where(table.c.bucket == bucket)
-        rows = await self.connection.execute(query)
+        rows = await self.connection.execute(query.where(*_in(table.c.bucket, batch)))
         return merge(task, [Tally(*row) for row in rows])
 
-    async def scrub_buckets(self, task_id: bytes, bucket: bytes | None = None) -> None:
+    async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
         """Forget aggregate shares that were released or never will be; counts and checksums stay. An older database
         would have them, and noise for them could be drawn again."""
         self.spends = True
         table = self.common.buckets
         query = update(table).where(table.c.task_id == task_id).values(agg_share=b"")
-        await self.connection.execute(query if bucket is None else query.where(table.c.bucket == bucket))
+        await self.connection.execute(query.where(*_in(table.c.bucket, batch)))
 
     async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
         """Add to the task's counters of rejected reports by cause."""
@@ -170,6 +171,15 @@ class OutcomesTx:
             select(table.c.cause, table.c["count"]).where(table.c.task_id == task_id).order_by(table.c.cause)
         )
         return {row[0]: row[1] for row in rows}
+
+
+def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]:
+    """What a bucket's key must be."""
+    if batch is None:
+        return []
+    if isinstance(batch, Interval):
+        return [column.between(bucket_key(batch.start), bucket_key(batch.end - 1))]
+    return [column == batch]
 
 
 def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[bytes]]:

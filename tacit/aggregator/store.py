@@ -7,7 +7,7 @@ first and writing then cannot race, unless it was opened as *shared*: then only 
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -19,12 +19,12 @@ from tacit.adapters.database import Database
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.sql import open_database
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
-from tacit.aggregator.outcomes import OutcomesTx
+from tacit.aggregator.outcomes import Batch, OutcomesTx
 from tacit.aggregator.schema import MARKS
 from tacit.errors import DapAbort, DapProblem, Fatal
-from tacit.messages import BatchMode
+from tacit.messages import BatchMode, Interval
 from tacit.roles.aggregator import Party
-from tacit.task import CLOCK_LEEWAY, Task
+from tacit.task import CLOCK_LEEWAY, BatchClose, Task
 
 UNRELEASED = b"unreleased"
 """In the place of a batch: the whole task is closed for good, and nothing was released. Neither an encoded interval nor
@@ -180,14 +180,32 @@ class CommonTx(OutcomesTx):
             if table not in kept and "task_id" in table.c:
                 await self.connection.execute(delete(table).where(table.c.task_id == task_id))
 
-    async def is_released(self, task: Task, batch_id: bytes | None) -> bool:
-        """Whether the batch is closed for good: in time-interval mode the task's only one, else ``batch_id``. Every
-        batch of a task that was closed without a release is."""
+    async def is_released(self, task: Task, batch: Batch) -> bool:
+        """Whether a batch is closed for good, or part of it: one that is named by its id, the times of an interval, or
+        the task's only one. Every batch of a task that was closed without a release is."""
+        if isinstance(batch, Interval):
+            return any(span.overlaps(batch) for span in await self._closed_spans(task))
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task.task_id)
         if task.batch_mode is BatchMode.LEADER_SELECTED:
-            query = query.where(table.c.selector.in_([batch_id, UNRELEASED]))
+            query = query.where(table.c.selector.in_([batch, UNRELEASED]))
         return bool((await self.connection.execute(query)).scalar_one())
+
+    async def closed_times(self, task: Task, batch_id: bytes | None, times: Collection[int]) -> set[int]:
+        """Those of ``times`` (units of the precision) of which no report counts any more, in batch ``batch_id`` of a
+        leader-selected task."""
+        if task.batch_close is not BatchClose.ON_QUERY:
+            return set(times) if await self.is_released(task, batch_id) else set()
+        spans = await self._closed_spans(task)
+        return {time for time in set(times) if any(span.contains(time) for span in spans)}
+
+    async def _closed_spans(self, task: Task) -> list[Interval]:
+        """The intervals that were released of a task whose queries name intervals."""
+        table = self.common.releases
+        found = (
+            await self.connection.execute(select(table.c.selector).where(table.c.task_id == task.task_id))
+        ).scalars()
+        return [task.interval if selector == UNRELEASED else Interval.decode(selector) for selector in found]
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
         """Close a batch for good."""

@@ -17,10 +17,10 @@ from tacit.methods.method import plain
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.statistics import STATISTICS
 from tacit.models.forms.form import Cap
+from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
-from tacit.recipe.checks.design import MODE_OF_CLOSE
 from tacit.recipe.claims import claim_of
-from tacit.recipe.model import UNBOUNDED, Parties, Question, Recipe, TokenSlot
+from tacit.recipe.model import MODE_OF_CLOSE, UNBOUNDED, Question, Recipe, TokenSlot
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan
 

@@ -21,7 +21,7 @@ from tacit.adapters import sqlite_dialect
 from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.errors import DapAbort, Fatal
-from tacit.messages import Role
+from tacit.messages import Interval, Role
 from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold
 from tacit.task import BatchClose
 from tests.contract.sessions import until_waiting
@@ -452,3 +452,34 @@ async def test_processes_write_buckets_of_their_own_at_the_same_time(pair: tuple
     assert (whole.count, TASK.vdaf.decode_agg_share(whole.agg_share)) == (20, [20, 0, 0, 0])
     assert sorted(found.shard for found in rows) == [0, 1]
     assert [found._mapping["count"] for found in rows] == [10, 10]
+
+
+async def test_where_queries_name_intervals_each_counts_and_closes_its_own(store: Store) -> None:
+    task = replace(TASK, batch_close=BatchClose.ON_QUERY)
+    times = {1: START, 2: START + 1, 3: START + 1, 4: START + 255, 5: START + 256}
+    accepted = [Accepted(report(n), time, token(n), [n, 0, 0, 0]) for n, time in times.items()]
+    found = fold(task, accepted, None)
+    assert sorted(found) == [time.to_bytes(8, "big") for time in sorted(set(times.values()))]
+    async with store.transaction() as tx:
+        rows = [row(n, n, bucket=time.to_bytes(8, "big")) for n, time in times.items()]
+        assert not await tx.record(task.task_id, rows)
+        await tx.add_tallies(task, found)
+    early, late = Interval(START, 2), Interval(START + 255, 2)
+    async with store.read() as tx:
+        assert [await tx.accepted_count(task.task_id, one) for one in (early, late, None)] == [3, 2, 5]
+        assert await tx.accepted_count(task.task_id, Interval(START + 2, 253)) == 0
+        part = await tx.tally(task, late)
+        assert (part.count, part.first_time, part.last_time) == (2, START + 255, START + 256)
+        assert not await tx.is_released(task, early)
+        assert await tx.closed_times(task, None, list(times.values())) == set()
+    async with store.transaction() as tx:
+        await tx.release(task.task_id, early.encode())
+        await tx.scrub_buckets(task.task_id, early)
+    async with store.read() as tx:
+        assert await tx.is_released(task, Interval(START + 1, 300))
+        assert not await tx.is_released(task, late)
+        assert await tx.closed_times(task, None, list(times.values())) == {START, START + 1}
+        assert (await tx.tally(task, late)) == part
+    async with store.transaction() as tx:
+        await tx.close_unreleased(task.task_id)
+        assert not await tx.is_released(task, late)
