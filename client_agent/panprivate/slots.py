@@ -140,7 +140,7 @@ class Slots:
             raise
 
     @property
-    def bytes(self) -> int:
+    def file_size(self) -> int:
         """Of the whole file, always."""
         return 2 * self._size
 
@@ -161,7 +161,7 @@ class Slots:
 
     def erase(self, entropy: Entropy) -> None:
         """Overwrite both slots, and remove the file."""
-        os.pwrite(self._file, entropy(self.bytes), 0)
+        os.pwrite(self._file, entropy(self.file_size), 0)
         os.fsync(self._file)
         self.path.unlink()
         sync_folder(self.path.parent)

@@ -117,9 +117,9 @@ class EventWatch:
         return self.step == self.plan.schedule.steps
 
     @property
-    def bytes(self) -> int:
+    def file_size(self) -> int:
         """Size of the file, always the same."""
-        return self._slots.bytes
+        return self._slots.file_size
 
     @property
     def state(self) -> bytes:

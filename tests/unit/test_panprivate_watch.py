@@ -82,7 +82,7 @@ def test_every_step_replaces_one_slot_of_a_file_that_keeps_its_size(
         assert kept_step(world.path) == watch.step == step
         sizes.add(len(after))
         before = after
-    assert sizes == {watch.bytes}
+    assert sizes == {watch.file_size}
     assert watch.over
     assert [path.name for path in tmp_path.iterdir()] == [world.path.name]
     assert stat.S_IMODE(world.path.stat().st_mode) == 0o600
