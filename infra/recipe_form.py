@@ -13,6 +13,8 @@ from typing import Any, Literal, cast
 import typer
 
 from tacit.errors import DecodeError, UsageError
+from tacit.methods.flips import Flips
+from tacit.methods.registry import METHODS
 from tacit.models.forms.parties import Parties
 from tacit.recipe.builder import propose
 from tacit.recipe.encoder import encoder_of
@@ -27,7 +29,8 @@ SETTLE_SECONDS, SETTLE_SHARE = 20.0, 0.25
 """How long before its beginning a recipe is written at least: so many seconds, or this share of an epoch."""
 NUMERIC = ("sum", "mean", "vector-sum")
 NUMBER_FLAGS = ("low", "high", "unit", "length", "norm")
-MECHANISMS = ("local", "flips")
+MECHANISMS = ("local", Flips.NAME)
+RANDOMIZERS = f"One of {', '.join(METHODS)} (default: the first that fits the question)."
 AUTO = "auto"
 DUMMY_EPSILON = "1"
 NAME = "[a-z0-9][a-z0-9-]{0,62}"
@@ -142,7 +145,7 @@ def _check_numbers(form: Form) -> None:
     odd = [f"--{name}" for name in NUMBER_FLAGS if getattr(form, name) is not None and name not in allowed]
     if odd:
         raise typer.BadParameter(f"{', '.join(odd)}: not for a {form.statistic or 'histogram or count'}")
-    if form.aggregator_flips and form.mechanism != "flips" and form.randomizer != "flips" and not form.numeric:
+    if form.aggregator_flips and Flips.NAME not in {form.mechanism, form.randomizer} and not form.numeric:
         raise typer.BadParameter("--aggregator-flips needs --mechanism flips")
     if form.aggregator_flips % 2:
         raise typer.BadParameter("--aggregator-flips is an even number")
@@ -272,7 +275,7 @@ def recipe_of(form: Form, parties: Parties, place: Place) -> Recipe:
             min_batch_size=form.min_batch_size,
             epsilon=_decimal(form.epsilon, "--epsilon"),
             delta=_decimal(form.delta, "--delta"),
-            randomizer="flips" if form.mechanism == "flips" else form.randomizer,
+            randomizer=Flips.NAME if form.mechanism == Flips.NAME else form.randomizer,
             aggregator_flips=form.aggregator_flips,
             close=cast(Literal["interval_end", "at_B"], form.close),
             time_precision=place.precision,

@@ -14,6 +14,7 @@ from infra.audience_view import audience_lines
 from infra.terminal import adversary_text, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
+from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
 from tacit.moments import when
 from tacit.recipe.asking import asked_until
@@ -144,5 +145,7 @@ def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
         words = adversary_text(one.name, recipe.batch.min_batch_size)
         stated, true = recipe.privacy.epsilon[one.name], stated_epsilon(computed[one.name])
         table.add_row(words, stated, true, policy.cap(one.cap) or "none")
-    table.add_row("one aggregator, at B/2", "", f"{half[form.charged]:.6f}", policy.max_epsilon_half_batch)
+    for one in form.capped(Cap.AGGREGATE):
+        who = one.words.partition(",")[0]
+        table.add_row(f"{who}, at B/2", "", f"{half[one.name]:.6f}", policy.cap_at_half(one.cap) or "none")
     return table

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from infra.places import AsJson, StateDir
-from infra.recipe_form import Form, completed
+from infra.recipe_form import RANDOMIZERS, Form, completed
 from infra.recipe_writing import write_recipe
 
 
@@ -31,7 +31,7 @@ def census(
     min_batch_size: Annotated[
         int | None, typer.Option("--min-batch-size", min=1, help="B (default: 0.8 x rate x population).")
     ] = None,
-    randomizer: Annotated[str | None, typer.Option("--randomizer", help="krr, rappor or flips (default: krr).")] = None,
+    randomizer: Annotated[str | None, typer.Option("--randomizer", help=RANDOMIZERS)] = None,
     start: Annotated[int | None, typer.Option("--start", min=0, help="POSIX second in which reports begin.")] = None,
     duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
     epoch: Annotated[int | None, typer.Option("--epoch", min=0, help="Token epoch (default: the next one).")] = None,

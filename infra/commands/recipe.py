@@ -28,7 +28,7 @@ from infra.places import (
     transport_of,
 )
 from infra.publishing import AnalystKey, note_asked, publish_document, show_published
-from infra.recipe_form import Form, completed
+from infra.recipe_form import RANDOMIZERS, Form, completed
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import draft_context, write_recipe
@@ -68,9 +68,7 @@ def new(
     min_batch_size: Annotated[
         int | None, typer.Option("--min-batch-size", min=1, help="B (default: 0.8 x rate x population).")
     ] = None,
-    randomizer: Annotated[
-        str | None, typer.Option("--randomizer", help="krr, rappor, rr or flips (default: krr, rr, flips for sums).")
-    ] = None,
+    randomizer: Annotated[str | None, typer.Option("--randomizer", help=RANDOMIZERS)] = None,
     statistic: Annotated[
         str | None, typer.Option("--statistic", help="histogram, count, sum, mean or vector-sum.")
     ] = None,

@@ -22,7 +22,6 @@ from services.leader.records import (
     unpack_members,
 )
 from services.leader.schema import JOBS
-from tacit.adapters.bulk import among
 from tacit.aggregator.store import CommonTx
 from tacit.errors import Fatal
 
@@ -88,7 +87,7 @@ class JobsTx(CommonTx):
         """Take those of ``job_ids`` that are still due and that no other process takes at this moment."""
         wanted = (
             sa.select(JOBS.c.job_id)
-            .where(among(self.connection, JOBS.c.job_id, sorted(job_ids)), _due(now))
+            .where(self.dialect.among(JOBS.c.job_id, sorted(job_ids)), _due(now))
             .with_for_update(skip_locked=True)
         )
         free = list((await self.connection.execute(wanted)).scalars())
@@ -96,7 +95,7 @@ class JobsTx(CommonTx):
             return []
         taken = (
             sa.update(JOBS)
-            .where(among(self.connection, JOBS.c.job_id, free))
+            .where(self.dialect.among(JOBS.c.job_id, free))
             .values(
                 holder=holder,
                 lease_until=until,
@@ -108,7 +107,7 @@ class JobsTx(CommonTx):
 
     async def renew_leases(self, job_ids: Collection[bytes], holder: int, until: float) -> None:
         """Keep those of ``job_ids`` that ``holder`` still has for longer."""
-        mine = among(self.connection, JOBS.c.job_id, sorted(job_ids))
+        mine = self.dialect.among(JOBS.c.job_id, sorted(job_ids))
         await self.connection.execute(
             sa.update(JOBS).where(mine, JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED)).values(lease_until=until)
         )
@@ -178,7 +177,7 @@ class JobsTx(CommonTx):
 
     async def remove_jobs(self, jobs: Sequence[JobRow]) -> None:
         """Forget formed jobs whose reports go into others. Raises ``Fatal`` where one of them is not formed."""
-        wanted = among(self.connection, JOBS.c.job_id, [job.job_id for job in jobs])
+        wanted = self.dialect.among(JOBS.c.job_id, [job.job_id for job in jobs])
         gone = await self.connection.execute(sa.delete(JOBS).where(wanted, _may_become(None)))
         if gone.rowcount != len(jobs):
             raise Fatal("a job that is to be split is not formed any more")

@@ -161,10 +161,9 @@ class Policy(Part):
 
     def trusts_aggregators(self, parties: Parties) -> bool:
         """Whether all servers of a recipe are named here, at these addresses and with these keys."""
-        pins = self.aggregators or {}
-        return all(
-            pins.get(one.operator) == AggregatorPin(url=one.url, signing_key=one.signing_key)
-            for one in parties.servers().values()
+        pins, servers = self.aggregators or {}, parties.servers().values()
+        return bool(servers) and all(
+            pins.get(one.operator) == AggregatorPin(url=one.url, signing_key=one.signing_key) for one in servers
         )
 
     def issuer_key(self, name: str) -> bytes | None:

@@ -20,6 +20,7 @@ from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ledger.account import Charge, Cost
 from tacit.messages import HpkeConfig
+from tacit.methods.registry import METHODS
 from tacit.moments import moment
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
@@ -112,7 +113,7 @@ PARTIES = [
 DESIGN = [
     bad("model-unsupported", "model", "local", "model local", "secure-aggregation is"),
     bad("audience-not-allowed", "audience.population", "one-village", "'one-village'", "one of all is"),
-    bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", "krr, rappor, rr, flips are"),
+    bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", f"{', '.join(METHODS)} are"),
     bad("randomizer-parameters", "randomizer.epsilon0", "0", "krr with epsilon0 0:", "from 0.000001 to 40"),
     bad("randomizer-parameters", "randomizer.max_weight", 3, "krr has max_weight 3", "leave it out"),
     bad("randomizer-parameters", "randomizer.scale", 3, "krr has scale 3", "leave it out"),
@@ -202,21 +203,21 @@ LOG = [
         GOOD,
         "helper seed-2",
         "both must use one",
-        context={
-            "opt_ins": {**ACTIVE.opt_ins, "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"seed_id": "seed-2"})}
-        },
+        context=helper_saying({"seed_id": "seed-2"}),
     ),
     Case(
         "opt-in-mismatch",
         GOOD,
         f"task {b64url(bytes(32))}",
         f"must be of helper, {GOOD.hash_text}",
-        context={
-            "opt_ins": {
-                **ACTIVE.opt_ins,
-                "helper": KIT.opt_in(GOOD, "helper").model_copy(update={"task_id": b64url(bytes(32))}),
-            }
-        },
+        context=helper_saying({"task_id": b64url(bytes(32))}),
+    ),
+    Case(
+        "opt-in-mismatch",
+        GOOD,
+        "the opt-in of helper",
+        "must confirm a verify key",
+        context=helper_saying({"seed_id": None, "verify_key_confirmation": None}),
     ),
 ]
 CASES = [*PARTIES, *DESIGN, *CLAIMS, *LOG]

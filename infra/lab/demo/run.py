@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
@@ -29,7 +29,6 @@ from infra.lab.demo.attacks import (
     refused_recipe,
     staged_refusals,
 )
-from infra.lab.demo.crowd import Crowd
 from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.fleet import Device, Fleet
 from infra.lab.demo.observer import FollowingObserver
@@ -59,6 +58,9 @@ from tacit.recipe.quantity import exact, in_words
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
+
+if TYPE_CHECKING:
+    from infra.lab.demo.crowd import Crowd
 
 DAY, HOUR = 86400, 3600
 RATE = Decimal("0.5")
@@ -179,6 +181,8 @@ class DemoRun:
         values = self._values()[self._agents :]
         if not values:
             return None
+        from infra.lab.demo.crowd import Crowd
+
         encoder = encoder_of(recipe.question)
         answers = [encoder.encode(value if value.strip() else None) for value in values]
         crowd = Crowd(self._layout, Fleet.config(self._layout), self._policy, answers)

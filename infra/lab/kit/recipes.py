@@ -12,6 +12,7 @@ from infra.lab.kit.reports import issuer_key
 from tacit import hpke
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig, Role
+from tacit.methods.rappor import Rappor
 from tacit.models.forms.secure_aggregation import SecureAggregationParties, aggregators_of
 from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
@@ -325,7 +326,7 @@ def _bad_questions() -> list[Change]:
         (
             "rejection-too-likely",
             "randomizer",
-            {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+            {"name": Rappor.NAME, "categories": 16, "epsilon0": "2", "max_weight": 1},
         ),
         ("randomizer-vdaf-mismatch", "vdaf.name", "Prio3Count"),
         ("randomizer-vdaf-mismatch", "vdaf.length", 17),
