@@ -19,13 +19,13 @@ from services.collector.store import Collection, CollectionState, CollectorStore
 from tacit import media_types
 from tacit.aggregator.work import creation
 from tacit.codec import b64url, unb64url
-from tacit.errors import DAP_ERROR_PREFIX, Abort, CryptoError, DapProblem, DecodeError, Refusal
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.hpke import KeyPair
 from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp, Interval, Role
 from tacit.ports import HttpResponse, TransportError
-from tacit.problem import problem_members, problem_type
+from tacit.problem import problem_type, read_problem
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
-from tacit.service.app import REFUSAL_PREFIX, Deps
+from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.task import Task
 
@@ -36,7 +36,6 @@ WAIT_SECONDS = 10
 MAX_DETAIL = 500
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _INACTIVE = ("recipe-inactive", "the recipe is not active in the log")
-_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
 
 
 class Pace(Protocol):
@@ -285,13 +284,11 @@ class Collector:
 
     async def _said_no(self, row: Collection, answer: HttpResponse) -> int:
         """A final problem refuses the collection; anything else is tried again."""
-        problem = problem_members(answer.body)
-        kind = str(problem.get("type", ""))
-        detail = str(problem.get("detail") or problem.get("title") or f"status {answer.status}")
-        final = kind.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)) and kind != _UNRECOGNIZED_TASK
-        if final:
-            return await self._refuse(row, kind, detail)
-        return await self._later(row, kind or "leader-answer", detail)
+        problem = read_problem(answer.body)
+        detail = problem.detail or problem.title or f"status {answer.status}"
+        if problem.is_final:
+            return await self._refuse(row, problem.type, detail)
+        return await self._later(row, problem.type or "leader-answer", detail)
 
     async def _refuse(self, row: Collection, rule: str, detail: str) -> int:
         self._log.warning("collection_refused", collection=row.id, rule=rule, why=detail[:MAX_DETAIL])

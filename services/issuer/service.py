@@ -24,10 +24,10 @@ from services.issuer.config import IssuerConfig
 from services.issuer.store import IssuerStore, StoredKey
 from tacit import media_types
 from tacit.codec import b64url
-from tacit.errors import Abort, DecodeError, Fatal
+from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
 from tacit.ports import HttpResponse
 from tacit.problem import problem_type
-from tacit.service.app import REFUSAL_PREFIX, Deps
+from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger

@@ -20,7 +20,6 @@ from tacit.aggregator.outcomes import Batch
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.work import creation, resource_id
 from tacit.errors import (
-    DAP_ERROR_PREFIX,
     Abort,
     CryptoError,
     DapAbort,
@@ -40,11 +39,11 @@ from tacit.messages import (
     Role,
 )
 from tacit.ports import HttpResponse, TransportError
-from tacit.problem import problem_members
+from tacit.problem import read_problem
 from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
 from tacit.roles.release_noise import noisy_share
-from tacit.service.app import REFUSAL_PREFIX, Deps, refused
+from tacit.service.app import Deps, refused
 from tacit.service.log import get_logger
 from tacit.task import BatchClose, Task, seal_aggregate_share
 
@@ -54,7 +53,6 @@ LOOK_SECONDS = 0.5
 """Between two looks at a job that another process may move on, while a Collector waits."""
 _FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
 _UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
-_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
 
 
 class Collections:
@@ -229,7 +227,7 @@ class Collections:
             try:
                 row = await self._checked(tx, party, row)
             except Abort as abort:
-                row = replace(row, state=CollectionState.FAILED, problem=_problem(abort))
+                row = replace(row, state=CollectionState.FAILED, problem=_stored(abort))
             await tx.put_collection(row)
             return row
 
@@ -281,8 +279,8 @@ class Collections:
         except TransportError:
             return await self._retry(row)
         if not 200 <= answer.status < 300:
-            problem = _final_problem(answer)
-            return await self._retry(row) if problem is None else await self._fail(row, problem)
+            abort = _final_refusal(answer)
+            return await self._retry(row) if abort is None else await self._fail(row, abort)
         if not answer.body:
             return await self._retry(row)
         try:
@@ -296,7 +294,7 @@ class Collections:
         if not isinstance(error, CryptoError):
             return await self._retry(row)
         detail = "the aggregate share cannot be sealed to the collector's key"
-        return await self._fail(row, _problem(refused(Refusal("hpke-key-invalid", detail))))
+        return await self._fail(row, refused(Refusal("hpke-key-invalid", detail)))
 
     async def _retry(self, row: CollectionRow) -> int:
         delay = min(self._limits.retry_delay * 2.0 ** min(row.attempts, 16), MAX_BACKOFF)
@@ -305,13 +303,13 @@ class Collections:
             await tx.postpone_collection(row.job_id, row.attempts + 1, due)
         return 0
 
-    async def _fail(self, row: CollectionRow, problem: str) -> int:
-        self._log.error("collection_failed", problem=json.loads(problem).get("type"))
+    async def _fail(self, row: CollectionRow, abort: Abort) -> int:
+        self._log.error("collection_failed", problem=abort.type)
         async with self._store.transaction() as tx:
             current = await tx.collection(row.job_id)
             if current is None or current.state is not CollectionState.ASKING:
                 return 0
-            await tx.put_collection(replace(current, state=CollectionState.FAILED, problem=problem))
+            await tx.put_collection(replace(current, state=CollectionState.FAILED, problem=_stored(abort)))
         return 1
 
     async def _finish(self, party: Party, row: CollectionRow, helper_share: HpkeCiphertext) -> int:
@@ -349,26 +347,17 @@ def _batch(task: Task, row: CollectionRow) -> Batch:
     return batches.batch_of(task, CollectionJobReq.decode(row.request).query, row.batch_id)
 
 
-def _problem(abort: Abort) -> str:
+def _stored(abort: Abort) -> str:
+    """What ``abort_of`` reads again."""
     return json.dumps({"type": abort.type, "title": abort.title, "status": abort.status, "detail": abort.detail})
 
 
-def _final_problem(answer: HttpResponse) -> str | None:
-    """The Helper's problem document if asking again would change nothing."""
-    if answer.status not in _FINAL_STATUS:
+def _final_refusal(answer: HttpResponse) -> Abort | None:
+    """What the Helper's problem document says, for the Collector, if asking again would change nothing."""
+    problem = read_problem(answer.body)
+    if answer.status not in _FINAL_STATUS or not problem.is_final:
         return None
-    found = problem_members(answer.body)
-    kind = str(found.get("type", ""))
-    if kind == _UNRECOGNIZED_TASK or not kind.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)):
-        return None
-    return json.dumps(
-        {
-            "type": kind,
-            "title": str(found.get("title", "")),
-            "status": 400,
-            "detail": f"helper: {found.get('detail', '')}",
-        }
-    )
+    return Abort(problem.type, f"helper: {problem.detail}", status=400, title=problem.title)
 
 
 def abort_of(row: CollectionRow) -> Abort:

@@ -7,13 +7,12 @@ proof is broken. None of them may count, so the collection that follows must fai
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.result import StagedRefusal
-from tacit.errors import DAP_ERROR_PREFIX, Refusal
+from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, Refusal
 from tacit.media_types import dap
 from tacit.messages import (
     REPORT_ID_SIZE,
@@ -27,6 +26,7 @@ from tacit.messages import (
     UploadRequest,
 )
 from tacit.ports import Clock, Entropy, Transport
+from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -121,7 +121,7 @@ async def refused_publication(leaf: SignedLeaf, url: str, transport: Transport) 
     )
     if answer.status < 400:
         raise Refusal("demo-staged", "the recipe server accepted an understated epsilon")
-    return str(json.loads(answer.body).get("type", "")).rsplit(":", 1)[-1]
+    return problem_type(answer.body).removeprefix(REFUSAL_PREFIX)
 
 
 async def helper_refusal(task: Task, token: str, transport: Transport) -> str:
@@ -133,7 +133,7 @@ async def helper_refusal(task: Task, token: str, transport: Transport) -> str:
     answer = await transport.request("POST", url, headers=headers, body=request.encode())
     if answer.status < 400:
         raise Refusal("demo-staged", "the helper released a batch of B-1")
-    return str(json.loads(answer.body).get("type", "")).removeprefix(DAP_ERROR_PREFIX)
+    return problem_type(answer.body).removeprefix(DAP_ERROR_PREFIX)
 
 
 def staged_refusals(leader: Mapping[str, int], helper: Mapping[str, int]) -> list[StagedRefusal]:
