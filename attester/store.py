@@ -24,8 +24,9 @@ from attester.schema import (
     QUOTAS,
     USED_CHALLENGES,
 )
-from tacit.adapters.sql import Database
-from tacit.adapters.upsert import upsert
+from tacit.adapters.database import Database
+from tacit.adapters.dialect import Dialect
+from tacit.adapters.sql import open_database
 from tacit.adapters.watermark import Watermark
 
 
@@ -86,8 +87,8 @@ class AttesterStore:
 
     @classmethod
     async def open(cls, url: str, mark: Watermark | None = None) -> AttesterStore:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
+        """Open and migrate. Raises what ``open_database`` raises."""
+        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
 
     @property
     def durable(self) -> Database:
@@ -123,20 +124,18 @@ class AttesterStore:
             await self._database.spend(connection)
         return outcomes
 
-    @staticmethod
-    async def _burn(connection: AsyncConnection, debits: Sequence[Debit]) -> set[bytes]:
+    async def _burn(self, connection: AsyncConnection, debits: Sequence[Debit]) -> set[bytes]:
         """The challenges that nobody used before. The floor is read after the insert: whoever forgot the row of one in
         the meantime has raised it by then."""
         rows = {one.challenge: {"challenge": one.challenge, "expires": one.challenge_expires} for one in debits}
-        insert = upsert(connection, USED_CHALLENGES).values(list(rows.values())).on_conflict_do_nothing()
+        insert = self._database.dialect.upsert(USED_CHALLENGES).values(list(rows.values())).on_conflict_do_nothing()
         added = await connection.execute(insert.returning(USED_CHALLENGES.c.challenge, USED_CHALLENGES.c.expires))
         fresh = {row.challenge: int(row.expires) for row in added}
         floor = await _floor(connection, OF_CHALLENGES)
         return {challenge for challenge, expires in fresh.items() if expires > floor}
 
-    @staticmethod
     async def _take(
-        connection: AsyncConnection, debits: Sequence[Debit]
+        self, connection: AsyncConnection, debits: Sequence[Debit]
     ) -> tuple[Counter[tuple[int, int]], dict[tuple[bytes, int, int], bytes]]:
         """Insert where there is no row yet; returns new rows by (epoch, slot), and whose request holds each quota."""
         if not debits:
@@ -151,7 +150,7 @@ class AttesterStore:
             }
             for one in debits
         ]
-        insert = upsert(connection, QUOTAS).values(rows).on_conflict_do_nothing()
+        insert = self._database.dialect.upsert(QUOTAS).values(rows).on_conflict_do_nothing()
         added = await connection.execute(insert.returning(QUOTAS.c.epoch, QUOTAS.c.slot))
         fresh = Counter((epoch, slot) for epoch, slot in added)
         key = sa.tuple_(QUOTAS.c.stable_id, QUOTAS.c.epoch, QUOTAS.c.slot)
@@ -164,12 +163,11 @@ class AttesterStore:
         async with self._database.transaction() as connection:
             await self._add(connection, {place: Issued(answered=count) for place, count in answered.items()})
 
-    @staticmethod
-    async def _add(connection: AsyncConnection, more: Mapping[tuple[int, int], Issued]) -> None:
+    async def _add(self, connection: AsyncConnection, more: Mapping[tuple[int, int], Issued]) -> None:
         if not more:
             return
         rows = [{"epoch": epoch, "slot": slot, **asdict(counts)} for (epoch, slot), counts in more.items()]
-        added = upsert(connection, ISSUANCE)
+        added = self._database.dialect.upsert(ISSUANCE)
         sums = {name: ISSUANCE.c[name] + added.excluded[name] for name in ("devices", "requested", "answered")}
         await connection.execute(
             added.on_conflict_do_update(index_elements=[ISSUANCE.c.epoch, ISSUANCE.c.slot], set_=sums), rows
@@ -178,9 +176,10 @@ class AttesterStore:
     async def forget(self, now: float) -> int:
         """Delete what ended by ``now``; returns the floor below which no challenge counts any more (POSIX seconds):
         the latest end of any that was ever deleted, kept with the deletion."""
+        dialect = self._database.dialect
         async with self._database.transaction() as connection:
-            floor = await _forget(connection, USED_CHALLENGES, OF_CHALLENGES, now)
-            await _forget(connection, QUOTAS, OF_QUOTAS, now)
+            floor = await _forget(connection, dialect, USED_CHALLENGES, OF_CHALLENGES, now)
+            await _forget(connection, dialect, QUOTAS, OF_QUOTAS, now)
         return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
@@ -196,7 +195,7 @@ async def _floor(connection: AsyncConnection, of: int) -> int:
     return int(await connection.scalar(sa.select(CHALLENGE_FLOOR.c.expires).where(CHALLENGE_FLOOR.c.only == of)) or 0)
 
 
-async def _forget(connection: AsyncConnection, table: sa.Table, of: int, now: float) -> int:
+async def _forget(connection: AsyncConnection, dialect: Dialect, table: sa.Table, of: int, now: float) -> int:
     """Delete the rows of ``table`` that ended by ``now``; the latest end of any that was ever deleted."""
     ended = table.c.expires <= now
     latest = await connection.scalar(sa.select(sa.func.max(table.c.expires)).where(ended))
@@ -204,7 +203,7 @@ async def _forget(connection: AsyncConnection, table: sa.Table, of: int, now: fl
     if latest is None:
         return floor
     floor = max(floor, int(latest))
-    raised = upsert(connection, CHALLENGE_FLOOR).values(only=of, expires=floor)
+    raised = dialect.upsert(CHALLENGE_FLOOR).values(only=of, expires=floor)
     keys = [CHALLENGE_FLOOR.c.only]
     await connection.execute(
         raised.on_conflict_do_update(index_elements=keys, set_={"expires": raised.excluded.expires})

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.collector.schema import COLLECTIONS, LEAVES, LOG_STATE, METADATA, MIGRATIONS, RESULTS
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.errors import Fatal
 
 
@@ -159,8 +160,8 @@ class CollectorStore:
         self._database: Database | None = None
 
     async def open(self) -> None:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        self._database = await Database.open(self._url, METADATA, MIGRATIONS)
+        """Open and migrate. Raises what ``open_database`` raises."""
+        self._database = await open_database(self._url, METADATA, MIGRATIONS)
 
     async def close(self) -> None:
         """Close the database."""

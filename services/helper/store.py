@@ -6,7 +6,7 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.helper.schema import COMMON, JOBS, METADATA, MIGRATIONS, SHARES
-from tacit.adapters.upsert import upsert
+from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
 from tacit.aggregator.store import CommonTx, SqlStore
 
@@ -14,8 +14,8 @@ from tacit.aggregator.store import CommonTx, SqlStore
 class HelperTx(CommonTx):
     """One transaction of the Helper."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        super().__init__(connection, COMMON)
+    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        super().__init__(connection, dialect, COMMON)
 
     async def job_response(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """The response of an aggregation job, as it was given."""
@@ -24,7 +24,7 @@ class HelperTx(CommonTx):
 
     async def begin_job(self, task_id: bytes, job_id: bytes) -> bool:
         """Take an aggregation job; False if another transaction has answered it. Waits for one that is about to."""
-        statement = upsert(self.connection, JOBS).values(job_id=job_id, task_id=task_id, response=b"")
+        statement = self.dialect.upsert(JOBS).values(job_id=job_id, task_id=task_id, response=b"")
         return bool((await self.connection.execute(statement.on_conflict_do_nothing())).rowcount)
 
     async def end_job(self, job_id: bytes, response: bytes) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from services.issuer.schema import DIRECTORIES, ISSUANCE, METADATA, MIGRATIONS, SLOT_KEYS
-from tacit.adapters.sql import Database
-from tacit.adapters.upsert import upsert
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.adapters.watermark import Watermark
 
 
@@ -30,8 +30,8 @@ class IssuerStore:
 
     @classmethod
     async def open(cls, url: str, mark: Watermark | None = None) -> IssuerStore:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
+        """Open and migrate. Raises what ``open_database`` raises."""
+        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
 
     @property
     def durable(self) -> Database:
@@ -102,7 +102,7 @@ class IssuerStore:
         rows = [{"epoch": epoch, "slot": slot, "count": count} for (epoch, slot), count in counts.items()]
         async with self._database.transaction() as connection:
             if rows:
-                added = upsert(connection, ISSUANCE)
+                added = self._database.dialect.upsert(ISSUANCE)
                 total = added.on_conflict_do_update(
                     index_elements=[ISSUANCE.c.epoch, ISSUANCE.c.slot],
                     set_={"count": ISSUANCE.c.count + added.excluded.count},

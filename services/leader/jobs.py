@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from services.leader.records import UNFINISHED, FailingJob, JobRow, JobState, pack_members, unpack_members
 from services.leader.schema import JOBS
-from tacit.adapters.bulk import among
 from tacit.aggregator.store import CommonTx
 
 MAX_EXPIRED = 1
@@ -79,7 +78,7 @@ class JobsTx(CommonTx):
         """Take those of ``job_ids`` that are still due and that no other process takes at this moment."""
         wanted = (
             sa.select(JOBS.c.job_id)
-            .where(among(self.connection, JOBS.c.job_id, sorted(job_ids)), _due(now))
+            .where(self.dialect.among(JOBS.c.job_id, sorted(job_ids)), _due(now))
             .with_for_update(skip_locked=True)
         )
         free = list((await self.connection.execute(wanted)).scalars())
@@ -87,7 +86,7 @@ class JobsTx(CommonTx):
             return []
         taken = (
             sa.update(JOBS)
-            .where(among(self.connection, JOBS.c.job_id, free))
+            .where(self.dialect.among(JOBS.c.job_id, free))
             .values(
                 holder=holder,
                 lease_until=until,
@@ -99,7 +98,7 @@ class JobsTx(CommonTx):
 
     async def renew_leases(self, job_ids: Collection[bytes], holder: int, until: float) -> None:
         """Keep those of ``job_ids`` that ``holder`` still has for longer."""
-        mine = among(self.connection, JOBS.c.job_id, sorted(job_ids))
+        mine = self.dialect.among(JOBS.c.job_id, sorted(job_ids))
         await self.connection.execute(
             sa.update(JOBS).where(mine, JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED)).values(lease_until=until)
         )
@@ -170,7 +169,7 @@ class JobsTx(CommonTx):
     async def remove_jobs(self, jobs: Sequence[JobRow]) -> None:
         """Forget formed jobs whose reports go into others."""
         ids = [job.job_id for job in jobs]
-        await self.connection.execute(sa.delete(JOBS).where(among(self.connection, JOBS.c.job_id, ids)))
+        await self.connection.execute(sa.delete(JOBS).where(self.dialect.among(JOBS.c.job_id, ids)))
 
     async def unfinished_jobs(self, task_id: bytes) -> int:
         """How many jobs of a task are formed or sent."""

@@ -14,18 +14,18 @@ from services.leader.jobs import JobsTx
 from services.leader.records import BatchState, CollectionRow, CollectionState, Upload
 from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRATIONS
-from tacit.adapters.postgres_shared import WRITE_LOCK
+from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
 from tacit.aggregator.store import SqlStore
 
-_STORE_NEW = "SELECT store_reports($1, $2, $3, $4, $5, $6, $7)"
+_STORE_NEW = "store_reports"
 
 
 class LeaderTx(ReportsTx, JobsTx):
     """One transaction of the Leader."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        super().__init__(connection, COMMON)
+    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        super().__init__(connection, dialect, COMMON)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
         """The leader-selected batch that fills up."""
@@ -142,11 +142,11 @@ class LeaderStore(SqlStore[LeaderTx]):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
         task_ids, *others = (list(column) for column in columns)
-        found = await self._opened().at_once(_STORE_NEW, WRITE_LOCK, now, sorted(closable), task_ids, *others)
+        found = await self._opened().call(_STORE_NEW, now, sorted(closable), task_ids, *others)
         return found is not None and bool(found[0][0])
 
     async def open(self) -> None:
         """As ``SqlStore.open``; there is room for uploads then."""
         await super().open()
         async with self.transaction() as tx:
-            await tx.make_room()
+            await tx.numbered.make_room()

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.witness.schema import CLAIMS, LOGS, METADATA, MIGRATIONS
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.adapters.watermark import Watermark
 from tacit.tlog.merkle import EMPTY_ROOT
 
@@ -54,8 +55,8 @@ class WitnessStore:
 
     @classmethod
     async def open(cls, url: str, mark: Watermark | None = None) -> WitnessStore:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
+        """Open and migrate. Raises what ``open_database`` raises."""
+        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
 
     @property
     def durable(self) -> Database:

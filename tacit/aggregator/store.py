@@ -15,7 +15,9 @@ from typing import Generic, TypeVar
 from sqlalchemy import MetaData, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.dialect import Dialect
+from tacit.adapters.sql import open_database
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import Batch, OutcomesTx
 from tacit.aggregator.schema import MARKS
@@ -259,7 +261,7 @@ class SqlStore(Generic[Tx]):
         url: str,
         metadata: MetaData,
         migrations: str,
-        make_tx: Callable[[AsyncConnection], Tx],
+        make_tx: Callable[[AsyncConnection, Dialect], Tx],
         mark: Watermark | None = None,
     ) -> None:
         """``mark``: what tells that the database is from the past."""
@@ -273,8 +275,8 @@ class SqlStore(Generic[Tx]):
         """What shows that the database is from the past."""
 
     async def open(self) -> None:
-        """Open and migrate; see ``Database.open``. What a crash left in the write-ahead log goes into the file."""
-        self._database = await Database.open(self._url, self._metadata, self._migrations, shared=True, mark=self._mark)
+        """Open and migrate; see ``open_database``. What a crash left in the write-ahead log goes into the file."""
+        self._database = await open_database(self._url, self._metadata, self._migrations, shared=True, mark=self._mark)
         await self._database.checkpoint()
 
     async def close(self) -> None:
@@ -319,7 +321,7 @@ class SqlStore(Generic[Tx]):
         return self._database
 
     def _bound(self, connection: AsyncConnection, database: Database) -> Tx:
-        tx = self._make_tx(connection)
+        tx = self._make_tx(connection, database.dialect)
         tx.shard = database.shard
         return tx
 

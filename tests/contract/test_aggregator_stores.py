@@ -17,7 +17,7 @@ from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.reports import make_task_kit
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.adapters import bulk
+from tacit.adapters import sqlite_dialect
 from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.errors import DapAbort, Fatal
@@ -160,7 +160,7 @@ async def test_of_a_hundred_transactions_at_once_one_spends_the_token(store: Sto
 
 
 async def test_a_job_of_thousands_is_recorded_in_one_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "MAX_PARAMETERS", 100)
+    monkeypatch.setattr(sqlite_dialect, "MAX_PARAMETERS", 100)
     rows = [OutcomeRow(n.to_bytes(16, "big"), n.to_bytes(32, "big"), ACCEPTED) for n in range(1050)]
     ids = [one.report_id for one in rows]
     async with store.transaction(shared=True) as tx:
