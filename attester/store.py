@@ -36,7 +36,7 @@ class SqlAttesterStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def debit(self, debits: Sequence[Debit]) -> list[Outcome]:
-        """See ``AttesterStore``."""
+        """Challenges first, then quotas, then counts; this spends."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
             floor = await _floor(connection, OF_QUOTAS)
@@ -95,7 +95,7 @@ class SqlAttesterStore(DatabaseStore):
         return fresh, {(stable, epoch, slot): request_hash for stable, epoch, slot, request_hash in held}
 
     async def add_answered(self, answered: Mapping[tuple[int, int], int]) -> None:
-        """See ``AttesterStore``."""
+        """By INSERT ... ON CONFLICT."""
         async with self._database.transaction() as connection:
             await self._add(connection, {place: Issued(answered=count) for place, count in answered.items()})
 
@@ -110,7 +110,7 @@ class SqlAttesterStore(DatabaseStore):
         )
 
     async def forget(self, now: float) -> int:
-        """See ``AttesterStore``."""
+        """Challenges and quotas have a floor each."""
         dialect = self._database.dialect
         async with self._database.transaction() as connection:
             floor = await _forget(connection, dialect, USED_CHALLENGES, OF_CHALLENGES, now)
@@ -118,7 +118,7 @@ class SqlAttesterStore(DatabaseStore):
         return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """See ``AttesterStore``."""
+        """In one snapshot."""
         columns = ISSUANCE.c
         statement = sa.select(columns.epoch, columns.slot, columns.devices, columns.requested, columns.answered)
         async with self._database.read() as connection:

@@ -19,19 +19,19 @@ class SqlIssuerStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def keys(self) -> list[StoredKey]:
-        """See ``IssuerStore``."""
+        """In one snapshot."""
         statement = sa.select(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot, SLOT_KEYS.c.private_key)
         async with self._database.read() as connection:
             rows = await connection.execute(statement.order_by(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot))
             return [StoredKey(*row) for row in rows]
 
     async def epochs(self) -> set[int]:
-        """See ``IssuerStore``."""
+        """Of the directories, which are kept for ever."""
         async with self._database.read() as connection:
             return set((await connection.execute(sa.select(DIRECTORIES.c.epoch))).scalars())
 
     async def add_epoch(self, epoch: int, keys: Sequence[StoredKey], leaf: bytes) -> None:
-        """See ``IssuerStore``."""
+        """Both tables in one transaction, which spends."""
         async with self._database.transaction() as connection:
             await connection.execute(sa.insert(DIRECTORIES).values(epoch=epoch, leaf=leaf))
             await connection.execute(
@@ -41,7 +41,7 @@ class SqlIssuerStore(DatabaseStore):
             await self._database.spend(connection)
 
     async def unpublished(self) -> tuple[int, bytes] | None:
-        """See ``IssuerStore``."""
+        """The first directory that has no index."""
         statement = sa.select(DIRECTORIES.c.epoch, DIRECTORIES.c.leaf).where(DIRECTORIES.c.log_index.is_(None))
         async with self._database.read() as connection:
             row = (await connection.execute(statement.order_by(DIRECTORIES.c.epoch).limit(1))).first()
@@ -55,26 +55,26 @@ class SqlIssuerStore(DatabaseStore):
             return leaf
 
     async def published(self, epoch: int, log_index: int) -> None:
-        """See ``IssuerStore``."""
+        """The index stands beside the directory."""
         async with self._database.transaction() as connection:
             statement = sa.update(DIRECTORIES).where(DIRECTORIES.c.epoch == epoch)
             await connection.execute(statement.values(log_index=log_index))
 
     async def destroy_before(self, epoch: int) -> int:
-        """See ``IssuerStore``."""
+        """Deleted rows are overwritten where the database does that; this spends."""
         async with self._database.transaction() as connection:
             destroyed = (await connection.execute(sa.delete(SLOT_KEYS).where(SLOT_KEYS.c.epoch < epoch))).rowcount
             await self._database.spend(connection)
             return destroyed
 
     async def counts(self) -> dict[tuple[int, int], int]:
-        """See ``IssuerStore``."""
+        """In one snapshot."""
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
             return {(epoch, slot): count for epoch, slot, count in rows}
 
     async def add_counts(self, counts: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
-        """See ``IssuerStore``."""
+        """By INSERT ... ON CONFLICT, which spends."""
         rows = [{"epoch": epoch, "slot": slot, "count": count} for (epoch, slot), count in counts.items()]
         async with self._database.transaction() as connection:
             if rows:

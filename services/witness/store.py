@@ -27,14 +27,14 @@ class SqlWitnessStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def witnessed(self, origin: str) -> Witnessed:
-        """See ``WitnessStore``."""
+        """In one snapshot."""
         async with self._database.read() as connection:
             return await _witnessed(connection, origin)
 
     async def advance(
         self, origin: str, known: Witnessed, new: Witnessed, claims: Mapping[str, int]
     ) -> Moved | Twice | None:
-        """See ``WitnessStore``."""
+        """Compare, look for the claims and write in one transaction, which spends."""
         digests = {_digest(claim): claim for claim in claims}
         async with self._database.transaction() as connection:
             current = await _witnessed(connection, origin)
