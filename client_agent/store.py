@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from client_agent.journal import DRAWN_TWICE, Entry, Fact, Prefetch, SeriesDraw, State, check_transition
+from client_agent.journal import DRAWN_TWICE, ENTRY_STATES, Entry, Fact, Prefetch, SeriesDraw, State
 from tacit.adapters.database import Database
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.sql import glance_at, open_database
@@ -141,6 +141,7 @@ class SqlAgentStore:
             known = sa.select(ENTRIES.c.name).where(ENTRIES.c.recipe_hash == entry.recipe_hash)
             if (await connection.execute(known)).first() is not None:
                 return False
+            ENTRY_STATES.check(None, entry.state)
             if draw is not None:
                 drawn = self._database.dialect.upsert(SERIES).values(asdict(draw)).on_conflict_do_nothing()
                 if (await connection.execute(drawn)).rowcount != 1:
@@ -174,9 +175,10 @@ class SqlAgentStore:
         """See ``AgentStore``."""
         async with self._database.transaction() as connection:
             same = ENTRIES.c.recipe_hash == entry.recipe_hash
-            row = (await connection.execute(sa.select(ENTRIES).where(same))).first()
-            check_transition(None if row is None else _entry(row), entry)
-            await connection.execute(sa.update(ENTRIES).where(same).values(_entry_values(entry)))
+            movable = ENTRIES.c.state.in_(ENTRY_STATES.names_before(entry.state))
+            moved = await connection.execute(sa.update(ENTRIES).where(same, movable).values(_entry_values(entry)))
+            if moved.rowcount != 1:
+                raise Fatal(f"no entry of this recipe can become {entry.state}")
 
 
 async def _upsert(connection: AsyncConnection, dialect: Dialect, table: sa.Table, values: dict[str, Any]) -> None:

@@ -11,12 +11,20 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.leader.jobs import JobsTx
-from services.leader.records import BatchState, CollectionRow, CollectionState, Upload
+from services.leader.records import (
+    BATCH_STATES,
+    COLLECTION_STATES,
+    BatchState,
+    CollectionRow,
+    CollectionState,
+    Upload,
+)
 from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRATIONS
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
 from tacit.aggregator.store import SqlStore
+from tacit.errors import Fatal
 
 _STORE_NEW = "store_reports"
 
@@ -39,8 +47,11 @@ class LeaderTx(ReportsTx, JobsTx):
         )
 
     async def set_batch(self, batch_id: bytes, state: BatchState) -> None:
-        """Move a leader-selected batch on."""
-        await self.connection.execute(update(BATCHES).where(BATCHES.c.batch_id == batch_id).values(state=state.value))
+        """Move a leader-selected batch on. Raises ``Fatal`` for a move that ``BATCH_STATES`` does not hold."""
+        movable = BATCHES.c.state.in_(BATCH_STATES.names_before(state))
+        moved = update(BATCHES).where(BATCHES.c.batch_id == batch_id, movable).values(state=state.value)
+        if (await self.connection.execute(moved)).rowcount != 1:
+            raise Fatal(f"no batch of this id can become {state}")
 
     async def full_batch(self, task_id: bytes) -> bytes | None:
         """The oldest full batch that no collection job has."""
@@ -94,13 +105,16 @@ class LeaderTx(ReportsTx, JobsTx):
 
     async def add_collection(self, row: CollectionRow) -> None:
         """Create a collection job."""
+        COLLECTION_STATES.check(None, row.state)
         await self.connection.execute(insert(COLLECTIONS).values(**_columns(row)))
 
     async def put_collection(self, row: CollectionRow) -> None:
-        """Replace a collection job's row."""
-        await self.connection.execute(
-            update(COLLECTIONS).where(COLLECTIONS.c.job_id == row.job_id).values(**_columns(row))
-        )
+        """Replace a collection job's row by one in another state. Raises ``Fatal`` for a move that
+        ``COLLECTION_STATES`` does not hold."""
+        movable = COLLECTIONS.c.state.in_(COLLECTION_STATES.names_before(row.state))
+        moved = update(COLLECTIONS).where(COLLECTIONS.c.job_id == row.job_id, movable).values(**_columns(row))
+        if (await self.connection.execute(moved)).rowcount != 1:
+            raise Fatal(f"no collection job of this id can become {row.state}")
 
     async def postpone_collection(self, job_id: bytes, attempts: int, next_attempt: float) -> None:
         """Note a failed attempt, whatever became of the job meanwhile."""

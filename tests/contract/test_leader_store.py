@@ -298,6 +298,7 @@ async def test_collection_jobs_are_kept(leader: LeaderStore) -> None:
         assert await tx.same_requests(TASK, b"other") == []
         await tx.postpone_collection(report(1), 2, 9.0)
         assert await tx.collection(report(1)) == replace(row, attempts=2, next_attempt=9.0)
+        await tx.put_collection(replace(row, state=CollectionState.ASKING))
         ready = replace(row, state=CollectionState.READY, response=b"response", batch_id=bytes(32))
         await tx.put_collection(ready)
         assert await tx.collection(report(1)) == ready

@@ -117,7 +117,7 @@ async def test_collector_keeps_collections_and_one_result_per_batch(url: str) ->
             await tx.put_log_state(b"state")
             assert await tx.add_leaves([(LATE, b"late"), (1, b"one")]) == 2
             assert await tx.add_leaves([(LATE, b"late"), (2, b"two")]) == 1
-            await tx.put_collection(row)
+            await tx.add_collection(row)
             await tx.put_collection(replace(row, attempts=2))
             await tx.add_result(Result("one", b"hash", 0, '{"é": 1}'))
         with pytest.raises(IntegrityError):
