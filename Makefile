@@ -2,8 +2,10 @@
 # make demo      the main job end to end on real data, in a terminal
 # make check     formatter, linter, types, import rules
 # make test      the tests, without the long ones; make test-all runs those too
+# make test-flaky  every test that depends on a random draw RUNS times (100), compared with the rates that they state
 # make fmt       format the code
-# make documents docs/schemas and docs/vectors anew, after a change of a model, a rule or a message
+# make documents docs/schemas, docs/vectors and the states in docs/data_model.md anew, after a change of a model, a rule,
+#                a message or a table of states
 # make lock      choose dependency versions anew (needs uv)
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.tacit-installed
 
-.PHONY: install demo check check-format check-lint check-types check-imports test test-all fmt documents lock
+.PHONY: install demo check check-format check-lint check-types check-imports test test-all test-flaky fmt documents lock
 
 install: $(STAMP)
 	@echo "Tacit is installed in ./$(VENV); next: make demo"
@@ -55,6 +57,12 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(PYTEST) -m ""
 
+# Each run has other seeds; then the property tests look for new examples once.
+RUNS ?= 100
+test-flaky: $(STAMP)
+	$(PYTEST) -m "not slow" --runs $(RUNS)
+	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile searching
+
 fmt: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -62,6 +70,7 @@ fmt: $(STAMP)
 documents: $(STAMP)
 	$(BIN)/tacit schemas --out docs/schemas
 	$(BIN)/tacit vectors --out docs/vectors
+	$(BIN)/python -m infra.documents.states docs/data_model.md
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation.
 lock:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+MAX_LINE = 1 << 20
+"""Characters of the longest line: no more are in memory."""
 
 
 class MalformedCsvError(Exception):
@@ -56,7 +58,7 @@ def table_of(file: TextIO, column: str) -> Table:
 
 
 def _rows(file: TextIO, separator: str) -> Iterator[Row]:
-    reader = csv.reader(file, delimiter=separator, strict=True)
+    reader = csv.reader(_lines(file), delimiter=separator, strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -67,3 +69,12 @@ def _rows(file: TextIO, separator: str) -> Iterator[Row]:
             raise MalformedCsvError(line, f"not valid CSV ({error})") from error
         if cells:
             yield Row(line, cells)
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    number = 1
+    while line := file.readline(MAX_LINE + 1):
+        if len(line) > MAX_LINE:
+            raise MalformedCsvError(number, f"the line is longer than {MAX_LINE:,} characters")
+        yield line
+        number += 1

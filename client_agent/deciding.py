@@ -28,19 +28,19 @@ from client_agent.series import Participation
 from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
 from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
-from tacit.codec import b64url, unb64url
+from tacit.codec import unb64url
 from tacit.errors import Refusal
-from tacit.messages import REPORT_ID_SIZE, UploadRequest
 from tacit.methods.method import Answer, Measurement
+from tacit.models.model import Channel
+from tacit.models.registry import model_of
 from tacit.ports import Clock, Entropy, Transport
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.roles.client import make_report
-from tacit.task import Task
+from tacit.rules import table as rules
 
 TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
 """How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
@@ -76,7 +76,7 @@ class Asked:
 
     live: LiveRecipe
     part: Participation
-    task: Task
+    channel: Channel
     held: HeldToken
     chosen: bool | None
     draw: SeriesDraw | None
@@ -178,12 +178,12 @@ class Decider:
             if await self._wallet.may_come(slot, first_start(recipe)):
                 return None
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
-        task = derive.task_of(recipe, slot_key(log, live, held))
+        channel = model_of(recipe.model).channel(recipe, slot_key(log, live, held))
         derive.randomizer_of(recipe)
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
         if draw is not None:
             draws[draw.series_hash] = draw
-        return Asked(live, part, task, held, chosen, draw, self._entry(live, State.NOT_SAMPLED, "", part))
+        return Asked(live, part, channel, held, chosen, draw, self._entry(live, State.NOT_SAMPLED, "", part))
 
     async def _values(self, asked: Sequence[Asked], now: float) -> list[Value | None]:
         """The device's data; all are there, or given up, before the first of the reports may be sent. What is wrong
@@ -220,27 +220,20 @@ class Decider:
 
     def _take_part(self, asked: Asked, answer: Answer | None) -> Decision:
         """Charge, toss the coin, and make the report, real or dummy, if it says so."""
-        live, part, task, held, draw = asked.live, asked.part, asked.task, asked.held, asked.draw
+        live, part, held, draw = asked.live, asked.part, asked.held, asked.draw
         recipe = live.recipe
         measurement, detail = drawn(recipe, answer, self._deps.entropy, asked.chosen)
         if measurement is None:
             return Decision(self._entry(live, State.NOT_SAMPLED, detail or part.draw_words(draw), part), draw)
         send_at = uniform(self._deps.entropy, first_start(recipe), last_start(recipe))
-        report = make_report(
-            task,
-            measurement,
-            held.token,
-            held.preimages,
-            self._deps.entropy(REPORT_ID_SIZE),
-            task.interval.start,
-            self._deps.entropy,
-        )
+        sent = asked.channel.submission(measurement, held.token, held.preimages, self._deps.entropy)
         scheduled = replace(
             self._entry(live, State.SCHEDULED, "", part),
             send_at=send_at,
             deadline=send_at + self._config.timing.late_seconds + self._config.timing.resume_seconds,
-            url=upload_url(task),
-            report=UploadRequest((report,)).encode(),
+            url=sent.url,
+            model=recipe.model,
+            report=sent.body,
         )
         return Decision(scheduled, draw, spends=True)
 
@@ -314,8 +307,3 @@ def late_words(recipe: Recipe) -> str:
 def last_start(recipe: Recipe) -> float:
     """The latest time for which a report is planned."""
     return recipe.interval.end - min(TAIL_SHARE * recipe.interval.duration, TAIL_SECONDS)
-
-
-def upload_url(task: Task) -> str:
-    """Where reports of ``task`` go."""
-    return f"{task.configuration.leader_aggregator_endpoint}/tasks/{b64url(task.task_id)}/reports"

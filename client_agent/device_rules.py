@@ -1,6 +1,6 @@
 """What a device checks of a recipe beside the rule table: against its own pins, its own tokens, its own ledger.
 
-The names continue those of ``tacit.recipe.rules``; ``slot-taken`` and ``interval-outside-epoch`` are the same rules,
+The names continue those of ``tacit.rules.table``; ``slot-taken`` and ``interval-outside-epoch`` are the same rules,
 seen from what this device remembers. A round of a series has one slot, so ``slot-taken`` is also what refuses a second
 recipe for it.
 """
@@ -17,11 +17,11 @@ from tacit.errors import Refusal
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.budget import Verdict, conservative, fits, largest_beside
 from tacit.recipe.charges import charge_of, series_charge
-from tacit.recipe.checks.budget import WITH_RELAY, over_budget
-from tacit.recipe.checks.design import outside_epoch
 from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
 from tacit.recipe.model import Recipe
+from tacit.rules.budget import WITH_RELAY, over_budget
+from tacit.rules.design import outside_epoch
 
 
 def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequence[Entry]) -> list[Refusal]:

@@ -11,6 +11,7 @@ off, at another random moment; what misses its deadline is not sent at all.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Entry, State
@@ -18,24 +19,10 @@ from client_agent.oblivious import ObliviousClient
 from client_agent.pace import backoff, uniform
 from client_agent.supervision import words_of
 from tacit import bhttp
-from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, Refusal, ReportError
-from tacit.media_types import dap
-from tacit.messages import UploadErrors
+from tacit.errors import Refusal
+from tacit.models.model import Fate, Model
+from tacit.models.registry import model_of
 from tacit.ports import Clock, Entropy, TransportError
-from tacit.problem import party_of, problem_type
-
-RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
-"""Clocks that differ; every other verdict on a report is final, ``OUTDATED_CONFIG`` too (P11)."""
-TERMINAL = frozenset(
-    {
-        DapProblem.INVALID_MESSAGE,
-        DapProblem.UNSUPPORTED_EXTENSION,
-        DapProblem.INVALID_EXTENSION,
-        DapProblem.INVALID_TASK,
-    }
-)
-"""Refusals of the report itself. Any other (a task that the leader has not learnt of yet, say) may pass later."""
-
 
 MISSED_SECONDS = 10.0
 """How much later than planned a device that was on may look."""
@@ -49,26 +36,31 @@ class Answer:
     detail: str
 
 
-async def offer(client: ObliviousClient, url: str, report: bytes) -> Answer:
-    """Try once to upload ``report``, the bytes of an upload request with one report."""
+class Way(Protocol):
+    """How a request gets to who takes answers: for a device, through the relay."""
+
+    async def request(
+        self, method: str, url: str, *, media_type: str | None = None, content: bytes = b""
+    ) -> bhttp.Response:
+        """One exchange. Raises ``TransportError`` and ``Refusal``."""
+        ...
+
+
+STATE_OF = {Fate.STORED: State.SENT, Fate.LATER: State.SCHEDULED, Fate.REFUSED: State.FAILED}
+
+
+async def offer(client: Way, model: Model, url: str, report: bytes) -> Answer:
+    """Try once to send ``report``, the bytes of a submission of ``model``."""
     try:
-        response = await client.request("POST", url, media_type=dap("upload-req"), content=report)
+        response = await client.request("POST", url, media_type=model.media_type, content=report)
     except TransportError as error:
         return Answer(State.SCHEDULED, str(error))
     except Refusal as refusal:
         return Answer(State.FAILED, str(refusal))
     except Exception as error:  # of this report or of a key: the same bytes again later, and the others go on
         return Answer(State.SCHEDULED, words_of(error))
-    if not 200 <= response.status < 300:
-        return _refused(response)
-    try:
-        statuses = UploadErrors.decode(response.content).status
-    except DecodeError:
-        return Answer(State.SCHEDULED, "the leader's answer cannot be read")
-    if not statuses:
-        return Answer(State.SENT, "durably stored")
-    code = statuses[0].error
-    return Answer(State.SCHEDULED if code in RETRIED else State.FAILED, code.name.lower())
+    verdict = model.verdict(response)
+    return Answer(STATE_OF[verdict.fate], verdict.detail)
 
 
 class Uploader:
@@ -98,7 +90,7 @@ class Uploader:
         if self._clock.now() >= entry.deadline:
             answer = Answer(State.EXPIRED, "its time was over before the report could be stored")
         else:
-            answer = await offer(self._client, entry.url, entry.report)
+            answer = await offer(self._client, model_of(entry.model), entry.url, entry.report)
         done = answer.state is not State.SCHEDULED
         pause = 0.0 if done else backoff(self._entropy, self._timing, entry.attempts)
         after = replace(
@@ -111,12 +103,3 @@ class Uploader:
         )
         await self._store.update(after)
         return after
-
-
-def _refused(response: bhttp.Response) -> Answer:
-    """What a problem document means. Its words are not kept, only which of the known types it is."""
-    problem = problem_type(response.content)
-    known = next((one for one in DapProblem if problem == DAP_ERROR_PREFIX + one), None)
-    state = State.FAILED if known in TERMINAL else State.SCHEDULED
-    party = party_of(response.content, "the leader")
-    return Answer(state, f"{party} answered {response.status}" + (f", {known}" if known else ""))

@@ -26,8 +26,8 @@ from tacit.adapters.http import AiohttpTransport, ClientTls
 from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
 from tacit.codec import b64url
 from tacit.errors import UsageError
+from tacit.models.forms.secure_aggregation import SecureAggregationParties
 from tacit.ports import Entropy
-from tacit.recipe.model import Parties
 from tacit.service.config import read_secret, write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import SigningKey, generate_signing_key
@@ -105,7 +105,7 @@ class Layout:
     urls: dict[str, str]
     configs: dict[str, Path]
     credentials: dict[str, Path]
-    parties: Parties
+    parties: SecureAggregationParties
     log_key: str
     gateway_key_config: str
     gateway_key_period: int
@@ -201,7 +201,7 @@ def load_layout(state_dir: Path) -> Layout:
             urls=index["urls"],
             configs={name: state_dir / path for name, path in index["configs"].items()},
             credentials={name: state_dir / path for name, path in index["credentials"].items()},
-            parties=Parties.model_validate(index["parties"]),
+            parties=SecureAggregationParties.model_validate(index["parties"]),
             log_key=index["log_key"],
             gateway_key_config=index["gateway_key_config"],
             gateway_key_period=index["gateway_key_period"],
@@ -263,7 +263,7 @@ class _Builder:
         self._write_index(layout)
         return layout
 
-    def _parties(self) -> Parties:
+    def _parties(self) -> SecureAggregationParties:
         for name, key in self._keys.items():
             folder = "recipe_server" if name == "log" else name
             write_signing_key(self._dir / folder / "signing.key", key)
@@ -293,7 +293,7 @@ class _Builder:
             }
             for name in ("leader", "helper")
         }
-        return Parties.model_validate(
+        return SecureAggregationParties.model_validate(
             {
                 "analyst": {"operator": OPERATORS["recipe_server"], "signing_key": public("analyst")},
                 **aggregators,

@@ -13,7 +13,7 @@ from rich.text import Text
 from infra.terminal import plain_table, span, styled
 from tacit.ledger.balance import computed_epsilon
 from tacit.operations.ledger import Plan
-from tacit.recipe.checks.budget import counted, period_text
+from tacit.rules.budget import counted, period_text
 
 BAR = 30
 MOST_RECIPES = 24

@@ -14,16 +14,16 @@ from infra.audience_view import audience_lines
 from infra.terminal import adversary_text, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
+from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
 from tacit.moments import when
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
-from tacit.recipe.model import RandomizerSpec, Recipe, conjunction
+from tacit.recipe.model import RandomizerSpec, Recipe, VdafSpec, conjunction
 from tacit.recipe.policy import Policy
 from tacit.recipe.rounding import rounding_words
 
-PARTIES = ("analyst", "leader", "helper", "collector", "relay", "gateway", "attester", "issuer")
 STATES = {
     "file": "a file; not published",
     "pending": "in the log; leader or helper has not opted in",
@@ -50,7 +50,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer)),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
-        ("proof", f"{recipe.vdaf.name}, length {recipe.vdaf.length}, chunks of {recipe.vdaf.chunk_length}"),
+        *_proof(recipe.vdaf),
         *_sampling(recipe),
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
@@ -63,6 +63,12 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))
+
+
+def _proof(vdaf: VdafSpec | None) -> list[tuple[str, str]]:
+    if vdaf is None:
+        return []
+    return [("proof", f"{vdaf.name}, length {vdaf.length}, chunks of {vdaf.chunk_length}")]
 
 
 def _sampling(recipe: Recipe) -> list[tuple[str, str]]:
@@ -107,9 +113,9 @@ def _randomizer(spec: RandomizerSpec) -> str:
 
 def _parties(recipe: Recipe) -> Table:
     table = plain_table("party", "operator", "address")
-    for name in PARTIES:
-        party = getattr(recipe.parties, name)
-        table.add_row(Text(name, style="bold"), party.operator, Text(getattr(party, "url", ""), style="dim"))
+    for name, operator in recipe.parties.having("operator").items():
+        party = recipe.parties.by_role()[name]
+        table.add_row(Text(name, style="bold"), operator, Text(getattr(party, "url", ""), style="dim"))
     return table
 
 
@@ -139,5 +145,7 @@ def _claim(recipe: Recipe, policy: Policy) -> Table | Text:
         words = adversary_text(one.name, recipe.batch.min_batch_size)
         stated, true = recipe.privacy.epsilon[one.name], stated_epsilon(computed[one.name])
         table.add_row(words, stated, true, policy.cap(one.cap) or "none")
-    table.add_row("one aggregator, at B/2", "", f"{half[form.charged]:.6f}", policy.max_epsilon_half_batch)
+    for one in form.capped(Cap.AGGREGATE):
+        who = one.words.partition(",")[0]
+        table.add_row(f"{who}, at B/2", "", f"{half[one.name]:.6f}", policy.cap_at_half(one.cap) or "none")
     return table

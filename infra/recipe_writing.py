@@ -14,16 +14,18 @@ import typer
 from infra.api import verified_log
 from infra.layout import Layout
 from infra.places import layout_of, policy_of, read_file, write_file
-from infra.recipe_outlook import asked_words, outlook, outlook_lines, tell_coarse
+from infra.recipe_outlook import asked_words, outlook_lines, tell_coarse
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.recipe import rules
+from tacit.models.forms.secure_aggregation import SecureAggregationParties
+from tacit.operations.outlook import outlook
 from tacit.recipe.builder import propose
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Parties, Recipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
+from tacit.rules import table as rules
 from tacit.tlog.canonical import parse_json, validated
 from tacit.tlog.leaves import IssuerDirectory
 
@@ -130,10 +132,10 @@ def draft_context(recipe: Recipe, live: LiveLog, now: float) -> Context:
     return Context(Stage.DRAFT, now, directory=directory, censuses=live.censuses)
 
 
-def _parties(path: Path) -> Parties:
+def _parties(path: Path) -> SecureAggregationParties:
     try:
         body = parse_json(read_file(path), str(path))
-        return validated(Parties, body, str(path))
+        return validated(SecureAggregationParties, body, str(path))
     except DecodeError as error:
         raise UsageError(str(error)) from error
 
@@ -141,17 +143,17 @@ def _parties(path: Path) -> Parties:
 def _deliver(
     recipe: Recipe, out: Path | None, stack: str, refusals: Sequence[Refusal], *, in_stack: bool, as_json: bool
 ) -> None:
-    body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
+    found, body = outlook(recipe), json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
     if out is not None:
         write_file(out, body.encode())
     if as_json:
         document = {"hash": recipe.hash_text, "file": None if out is None else str(out), "recipe": recipe.body()}
-        print_json({**document, **outlook(recipe), "refusals": refusals_document(refusals)})
+        print_json({**document, **found.document(), "refusals": refusals_document(refusals)})
     elif out is None:
         print(body, end="")
     interval = span(recipe.interval.start, recipe.interval.end)
     notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
-    for line in [asked_words(recipe.interval, SystemClock().now()), *outlook_lines(recipe)]:
+    for line in [asked_words(recipe.interval, SystemClock().now()), *outlook_lines(recipe, found)]:
         notes().print(line, style="dim")
     tell_coarse(recipe)
     if out is not None and refusals:

@@ -1,7 +1,7 @@
 """What may enter the log: one admission per type of leaf, each refusal a named rule.
 
-Recipes go through the same rule table as everywhere (``tacit.recipe.rules``) under the operator's policy, series
-through ``tacit.recipe.series_rules``; a series comes before its rounds. The rules of the other leaves are here:
+Recipes go through the same rule table as everywhere (``tacit.rules.table``) under the operator's policy, series
+through ``tacit.rules.series_table``; a series comes before its rounds. The rules of the other leaves are here:
 ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``, ``directory-epoch-seconds``, ``directory-over``,
 ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``;
 ``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
@@ -26,9 +26,9 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
+from tacit.models.forms.registry import form_of
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
-from tacit.recipe import rules, series_rules
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id, vdaf_of
@@ -36,6 +36,8 @@ from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
+from tacit.rules import series_table as series_rules
+from tacit.rules import table as rules
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tlog.pages import entry_room
@@ -171,7 +173,9 @@ class Admission:
     async def _opt_in(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
         opt_in = _body(leaf, OptIn)
         recipe = await _aggregators_recipe("opt-in", leaf, opt_in, tx)
-        recipe_hash = recipe.hash
+        recipe_hash, proves = recipe.hash, form_of(recipe.model).proves
+        if proves != (opt_in.verify_key_confirmation is not None):
+            raise Refusal("leaf-malformed", f"an opt-in to it {'confirms a' if proves else 'names no'} verify key")
         if now >= recipe.interval.end:
             raise Refusal("opt-in-late", f"the recipe's interval ended at {moment(recipe.interval.end)}")
         if await tx.opt_in_index(recipe_hash, opt_in.role) is not None:
@@ -316,7 +320,9 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
     if index is None:
         raise Refusal(f"{kind}-recipe", "the log does not hold the recipe")
     recipe = Recipe.from_body(SignedLeaf.decode((await tx.leaves([index]))[index]).body)
-    party = recipe.parties.leader if body.role == "leader" else recipe.parties.helper
+    party = recipe.parties.server(body.role)
+    if party is None:
+        raise Refusal(f"{kind}-signer", f"a recipe of model {recipe.model} has no {body.role}")
     if leaf.signer != party.operator:
         raise Refusal(f"{kind}-signer", f"signed by {leaf.signer}, the {body.role} is {party.operator}")
     _check_signature(leaf, unb64url(party.signing_key))

@@ -52,6 +52,7 @@ RECIPES = sa.Table(
     _number("epoch"),
     _number("slot"),
     _number("ends_at"),
+    sa.Column("model", sa.String(32), nullable=False, server_default="secure-aggregation"),
     sa.UniqueConstraint("issuer", "epoch", "slot"),
 )
 OPT_INS = sa.Table(

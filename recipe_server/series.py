@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from recipe_server.schema import OPT_INS, RECIPES, SERIES, SERIES_ROUNDS, VOIDS
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
+from tacit.models.forms.registry import form_of
 from tacit.recipe.charges import series_charge, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -96,9 +97,13 @@ class SeriesRows:
             for recipe_hash, role in await self._connection.execute(named):
                 found.setdefault(recipe_hash, set()).add(role)
         joined = rounds.join(RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
-        listed = sa.select(SERIES_ROUNDS.c.series_hash, RECIPES.c.hash, RECIPES.c.ends_at).select_from(joined)
+        listed = sa.select(SERIES_ROUNDS.c.series_hash, RECIPES.c.hash, RECIPES.c.ends_at, RECIPES.c.model).select_from(
+            joined
+        )
         states: dict[bytes, list[ChargeState]] = {}
-        for series_hash, recipe_hash, ends_at in await self._connection.execute(listed.where(*wanted)):
+        for series_hash, recipe_hash, ends_at, model in await self._connection.execute(listed.where(*wanted)):
             opted_in, void = (roles[table.name].get(recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            states.setdefault(series_hash, []).append(charge_state(opted_in, void, ends_at, now))
+            states.setdefault(series_hash, []).append(
+                charge_state(form_of(model).opts_in, opted_in, void, ends_at, now)
+            )
         return states

@@ -31,9 +31,11 @@ from recipe_server.schema import (
     VOIDS,
 )
 from recipe_server.series import SeriesRows
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
+from tacit.models.forms.registry import form_of
 from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
 from tacit.tlog.leaves import IssuerDirectory, OhttpConfig, OptIn, SignedLeaf, Void
@@ -181,6 +183,7 @@ class Transaction:
                 epoch=token.epoch,
                 slot=token.slot,
                 ends_at=recipe.interval.end,
+                model=recipe.model,
             )
         )
         if recipe.series is not None:
@@ -278,6 +281,11 @@ class Transaction:
         statement = sa.select(VOIDS.c.role).where(VOIDS.c.recipe_hash == recipe_hash)
         return frozenset((await self._connection.execute(statement)).scalars())
 
+    async def is_void(self, recipe_hash: bytes) -> bool:
+        """Whether everybody that the recipe's model asks for has said that."""
+        model = await self._scalar(sa.select(RECIPES.c.model).where(RECIPES.c.hash == recipe_hash))
+        return model is not None and await self.void_roles(recipe_hash) >= set(form_of(model).opts_in)
+
     async def voids(self, published_after: int) -> list[tuple[int, int]]:
         """(index, published_at) of the void leaves that were published later than ``published_after``."""
         statement = sa.select(VOIDS.c.position, VOIDS.c.published_at).where(VOIDS.c.published_at > published_after)
@@ -288,7 +296,8 @@ class Transaction:
         """The charges to an account at ``now`` (POSIX seconds) of recipes and series that end later than
         ``ending_after``."""
         wanted = (CHARGES.c.account == account, CHARGES.c.ends_at > ending_after)
-        rows = (await self._connection.execute(sa.select(CHARGES).where(*wanted))).all()
+        charged = sa.select(CHARGES, RECIPES.c.model).join(RECIPES, RECIPES.c.hash == CHARGES.c.recipe_hash)
+        rows = (await self._connection.execute(charged.where(*wanted))).all()
         roles: dict[str, dict[bytes, set[str]]] = {}
         for table in (OPT_INS, VOIDS):
             joined = sa.select(table.c.recipe_hash, table.c.role).join(
@@ -300,7 +309,8 @@ class Transaction:
 
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
             opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            state = charge_state(opted_in, void, row.ends_at, now, refundable=row.refundable)
+            roles_of = form_of(row.model).opts_in
+            state = charge_state(roles_of, opted_in, void, row.ends_at, now, refundable=row.refundable)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             beside = Decimal(row.epsilon_with_relay)
             return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state, beside)
@@ -373,8 +383,8 @@ class RecipeStore:
 
     @classmethod
     async def open(cls, url: str) -> RecipeStore:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS))
+        """Open and migrate. Raises what ``open_database`` raises."""
+        return cls(await open_database(url, METADATA, MIGRATIONS))
 
     @property
     def durable(self) -> Database:

@@ -8,15 +8,14 @@ answers or not, and readers are never shown a checkpoint that their policies wou
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from recipe_server.config import WitnessConfig
 from tacit.errors import CryptoError, DecodeError, UsageError
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
+from tacit.problem import read_problem
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import Note, NoteKey, NoteSignature
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS, cosigned_at, witness_key
@@ -155,7 +154,7 @@ class WitnessDriver:
         if answer.status == 409:
             return self._conflict(answer, old)
         if answer.status != 200:
-            return self._failed(_words(answer))
+            return self._failed(answer_in_words(answer))
         line = self._cosignature(Note.decode(note).text, answer.body)
         self._known, self._made, self._trouble = size, self._clock.now(), ""
         self._failures = self._conflicts = 0
@@ -191,13 +190,9 @@ class WitnessDriver:
         return 0
 
 
-def _words(answer: HttpResponse) -> str:
+def answer_in_words(answer: HttpResponse) -> str:
     """What a problem document says, cut to a line."""
-    said: object = None
-    with contextlib.suppress(ValueError):
-        said = json.loads(answer.body)
-    detail = said.get("detail") if isinstance(said, Mapping) else None
-    text = "".join(char for char in str(detail or "") if char.isprintable())[:200]
+    text = "".join(char for char in read_problem(answer.body).detail if char.isprintable())[:200]
     return f"status {answer.status}" + (f", {text}" if text else "")
 
 

@@ -97,6 +97,8 @@ class Abort(TacitError):
 
 
 DAP_ERROR_PREFIX = "urn:ietf:params:ppm:dap:error:"
+REFUSAL_PREFIX = "urn:tacit:refusal:"
+"""Before the name of a rule: the problem type of a ``Refusal``."""
 
 
 class DapProblem(enum.StrEnum):

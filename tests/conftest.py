@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from infra.layout import free_ports
@@ -21,10 +22,35 @@ from infra.mosquitto import MosquittoServer, find_mosquitto
 from infra.postgres import SUPERUSER, PostgresServer, find_binaries
 from infra.redis import RedisServer, RedisUser, find_redis
 from tacit.adapters.system import OsEntropy
+from tests.kit import draws
+
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("searching", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("same")
+draws.watch()
 
 PUBLISHER, PUBLISHER_PASSWORD = "recipe_server", secrets.token_hex(16)
 REDIS_USER = RedisUser("tacit", secrets.token_hex(16), "tacit")
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--runs", type=int, default=1, help="run every test that states a false-alarm rate so often, and compare"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(draws.Watch())
+    if config.getoption("runs") > 1:
+        draws.reseed()
+        config.pluginmanager.register(draws.Repeats(config.getoption("runs")))
+
+
+@pytest.fixture
+def run_number() -> int:
+    """Which of several runs of a test this is."""
+    return 0
 
 
 def _required() -> set[str]:

@@ -23,6 +23,7 @@ from tests.conftest import ROOT
 DOCUMENTS = (
     "README.md",
     "docs/device.md",
+    "docs/interop.md",
     "docs/performance.md",
     "docs/privacy.md",
     "docs/restoring.md",

@@ -19,7 +19,6 @@ from infra.survey_said import Said, completed
         "default": "none of these",
         "help": "The category of devices with none of the counted conjunctions.",
     },
-    randomizer={"help": "krr, rappor or flips (default: krr)."},
 )  # fmt: skip
 def census(
     said: Said,

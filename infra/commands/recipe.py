@@ -28,7 +28,7 @@ from infra.places import (
     transport_of,
 )
 from infra.publishing import AnalystKey, note_asked, publish_document, show_published
-from infra.recipe_outlook import rounding, tell_coarse
+from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import OutFile, PartiesFile, draft_context, write_recipe
 from infra.survey_flags import SurveyFile, asking
@@ -38,11 +38,12 @@ from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.models.forms.registry import known
+from tacit.operations.outlook import rounding_of
 from tacit.operations.services import logged_recipe, recipes_of
-from tacit.recipe import rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules import table as rules
 
 app = typer.Typer(help="Design, write, check, publish and read recipes.", no_args_is_help=True)
 app.command("design")(design)
@@ -108,7 +109,7 @@ def check(
                 "rules": [
                     {"rule": rule, "passed": detail is None, "detail": detail or ""} for rule, detail in verdicts
                 ],
-                **rounding(recipe),
+                **rounding_of(recipe).document(),
             }
         )
     else:
@@ -218,7 +219,7 @@ def show(
                 **document,
                 "hash": found.hash_text,
                 **audience,
-                **rounding(found),
+                **rounding_of(found).document(),
                 "conditions": {} if form is None else form.conditions,
                 "recipe": body,
             }

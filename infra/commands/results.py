@@ -16,8 +16,8 @@ from infra.result_page import result_page
 from infra.result_view import in_order, show_result
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
-from tacit.errors import Abort, Refusal, UsageError
-from tacit.operations.services import REFUSAL_PREFIX, call, logged_recipe
+from tacit.errors import REFUSAL_PREFIX, Abort, Refusal, UsageError
+from tacit.operations.services import call, logged_recipe
 from tacit.ports import Clock, Transport
 from tacit.recipe.response import stated, with_response
 

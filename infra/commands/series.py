@@ -28,10 +28,10 @@ from infra.series_view import series_document, show_series
 from infra.terminal import answers, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
-from tacit.recipe import series_rules
 from tacit.recipe.live import LiveSeries
 from tacit.recipe.model import MAX_ROUND_INPUT, Interval
 from tacit.recipe.series_builder import propose_series
+from tacit.rules import series_table as series_rules
 
 app = typer.Typer(help="Several rounds of one recipe, charged as one.", no_args_is_help=True)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,15 +17,20 @@ from infra.flags import AlwaysJson
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
 from tacit.adapters.watermark import Recovery
+from tacit.service.config import Listen
+from tacit.version import VERSIONS
 
 INGEST = "ingest"
+INTEROP = "interop"
 MARKED = ("issuer", "attester", "gateway", "leader", "helper", "witness")
 """The services whose databases say what was spent."""
 
 
 def serve(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*KINDS, INGEST))}.", show_default=False)],
-    config: Annotated[Path, typer.Option("--config", help="The service's configuration, JSON or TOML.")],
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*KINDS, INGEST, INTEROP))}.", show_default=False)],
+    config: Annotated[
+        Path | None, typer.Option("--config", help=f"The service's configuration, JSON or TOML; {INTEROP} has none.")
+    ] = None,
     leader_config: Annotated[
         Path | None,
         typer.Option("--leader-config", help=f"For {INGEST}, a gateway and a leader in one process: the leader's."),
@@ -49,6 +54,22 @@ def serve(
         bool,
         typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up."),
     ] = False,
+    role: Annotated[
+        str, typer.Option("--role", help=f"For {INTEROP}: client, leader, helper or collector.", show_default=False)
+    ] = "",
+    profile: Annotated[
+        str, typer.Option("--profile", help=f"For {INTEROP}: {' or '.join(VERSIONS)}.", show_default=False)
+    ] = "",
+    host: Annotated[
+        str, typer.Option("--host", help=f"For {INTEROP}: where to listen (127.0.0.1).", show_default=False)
+    ] = "",
+    port: Annotated[
+        int | None, typer.Option("--port", help=f"For {INTEROP}: the port (8080).", min=0, max=65535)
+    ] = None,
+    insecure_http: Annotated[
+        bool,
+        typer.Option("--insecure-http", help=f"For {INTEROP}: beyond loopback too, in a network of test machines."),
+    ] = False,
     as_json: AlwaysJson = True,
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
@@ -56,12 +77,25 @@ def serve(
     Writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr. "ingest" is a gateway
     (--config) and a leader (--leader-config) in one process: uploads reach the leader without a further exchange.
 
+    "interop" is the interoperation test API of DAP, for tests of other implementations against ours and never for data
+    of people (docs/interop.md): tacit serve interop --role leader --port 8080 --profile janus-main
+
     A database that was restored from a backup is refused; docs/restoring.md says what to do then.
     Example: tacit serve relay --config .tacit/relay/config.json
     """
     del as_json
-    if name not in (*KINDS, INGEST):
-        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST))}")
+    if name not in (*KINDS, INGEST, INTEROP):
+        raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST, INTEROP))}")
+    asked = {"--role": role, "--profile": profile, "--host": host, "--port": port, "--insecure-http": insecure_http}
+    if name == INTEROP:
+        others = (config, leader_config, leader_url, accept_rollback or None, new_mark or None)
+        service = _interop(role, profile or "dap-18", host, port, others, insecure_http=insecure_http)
+        _run(service, stop_with_stdin=stop_with_stdin)
+        return
+    if given := [flag for flag, value in asked.items() if value not in ("", None, False)]:
+        raise typer.BadParameter(f"{given[0]} is for {INTEROP} alone")
+    if config is None:
+        raise typer.BadParameter(f"--config is missing: the configuration of the {name}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
         raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
     recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)
@@ -69,8 +103,28 @@ def serve(
         service = run_service(name, config, recovery)
     else:
         service = run_ingest(config, leader_config, leader_url)
+    _run(service, stop_with_stdin=stop_with_stdin)
+
+
+def _run(service: Coroutine[None, None, None], *, stop_with_stdin: bool) -> None:
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+
+
+def _interop(
+    role: str, profile: str, host: str, port: int | None, others: Sequence[object], *, insecure_http: bool
+) -> Coroutine[None, None, None]:
+    """The test API; of its own options ``others`` is none. Raises ``BadParameter``."""
+    from infra.interop.run import ROLES, run_interop
+
+    if any(other is not None for other in others):
+        raise typer.BadParameter(f"{INTEROP} takes no configuration and has no database")
+    if role not in ROLES:
+        raise typer.BadParameter(f"--role must be one of {', '.join(ROLES)}")
+    if profile not in VERSIONS:
+        raise typer.BadParameter(f"--profile must be one of {', '.join(VERSIONS)}")
+    listen = Listen(host=host or "127.0.0.1", port=8080 if port is None else port)
+    return run_interop(role, VERSIONS[profile], listen, insecure_http=insecure_http)
 
 
 def _recovery(name: str, *, accept_rollback: bool, new_mark: bool) -> Recovery:

@@ -9,7 +9,7 @@ from typing import Any
 from client_agent import device_rules
 from infra.documents.schemas import SCHEMAS, schema_of
 from tacit.recipe.context import Stage
-from tacit.recipe.rules import RULES
+from tacit.rules.table import RULES
 
 MADE = "Made from the code by `tacit schemas`; a test compares."
 STAGES = {
@@ -42,7 +42,7 @@ def rules_page() -> str:
     own = [(f"`{name}`", _first_words(check)) for name, check in device_rules.RULES.items()]
     return _page(
         "# Rules",
-        f"{MADE} Each party applies the one table of `tacit/recipe/rules.py`, in this order, under its own policy; the "
+        f"{MADE} Each party applies the one table of `tacit/rules/table.py`, in this order, under its own policy; the "
         "first rule that refuses is the word in journals, statuses and problem types. `from`: the stage from which a "
         "rule applies; devices and serving aggregators look at recipes of which the log holds both opt-ins: they apply "
         "all.",

@@ -50,7 +50,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
 
     app.cleanup_ctx.append(storage)
     add_store(app, lambda: store.durable)
-    handlers = Handlers(collector, max_body=config.max_body)
+    handlers = Handlers(collector, recipes, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
     look = add_driver(app, recipes, config.log.poll_seconds, "following the log")
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.collector.recipes import Known
+from services.collector.recipes import Known, Recipes
 from services.collector.service import Collector
 from services.collector.store import Collection
 from tacit import media_types
@@ -21,8 +21,9 @@ from tacit.service.callers import CALLERS
 class Handlers:
     """Check the credential, decode, call, encode."""
 
-    def __init__(self, collector: Collector, *, max_body: int) -> None:
+    def __init__(self, collector: Collector, recipes: Recipes, *, max_body: int) -> None:
         self._collector = collector
+        self._recipes = recipes
         self._max_body = max_body
         self.wake = asyncio.Event()
 
@@ -75,7 +76,7 @@ class Handlers:
     async def recipes(self, request: web.Request) -> web.Response:
         """GET /v1/recipes: what the log shows, and whether it can be collected."""
         request.app[CALLERS].require(request, "operator")
-        return web.json_response({"recipes": [_recipe(known) for known in self._collector.recipes()]})
+        return web.json_response({"recipes": [_recipe(known) for known in self._recipes.all()]})
 
 
 def _member(body: bytes, name: str) -> str:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from services.collector.config import CollectorConfig
-from services.collector.store import CollectorStore
+from services.collector.store import Collection, CollectorStore
 from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
-from tacit.recipe import derive, rules
+from tacit.models.forms.secure_aggregation import aggregators_of
+from tacit.models.registry import model_of
+from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
+from tacit.roles.collector import AggregateResult
+from tacit.rules import table as rules
 from tacit.service.app import Deps
 from tacit.task import Task
 from tacit.tlog.client import VerifiedEntry
@@ -33,6 +38,15 @@ class Known:
     detail: str = ""
     task: Task | None = None
     key_pair: KeyPair | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The recipe's hash."""
+        return self.recipe.hash_text
+
+    def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
+        """The result document of a batch, as the recipe's model makes it."""
+        return model_of(self.recipe.model).result(self.recipe, row.id, row.number, aggregate, now)
 
     def active(self) -> tuple[Task, KeyPair]:
         """The task and the collector's key; raises the recipe's refusal."""
@@ -93,7 +107,7 @@ class Recipes:
         return Known(recipe, ACTIVE, task=task, key_pair=key.key_pair)
 
     def _own_key(self, recipe: Recipe) -> HpkeKey:
-        key = find_key(self._keys, derive.hpke_config(recipe.parties.collector.hpke_config))
+        key = find_key(self._keys, derive.hpke_config(aggregators_of(recipe.parties).collector.hpke_config))
         if key is None:
             raise Refusal("own-hpke-key", "the recipe's shares are sealed to a key that we do not hold")
         return key

@@ -13,20 +13,19 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from services.collector.config import CollectorConfig
-from services.collector.recipes import Known, Recipes
-from services.collector.release import release_document
 from services.collector.store import Collection, CollectionState, CollectorStore, Result
 from tacit import media_types
-from tacit.codec import b64url
-from tacit.errors import DAP_ERROR_PREFIX, Abort, CryptoError, DapProblem, DecodeError, Refusal
-from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp
+from tacit.aggregator.work import creation
+from tacit.codec import b64url, unb64url
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.hpke import KeyPair
+from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp, Interval, Role
 from tacit.ports import HttpResponse, TransportError
-from tacit.problem import problem_members, problem_type
-from tacit.roles.collector import collection_request, open_collection
-from tacit.service.app import REFUSAL_PREFIX, Deps
+from tacit.problem import problem_type, read_problem
+from tacit.roles.collector import AggregateResult, collection_request, open_collection
+from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.task import Task
 
@@ -36,7 +35,55 @@ WAIT_SECONDS = 10
 """For which a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
 MAX_DETAIL = 500
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
+_INACTIVE = ("recipe-inactive", "the recipe is not active in the log")
+
+
+class Pace(Protocol):
+    """Seconds: before a failed exchange is tried again, between polls where the Leader names none, and at most."""
+
+    @property
+    def retry_delay(self) -> float:
+        """The first pause; it doubles."""
+        ...
+
+    @property
+    def poll_seconds(self) -> float:
+        """The usual pause."""
+        ...
+
+    @property
+    def max_poll_seconds(self) -> float:
+        """The longest."""
+        ...
+
+
+class Subject(Protocol):
+    """What batches can be collected of: a recipe of the log, or whatever else a Leader has a task for."""
+
+    @property
+    def name(self) -> str:
+        """For the log."""
+        ...
+
+    def active(self) -> tuple[Task, KeyPair]:
+        """The task, and the key that aggregate shares are sealed to; raises ``Refusal``."""
+        ...
+
+    def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
+        """What is released of a batch; raises ``Refusal``."""
+        ...
+
+
+class Subjects(Protocol):
+    """All of them, by their hash (32 bytes)."""
+
+    def find(self, recipe_hash: bytes, /) -> Subject | None:
+        """One of them."""
+        ...
+
+    async def step(self) -> int:
+        """Look for more of them; returns what is new."""
+        ...
 
 
 class Collector:
@@ -45,8 +92,8 @@ class Collector:
     def __init__(
         self,
         store: CollectorStore,
-        recipes: Recipes,
-        config: CollectorConfig,
+        recipes: Subjects,
+        config: Pace,
         deps: Deps,
         leader_token: str,
     ) -> None:
@@ -60,8 +107,9 @@ class Collector:
         self._polls: dict[str, asyncio.Task[int]] = {}
         self.wake = asyncio.Event()
 
-    async def create(self, recipe_hash: bytes) -> tuple[Collection, bool]:
-        """The collection of the recipe's next batch, and whether it is new.
+    async def create(self, recipe_hash: bytes, interval: Interval | None = None) -> tuple[Collection, bool]:
+        """The collection of the recipe's next batch, or of ``interval`` where queries may name one, and whether it is
+        new.
 
         One that is under way, or the only one that a time-interval recipe has, is returned as it is; a refused
         one is asked for again. Raises ``Abort`` (404) for a recipe that the log does not show and ``Refusal``
@@ -74,9 +122,10 @@ class Collector:
         if known is None:
             raise _not_found("the log shows no recipe with this hash")
         task, _ = known.active()
+        request = collection_request(task, interval)
         async with self._store.transaction() as tx:
             earlier = await tx.collections(recipe_hash)
-            last = earlier[-1] if earlier else None
+            last = next((row for row in reversed(earlier) if row.request == request.encode()), None)
             if last is not None and last.state is CollectionState.REFUSED:
                 again = replace(
                     last,
@@ -93,8 +142,8 @@ class Collector:
                 last.state is not CollectionState.RELEASED or task.batch_mode is BatchMode.TIME_INTERVAL
             ):
                 return last, False
-            row = _new_collection(recipe_hash, len(earlier), collection_request(task))
-            await tx.put_collection(row)
+            row = _new_collection(recipe_hash, len(earlier), request)
+            await tx.add_collection(row)
             return row, True
 
     async def show(self, collection_id: str) -> Collection:
@@ -115,10 +164,6 @@ class Collector:
         async with self._store.read() as tx:
             return [json.loads(result.document) for result in await tx.results(recipe_hash)]
 
-    def recipes(self) -> list[Known]:
-        """Every recipe that the log shows, with the collector's judgement."""
-        return self._recipes.all()
-
     async def step(self) -> int:
         """Move every due collection on by one exchange; returns how many changed their state. In the background those
         that wait at the Leader wait beside each other, and the step does not wait for them. One that breaks says so in
@@ -136,7 +181,7 @@ class Collector:
 
     def _start_poll(self, row: Collection) -> None:
         if row.id not in self._polls:
-            task = self._polls[row.id] = asyncio.create_task(self._advance(row))
+            task = self._polls[row.id] = asyncio.create_task(self._poll_due(row.id))
             task.add_done_callback(lambda task: self._poll_ended(row.id, task))
 
     def _poll_ended(self, collection_id: str, task: asyncio.Task[int]) -> None:
@@ -145,6 +190,13 @@ class Collector:
             self._log.warning("poll_failed", error=error)
         else:
             self.wake.set()
+
+    async def _poll_due(self, collection_id: str) -> int:
+        """Poll for a collection as it is now: since the step has read it, an earlier poll may have moved it on."""
+        row = await self.show(collection_id)
+        if row.state is not CollectionState.COLLECTING or row.next_attempt > self._deps.clock.now():
+            return 0
+        return await self._advance(row)
 
     async def close(self) -> None:
         """Wait at the Leader no longer."""
@@ -155,14 +207,18 @@ class Collector:
 
     async def _advance(self, row: Collection) -> int:
         known = self._recipes.find(row.recipe_hash)
-        if known is None or known.task is None:
-            return await self._later(row, "recipe-inactive", "the recipe is not active in the log")
+        if known is None:
+            return await self._later(row, *_INACTIVE)
+        try:
+            task, _ = known.active()
+        except Refusal:
+            return await self._later(row, *_INACTIVE)
         try:
             if row.state is CollectionState.REQUESTED:
-                return await self._ask(known.task, row)
+                return await self._ask(task, row)
             if row.state is CollectionState.COLLECTING:
                 return await self._poll(known, row)
-            return await self._forget(known.task, row)
+            return await self._forget(task, row)
         except TransportError as error:
             return await self._later(row, "leader-unreachable", str(error))
         except Exception as error:  # nothing of one collection holds up the others, or is lost without a word
@@ -171,16 +227,17 @@ class Collector:
 
     async def _ask(self, task: Task, row: Collection) -> int:
         headers = {**self._authorization, "Content-Type": media_types.dap("collection-job-req")}
-        answer = await self._deps.transport.request("POST", _jobs_url(task), headers=headers, body=row.request)
+        method, url = creation(task.version, _jobs_url(task), unb64url(row.id))
+        answer = await self._deps.transport.request(method, url, headers=headers, body=row.request)
         if not 200 <= answer.status < 300:
             return await self._said_no(row, answer)
-        job = answer.headers.get("location", "").rpartition("/")[2]
+        job = row.id if method == "PUT" else answer.headers.get("location", "").rpartition("/")[2]
         if not _JOB.fullmatch(job):
             return await self._later(row, "leader-answer", "the Leader named no collection job")
         due = self._deps.clock.now() + (0.0 if answer.body else self._pause(answer))
         return await self._move(row, CollectionState.COLLECTING, job=job, next_attempt=due)
 
-    async def _poll(self, known: Known, row: Collection) -> int:
+    async def _poll(self, known: Subject, row: Collection) -> int:
         task, _ = known.active()
         url = f"{_jobs_url(task)}/{row.job}"
         headers = self._authorization
@@ -204,7 +261,7 @@ class Collector:
         except Refusal as refusal:
             return await self._refuse(row, refusal.rule, refusal.detail)
 
-    async def _release(self, known: Known, row: Collection, body: bytes) -> int:
+    async def _release(self, known: Subject, row: Collection, body: bytes) -> int:
         """Open, estimate and store. Raises ``Refusal``."""
         task, key_pair = known.active()
         request = CollectionJobReq.decode(row.request)
@@ -214,15 +271,15 @@ class Collector:
             raise Refusal("collection-malformed", str(error)) from error
         except CryptoError as error:
             raise Refusal("collection-sealed", str(error)) from error
-        document = release_document(known.recipe, row.id, row.number, aggregate, self._deps.clock.now())
+        document = known.document(row, aggregate, self._deps.clock.now())
         result = Result(row.id, row.recipe_hash, row.number, json.dumps(document))
         selected = task.batch_mode is BatchMode.LEADER_SELECTED
         state = CollectionState.FINISHING if selected else CollectionState.RELEASED
         async with self._store.transaction() as tx:
             await tx.add_result(result)
             await tx.put_collection(replace(row, state=state, rule="", detail="", attempts=0, next_attempt=0.0))
-        self._deps.saw("collector", recipe=known.recipe.hash_text, report_count=aggregate.report_count)
-        self._log.info("released", recipe=known.recipe.hash_text, report_count=aggregate.report_count)
+        self._deps.saw("collector", recipe=known.name, report_count=aggregate.report_count)
+        self._log.info("released", recipe=known.name, report_count=aggregate.report_count)
         return 1
 
     async def _forget(self, task: Task, row: Collection) -> int:
@@ -234,13 +291,11 @@ class Collector:
 
     async def _said_no(self, row: Collection, answer: HttpResponse) -> int:
         """A final problem refuses the collection; anything else is tried again."""
-        problem = problem_members(answer.body)
-        kind = str(problem.get("type", ""))
-        detail = str(problem.get("detail") or problem.get("title") or f"status {answer.status}")
-        final = kind.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)) and kind != _UNRECOGNIZED_TASK
-        if final:
-            return await self._refuse(row, kind, detail)
-        return await self._later(row, kind or "leader-answer", detail)
+        problem = read_problem(answer.body)
+        detail = problem.detail or problem.title or f"status {answer.status}"
+        if problem.is_final:
+            return await self._refuse(row, problem.type, detail)
+        return await self._later(row, problem.type or "leader-answer", detail)
 
     async def _refuse(self, row: Collection, rule: str, detail: str) -> int:
         self._log.warning("collection_refused", collection=row.id, rule=rule, why=detail[:MAX_DETAIL])
@@ -279,8 +334,7 @@ def _new_collection(recipe_hash: bytes, number: int, request: CollectionJobReq) 
 
 
 def _jobs_url(task: Task) -> str:
-    leader = task.configuration.leader_aggregator_endpoint
-    return f"{leader}/tasks/{task.task_id_text}/collection_jobs"
+    return task.url(Role.LEADER, "collection_jobs")
 
 
 def _not_found(detail: str) -> Abort:

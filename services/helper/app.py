@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -11,33 +12,86 @@ from services.helper.handlers import Handlers
 from services.helper.service import Helper
 from services.helper.store import HelperStore
 from tacit.adapters.http import AiohttpTransport
-from tacit.aggregator.credentials import read_credentials
+from tacit.aggregator.credentials import Credentials, read_credentials
 from tacit.aggregator.http import name_task
-from tacit.aggregator.log_follower import FOLLOWER, LogFollower
+from tacit.aggregator.keys import HpkeKey
+from tacit.aggregator.log_follower import FOLLOWER, LogFollower, add_follower
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
-from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.roles.crypto import OPENSSL, JobCrypto
+from tacit.service.app import TROUBLES, Deps, add_store, make_app
 from tacit.service.auth import token_digest
 from tacit.service.callers import Callers
 from tacit.service.limits import ByteBudget
+from tacit.version import DAP_18, DapVersion
 
 NAME = "helper"
 STORE = web.AppKey("store", HelperStore)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a process of a Helper is made of, apart from where its tasks come from."""
+
+    name: str
+    store: HelperStore
+    callers: Callers
+    hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
+    crypto: JobCrypto = OPENSSL
+    prefix: str = ""
+    max_job: int = 4096
+    max_body: int = 16 << 20
+    max_in_flight: int = 256 << 20
+    version: DapVersion = DAP_18
+
+
 def create_app(config: HelperConfig, deps: Deps) -> web.Application:
-    """The Helper of ``config``. Raises ``UsageError`` for secrets that are missing or malformed."""
+    """The Helper of ``config``, whose tasks are those of the log's recipes. Raises ``UsageError`` for secrets that are
+    missing or malformed."""
     credentials = read_credentials(config, Role.HELPER)
-    callers = Callers(NAME, config.listen, {**credentials.digests, "leader": token_digest(credentials.peer.token)})
-    app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task], callers=callers)
-    store = HelperStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
-    parties = Parties()
-    budget = ByteBudget(config.max_in_flight, deps.entropy)
-    helper = Helper(store, deps, config.max_job, budget, config.job_crypto())
-    follower = LogFollower(
+    parts = Parts(
+        name=NAME,
+        store=HelperStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery)),
+        callers=Callers(NAME, config.listen, {**credentials.digests, "leader": token_digest(credentials.peer.token)}),
+        hpke_keys=credentials.hpke_keys,
+        crypto=config.job_crypto(),
+        prefix=config.prefix,
+        max_job=config.max_job,
+        max_body=config.max_body,
+        max_in_flight=config.max_in_flight,
+    )
+    return assemble(parts, deps, lambda app: _follow_log(app, config, credentials, deps))
+
+
+def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
+    """A process of a Helper. ``add_tasks`` has ``app[PARTIES]`` and ``app[STORE]`` hold its tasks, from when the
+    database is open."""
+    app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
+    store, parties = parts.store, Parties()
+    budget = ByteBudget(parts.max_in_flight, deps.entropy)
+    helper = Helper(store, deps, parts.max_job, budget, parts.crypto)
+
+    async def storage(_app: web.Application) -> AsyncIterator[None]:
+        await store.open()
+        yield
+        await store.close()
+
+    app.cleanup_ctx.append(storage)
+    app[PARTIES], app[STORE] = parties, store
+    handlers = Handlers(helper, parties, parts.hpke_keys, max_body=parts.max_body, budget=budget)
+    app.router.add_routes(handlers.routes(parts.prefix, parts.version))
+    add_tasks(app)
+    app[TROUBLES].append(lambda: store.doubtful)
+    add_store(app, lambda: store.durable)
+    return app
+
+
+def _follow_log(app: web.Application, config: HelperConfig, credentials: Credentials, deps: Deps) -> None:
+    """Have the app's tasks be those of the log."""
+    store = app[STORE]
+    follower = app[FOLLOWER] = LogFollower(
         store,
-        parties,
+        app[PARTIES],
         credentials.identity,
         config.log,
         config.policy,
@@ -45,28 +99,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
         config.retention,
         void_after=config.void_seconds,
     )
-
-    async def storage(_app: web.Application) -> AsyncIterator[None]:
-        await store.open()
-        await follower.load()
-        yield
-        await store.close()
-
-    app.cleanup_ctx.append(storage)
-    handlers = Handlers(
-        helper,
-        parties,
-        credentials.hpke_keys,
-        max_body=config.max_body,
-        budget=budget,
-    )
-    app.router.add_routes(handlers.routes(config.prefix))
-    look = add_driver(app, follower, config.log.poll_seconds, "following the log")
-    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
-    app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
-    app[TROUBLES].append(lambda: store.doubtful)
-    add_store(app, lambda: store.durable)
-    return app
+    add_follower(app, follower, config)
 
 
 def make_transport(config: HelperConfig) -> AiohttpTransport:

@@ -28,8 +28,8 @@ async def commit(tx: HelperTx, party: Party, prepared: PreparedJob) -> bytes:
     transaction: whether a report id or a token is free is for the database's constraints to say."""
     task, job = party.task, prepared.job
     before = await tx.known(task.task_id, job.report_ids)
-    closed = await tx.is_released(task, prepared.batch_id)
-    rows = [row for row in _rows(task, prepared, closed=closed) if row.report_id not in before]
+    closed = await tx.closed_times(task, prepared.batch_id, job.rows.times)
+    rows = [row for row in _rows(task, prepared, closed) if row.report_id not in before]
     taken = await tx.record(task.task_id, rows)
     if taken:
         before |= await tx.known(task.task_id, list(taken))
@@ -41,7 +41,10 @@ async def commit(tx: HelperTx, party: Party, prepared: PreparedJob) -> bytes:
     causes += Counter(one.cause for one in job.rejections if _has_no_row(one) and one.report_id not in refused)
     await tx.count_rejections(task.task_id, causes + Counter({"token-spent": len(spent)}))
     if closed:
-        refused = dict.fromkeys(job.rows.report_ids, ReportError.BATCH_COLLECTED) | refused
+        late = [
+            report_id for report_id, time in zip(job.rows.report_ids, job.rows.times, strict=True) if time in closed
+        ]
+        refused = dict.fromkeys(late, ReportError.BATCH_COLLECTED) | refused
     await tx.add_tallies(task, await _tallies(party, prepared, refused))
     return job.respond(refused, task.version)
 
@@ -51,8 +54,9 @@ def _has_no_row(rejection: Rejection) -> bool:
     return rejection.final and rejection.nullifier is None
 
 
-def _rows(task: Task, prepared: PreparedJob, *, closed: bool) -> list[OutcomeRow]:
-    """What is to be kept of each report, in the order of the request: of two with one token the first has it."""
+def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRow]:
+    """What is to be kept of each report, in the order of the request: of two with one token the first has it.
+    ``closed``: times of which none counts any more."""
     job = prepared.job
     found: dict[bytes, OutcomeRow] = {}
     for rejection in job.rejections:
@@ -60,8 +64,9 @@ def _rows(task: Task, prepared: PreparedJob, *, closed: bool) -> list[OutcomeRow
             code, cause = int(rejection.code), rejection.cause
             found[rejection.report_id] = OutcomeRow(rejection.report_id, rejection.nullifier, code, cause)
     buckets = job.rows.buckets(task, prepared.batch_id)
-    for report_id, nullifier, bucket in zip(job.rows.report_ids, job.rows.nullifiers, buckets, strict=True):
-        if closed:
+    verified = zip(job.rows.report_ids, job.rows.times, job.rows.nullifiers, buckets, strict=True)
+    for report_id, time, nullifier, bucket in verified:
+        if time in closed:
             code = int(ReportError.BATCH_COLLECTED)
             found[report_id] = OutcomeRow(report_id, nullifier, code, "batch-collected")
         else:

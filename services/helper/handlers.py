@@ -17,9 +17,11 @@ from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.errors import Abort, DapAbort, DapProblem
 from tacit.messages import AggregationJobContinueReq
+from tacit.messages.framing import decode_framed
 from tacit.roles.aggregator import Party
 from tacit.service.callers import CALLERS
 from tacit.service.limits import ByteBudget
+from tacit.version import DAP_18, DapVersion
 
 _RESPONSE = "aggregation-job-resp"
 
@@ -42,18 +44,19 @@ class Handlers:
         self._max_body = max_body
         self._budget = budget
 
-    def routes(self, prefix: str) -> list[web.RouteDef]:
-        """Every resource below ``prefix``."""
+    def routes(self, prefix: str, version: DapVersion = DAP_18) -> list[web.RouteDef]:
+        """Every resource below ``prefix``, as ``version`` creates them."""
         task = prefix + "/tasks/{task_id}"
         job = task + "/aggregation_jobs/{resource_id}"
         share = task + "/aggregate_shares/{resource_id}"
+        by_put = version.creates_by_put
         return [
             web.get(prefix + "/hpke_config", self.hpke_config),
-            web.post(task + "/aggregation_jobs", self.create_job),
+            web.put(job, self.put_job) if by_put else web.post(task + "/aggregation_jobs", self.create_job),
             web.post(job, self.continue_job),
             web.get(job, self.show_job),
             web.delete(job, self.delete_job),
-            web.post(task + "/aggregate_shares", self.create_share),
+            web.put(share, self.put_share) if by_put else web.post(task + "/aggregate_shares", self.create_share),
             web.get(share, self.show_share),
             web.delete(share, self.delete_share),
             web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
@@ -71,12 +74,20 @@ class Handlers:
 
     async def create_job(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregation_jobs."""
+        job_id, response = await self._aggregate(request, None)
+        location = f"{request.path}/{b64url(job_id)}?step=0"
+        return message(_RESPONSE, response, status=201, location=location)
+
+    async def put_job(self, request: web.Request) -> web.Response:
+        """PUT on a job whose id the Leader has chosen."""
+        _, response = await self._aggregate(request, resource_in_url(request))
+        return message(_RESPONSE, response, status=201)
+
+    async def _aggregate(self, request: web.Request, chosen: bytes | None) -> tuple[bytes, bytes]:
         request.app[CALLERS].require(request, "leader")
         body = await read_message(request, "aggregation-job-init-req", self._max_body)
         with self._budget.reserve(min(len(body), self._budget.max_bytes)):
-            job_id, response = await self._helper.aggregate(await self._party(request), body)
-        location = f"{request.path}/{b64url(job_id)}?step=0"
-        return message(_RESPONSE, response, status=201, location=location)
+            return await self._helper.aggregate(await self._party(request), body, chosen)
 
     async def _known_job(self, request: web.Request) -> bytes:
         party = await self._party(request)
@@ -90,7 +101,8 @@ class Handlers:
         """POST on a job: Prio3 is done after the first request, so no continuation fits."""
         await self._known_job(request)
         body = await read_message(request, "aggregation-job-continue-req", self._max_body)
-        step = decode(AggregationJobContinueReq.decode, body).step
+        version = (await self._party(request)).task.version
+        step = decode(lambda data: decode_framed(AggregationJobContinueReq, data, version), body).step
         if step == 0:
             raise DapAbort(DapProblem.INVALID_MESSAGE, "a continuation has a step above 0")
         raise DapAbort(DapProblem.STEP_MISMATCH, "the job has no further step")
@@ -115,11 +127,19 @@ class Handlers:
 
     async def create_share(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/aggregate_shares."""
-        request.app[CALLERS].require(request, "leader")
-        body = await read_message(request, "aggregate-share-req", self._max_body)
-        share_id, response = await self._helper.aggregate_share(await self._party(request), body)
+        share_id, response = await self._share(request, None)
         location = f"{request.path}/{b64url(share_id)}"
         return message("aggregate-share", response, status=201, location=location)
+
+    async def put_share(self, request: web.Request) -> web.Response:
+        """PUT on an aggregate share whose id the Leader has chosen."""
+        _, response = await self._share(request, resource_in_url(request))
+        return message("aggregate-share", response)
+
+    async def _share(self, request: web.Request, chosen: bytes | None) -> tuple[bytes, bytes]:
+        request.app[CALLERS].require(request, "leader")
+        body = await read_message(request, "aggregate-share-req", self._max_body)
+        return await self._helper.aggregate_share(await self._party(request), body, chosen)
 
     async def show_share(self, request: web.Request) -> web.Response:
         """GET on an aggregate share."""

@@ -14,7 +14,8 @@ from services.helper.store import HelperStore, HelperTx
 from tacit.aggregator.status import recipe_status
 from tacit.aggregator.work import resource_id
 from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
-from tacit.messages import AggregateShare, AggregateShareReq, BatchMode, Role
+from tacit.messages import AggregateShare, AggregateShareReq, AggregationJobResp, BatchMode, Role
+from tacit.messages.framing import decode_framed
 from tacit.messages.slices import JobSlices, ReportSlices, slice_job
 from tacit.roles import batches
 from tacit.roles import helper as role
@@ -42,14 +43,16 @@ class Helper:
         self._crypto = crypto
         self._log = get_logger("helper")
 
-    async def aggregate(self, party: Party, body: bytes) -> tuple[bytes, bytes]:
-        """An aggregation job's id and response. Raises ``DapAbort``, and ``Abort`` (503) for a job that finds no room
-        in memory beside the others."""
+    async def aggregate(self, party: Party, body: bytes, chosen: bytes | None = None) -> tuple[bytes, bytes]:
+        """An aggregation job's id (``chosen`` by the Leader, or ours) and response. Raises ``DapAbort``, and ``Abort``
+        (503) for a job that finds no room in memory beside the others."""
         task = party.task
-        job_id = resource_id(b"aggregation job", task.task_id, body)
+        job_id = chosen or resource_id(b"aggregation job", task.task_id, body)
         async with self._store.read() as tx:
             known = await tx.job_response(task.task_id, job_id)
         if known is not None:
+            if chosen is not None:
+                await self._demand_same(task, body, known)
             return job_id, known
         request = await self._decoded(task, body)
         batch_id = role.check_job(task, request)
@@ -62,6 +65,13 @@ class Helper:
         """Bytes of the out shares of a job; a job that is larger than everything allowed has to run alone."""
         size = reports * task.vdaf.field.ENCODED_SIZE * task.vdaf.flp.OUTPUT_LEN
         return min(size, max(0, self._budget.max_bytes - body))
+
+    async def _demand_same(self, task: Task, body: bytes, response: bytes) -> None:
+        """Raise ``DapAbort`` where a job's id comes again with other reports than those that were answered."""
+        asked = [report.report_id for report in (await self._decoded(task, body)).reports]
+        answered = decode_framed(AggregationJobResp, response, task.version).verify_resps
+        if asked != [resp.report_id for resp in answered]:
+            raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of a job with other reports")
 
     async def _decoded(self, task: Task, body: bytes) -> JobSlices:
         try:
@@ -113,10 +123,11 @@ class Helper:
         async with self._store.transaction() as tx:
             return await tx.drop_job(party.task.task_id, job_id)
 
-    async def aggregate_share(self, party: Party, body: bytes) -> tuple[bytes, bytes]:
-        """An aggregate share's id and answer, which closes the batch for good. Raises ``Abort``."""
+    async def aggregate_share(self, party: Party, body: bytes, chosen: bytes | None = None) -> tuple[bytes, bytes]:
+        """An aggregate share's id (``chosen`` by the Leader, or ours) and answer, which closes the batch for good.
+        Raises ``Abort``."""
         task = party.task
-        share_id = resource_id(b"aggregate share", task.task_id, body)
+        share_id = chosen or resource_id(b"aggregate share", task.task_id, body)
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             known = await tx.share_response(task.task_id, share_id)
@@ -135,13 +146,14 @@ class Helper:
         batches.check_share_request(task, request)
         batches.check_interval_over(task, self._deps.clock.now())
         leader_selected = task.batch_mode is BatchMode.LEADER_SELECTED
-        batch_id = request.batch_selector.config if leader_selected else None
-        if await tx.is_released(task, batch_id):
+        selector = request.batch_selector
+        batch = batches.batch_of(task, selector, selector.config if leader_selected else None)
+        if await tx.is_released(task, batch):
             raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch was released before")
-        count = await tx.accepted_count(task.task_id, batch_id)
+        count = await tx.accepted_count(task.task_id, batch)
         batches.check_size(task, count)
         batches.check_rate(task, await tx.counted(task.task_id))
-        tally = await tx.tally(task, batch_id)
+        tally = await tx.tally(task, batch)
         agreed = tally is not None and (tally.count, tally.checksum) == (
             request.report_count,
             request.checksum,
@@ -156,8 +168,8 @@ class Helper:
             raise Refusal("hpke-key-invalid", "the aggregate share cannot be sealed to the collector's key") from error
         if task.publishes_share:
             await tx.keep_census_share(task.task_id, tally.count, share)
-        await tx.release(task.task_id, request.batch_selector.config)
-        await tx.scrub_buckets(task.task_id, batch_id)
+        await tx.release(task.task_id, selector.config)
+        await tx.scrub_buckets(task.task_id, batch)
         return AggregateShare(sealed).encode()
 
     async def share(self, party: Party, share_id: bytes) -> bytes | None:

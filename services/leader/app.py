@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
 from services.leader.collection import Collections
-from services.leader.config import LeaderConfig
+from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
 from services.leader.handlers import Handlers
-from services.leader.senders import gateway_digests, senders_of
+from services.leader.senders import Senders, gateway_digests, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, UPLOAD_ALL, Uploads
@@ -21,16 +22,18 @@ from services.leader.workers import Workers
 from tacit.adapters.lean_http import LeanTransport
 from tacit.aggregator.credentials import Credentials, read_credentials
 from tacit.aggregator.http import name_task
-from tacit.aggregator.log_follower import FOLLOWER, LogFollower
+from tacit.aggregator.keys import HpkeKey
+from tacit.aggregator.log_follower import FOLLOWER, LogFollower, add_follower
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.ports import JobQueue
-from tacit.service.announcements import wake_on_announcements
+from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.backends import make_queue
-from tacit.service.callers import CALLERS, Callers
+from tacit.service.callers import Callers
 from tacit.service.limits import ByteBudget
+from tacit.version import DAP_18, DapVersion
 
 NAME = "leader"
 STORE = web.AppKey("store", LeaderStore)
@@ -38,49 +41,89 @@ COORDINATOR = web.AppKey("coordinator", Coordinator)
 WORKERS = web.AppKey("workers", Workers)
 COLLECTIONS = web.AppKey("collections", Collections)
 
-__all__ = ["COLLECTIONS", "COORDINATOR", "STORE", "UPLOAD", "UPLOAD_ALL", "WORKERS", "create_app", "make_transport"]
+__all__ = [
+    "COLLECTIONS",
+    "COORDINATOR",
+    "STORE",
+    "UPLOAD",
+    "UPLOAD_ALL",
+    "WORKERS",
+    "Parts",
+    "assemble",
+    "create_app",
+    "make_transport",
+]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a process of a Leader is made of, apart from where its tasks come from. ``senders``: who may upload;
+    ``None`` for a process that takes no uploads. ``queue`` wakes workers; ``None`` for a process without."""
+
+    name: str
+    store: LeaderStore
+    callers: Callers
+    hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
+    helper_token: str = field(repr=False)
+    senders: Senders | None
+    queue: JobQueue | None
+    limits: LeaderLimits
+    crypto: JobCrypto = OPENSSL
+    prefix: str = ""
+    max_body: int = 1 << 20
+    max_in_flight: int = 256 << 20
+    version: DapVersion = DAP_18
 
 
 def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = None) -> web.Application:
-    """A process of the Leader of ``config``. ``queue`` wakes workers: by default the one that ``config`` names, or one
-    of this process alone, and others look for themselves. Raises ``UsageError`` for secrets that are missing or
-    malformed."""
+    """A process of the Leader of ``config``, whose tasks are those of the log's recipes. ``queue`` wakes workers: by
+    default the one that ``config`` names, or one of this process alone, and others look for themselves. Raises
+    ``UsageError`` for secrets that are missing or malformed."""
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
     callers = Callers(NAME, config.listen, {**credentials.digests, **gateway_digests(config)})
-    app = make_app(NAME, deps, max_body=config.max_body, middlewares=[name_task], callers=callers)
-    store = LeaderStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
-    parties = Parties()
-    works = "worker" in config.roles
-    leader = Leader(store, parties, deps, config.limits)
-    follower = LogFollower(
-        store,
-        parties,
-        credentials.identity,
-        config.log,
-        config.policy,
-        deps,
-        config.retention,
-        coordinates=works,
-        void_after=max(config.void_seconds, config.limits.collection_grace),
+    if "worker" not in config.roles:
+        queue = None
+    elif queue is None:
+        queue = make_queue(config.queue, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
+    parts = Parts(
+        name=NAME,
+        store=LeaderStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery)),
+        callers=callers,
+        hpke_keys=credentials.hpke_keys,
+        helper_token=credentials.peer.token,
+        senders=senders_of(config, callers, deps) if "upload" in config.roles else None,
+        queue=queue,
+        limits=config.limits,
+        crypto=config.job_crypto(),
+        prefix=config.prefix,
+        max_body=config.max_body,
+        max_in_flight=config.max_in_flight,
     )
-    _add_storage(app, store, follower, leader)
-    app[PARTIES], app[STORE], app[FOLLOWER] = parties, store, follower
+    return assemble(parts, deps, lambda app: _follow_log(app, config, credentials, deps))
+
+
+def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
+    """A process of a Leader. ``add_tasks`` has ``app[PARTIES]`` and ``app[STORE]`` hold its tasks, from when the
+    database is open."""
+    app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
+    store, parties = parts.store, Parties()
+    leader = Leader(store, parties, deps, parts.limits)
+    _add_storage(app, store, leader)
+    app[PARTIES], app[STORE] = parties, store
     app[TROUBLES].append(lambda: store.doubtful)
+    add_tasks(app)
     add_store(app, lambda: store.durable)
-    collections = Collections(store, parties, deps, config.limits, credentials.peer.token)
-    handlers = _handlers(config, deps, credentials, leader, collections, app)
-    app.router.add_routes(handlers.routes(config.prefix))
-    look = add_driver(app, follower, config.log.poll_seconds, "following the log")
-    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
-    if works:
-        work = JobWork(store, deps, config.limits, credentials.peer.token, config.job_crypto())
-        queue = queue or make_queue(config.queue, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
-        coordinator = Coordinator(store, parties, deps, config.limits, queue)
-        workers = Workers(store, parties, deps, config.limits, queue, work)
-        _add_workers(app, workers, queue)
-        idle = config.limits.idle_seconds
+    collections = Collections(store, parties, deps, parts.limits, parts.helper_token)
+    handlers = _handlers(parts, deps, leader, collections, app)
+    app.router.add_routes(handlers.routes(parts.prefix, parts.version))
+    if parts.queue is not None:
+        work = JobWork(store, deps, parts.limits, parts.helper_token, parts.crypto)
+        coordinator = Coordinator(store, parties, deps, parts.limits, parts.queue)
+        workers = Workers(store, parties, deps, parts.limits, parts.queue, work)
+        _add_workers(app, workers, parts.queue)
+        idle = parts.limits.idle_seconds
         leader.wake = handlers.wake_aggregation = add_driver(app, coordinator, idle, "forming jobs")
         workers.wake = add_driver(app, workers, idle, "sending jobs")
         work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle, "collecting")
@@ -88,12 +131,28 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     return app
 
 
-def _add_storage(app: web.Application, store: LeaderStore, follower: LogFollower, leader: Leader) -> None:
+def _follow_log(app: web.Application, config: LeaderConfig, credentials: Credentials, deps: Deps) -> None:
+    """Have the app's tasks be those of the log."""
+    store = app[STORE]
+    follower = app[FOLLOWER] = LogFollower(
+        store,
+        app[PARTIES],
+        credentials.identity,
+        config.log,
+        config.policy,
+        deps,
+        config.retention,
+        coordinates="worker" in config.roles,
+        void_after=max(config.void_seconds, config.limits.collection_grace),
+    )
+    add_follower(app, follower, config)
+
+
+def _add_storage(app: web.Application, store: LeaderStore, leader: Leader) -> None:
     """Have the database open while the app runs."""
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
-        await follower.load()
         yield
         await leader.close()
         await store.close()
@@ -101,28 +160,20 @@ def _add_storage(app: web.Application, store: LeaderStore, follower: LogFollower
     app.cleanup_ctx.append(storage)
 
 
-def _handlers(
-    config: LeaderConfig,
-    deps: Deps,
-    credentials: Credentials,
-    leader: Leader,
-    collections: Collections,
-    app: web.Application,
-) -> Handlers:
-    uploads, senders = None, None
-    if "upload" in config.roles:
-        senders = senders_of(config, app[CALLERS], deps)
-        budget = ByteBudget(config.max_in_flight, deps.entropy)
-        uploads = Uploads(leader, app[PARTIES], deps, budget, config.max_body)
+def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections, app: web.Application) -> Handlers:
+    uploads = None
+    if parts.senders is not None:
+        budget = ByteBudget(parts.max_in_flight, deps.entropy)
+        uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
         app[UPLOAD], app[UPLOAD_ALL] = uploads.call, uploads.call_all
     return Handlers(
         leader,
         collections,
         app[PARTIES],
-        credentials.hpke_keys,
-        max_body=config.max_body,
+        parts.hpke_keys,
+        max_body=parts.max_body,
         uploads=uploads,
-        senders=senders,
+        senders=parts.senders,
     )
 
 

@@ -16,10 +16,10 @@ from services.leader.records import BatchState, CollectionRow, CollectionState
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
 from tacit.adapters.waiting import first_of
+from tacit.aggregator.outcomes import Batch
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.work import resource_id
+from tacit.aggregator.work import creation, resource_id
 from tacit.errors import (
-    DAP_ERROR_PREFIX,
     Abort,
     CryptoError,
     DapAbort,
@@ -39,13 +39,13 @@ from tacit.messages import (
     Role,
 )
 from tacit.ports import HttpResponse, TransportError
-from tacit.problem import problem_members
+from tacit.problem import read_problem
 from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
 from tacit.roles.release_noise import noisy_share
-from tacit.service.app import REFUSAL_PREFIX, Deps, refused
+from tacit.service.app import Deps, refused
 from tacit.service.log import get_logger
-from tacit.task import seal_aggregate_share
+from tacit.task import BatchClose, Task, seal_aggregate_share
 
 MAX_BACKOFF = 60.0
 MAX_RETRY_AFTER = 60
@@ -53,7 +53,6 @@ LOOK_SECONDS = 0.5
 """Between two looks at a job that another process may move on, while a Collector waits."""
 _FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
 _UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
-_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
 
 
 class Collections:
@@ -74,8 +73,9 @@ class Collections:
         self._moved = asyncio.Event()
         self._log = get_logger("leader")
 
-    async def create(self, party: Party, body: bytes) -> CollectionRow:
-        """The job of this request body: the one that exists, or a new one. Raises ``DapAbort``."""
+    async def create(self, party: Party, body: bytes, chosen: bytes | None = None) -> CollectionRow:
+        """The job of this request body: the one that exists, or a new one. Where the Collector has ``chosen`` its id,
+        that names it. Raises ``DapAbort``."""
         task = party.task
         try:
             request = CollectionJobReq.decode(body)
@@ -84,19 +84,40 @@ class Collections:
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             same = await tx.same_requests(task.task_id, body)
-            for row in same:
-                if row.state is not CollectionState.DELETED:
-                    return await self._again(tx, row)
+            known = await self._known(tx, task, body, same, chosen)
+            if known is not None:
+                return await self._again(tx, known)
             batches.check_collection(task, request)
             batch_id = None
             if task.batch_mode is BatchMode.LEADER_SELECTED:
                 batch_id = await self._claim(tx, party)
-            elif await tx.is_released(task, None) or await tx.live_collection(task.task_id):
+            elif await self._is_taken(tx, task, request):
                 raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch was collected before")
-            job_id = resource_id(b"collection", task.task_id, body, len(same))
+            job_id = chosen or resource_id(b"collection", task.task_id, body, len(same))
             row = CollectionRow(job_id, task.task_id, CollectionState.WAITING, body, batch_id)
             await tx.add_collection(row)
             return row
+
+    async def _known(
+        self, tx: LeaderTx, task: Task, body: bytes, same: list[CollectionRow], chosen: bytes | None
+    ) -> CollectionRow | None:
+        """The job that a request is about again. Raises ``DapAbort`` for the id of another."""
+        if chosen is None:
+            return next((row for row in same if row.state is not CollectionState.DELETED), None)
+        row = await tx.collection(chosen)
+        if row is None:
+            return None
+        if (row.task_id, row.request) != (task.task_id, body) or row.state is CollectionState.DELETED:
+            raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of another collection job")
+        return row
+
+    async def _is_taken(self, tx: LeaderTx, task: Task, request: CollectionJobReq) -> bool:
+        """Whether what a request asks for was released, or is being asked for."""
+        batch = batches.batch_of(task, request.query, None)
+        live = await tx.live_collections(task.task_id)
+        if isinstance(batch, Interval):
+            live = [row for row in live if CollectionJobReq.decode(row.request).query.interval.overlaps(batch)]
+        return bool(live) or await tx.is_released(task, batch)
 
     async def _again(self, tx: LeaderTx, row: CollectionRow) -> CollectionRow:
         """A job whose batch was too small is looked at again when it is asked for again."""
@@ -152,7 +173,7 @@ class Collections:
     def retry_after(self, party: Party) -> int:
         """Seconds after which it is worth asking again."""
         left = party.task.end_seconds - self._deps.clock.now()
-        if party.task.batch_mode is BatchMode.LEADER_SELECTED:
+        if party.task.batch_close is not BatchClose.INTERVAL_END:
             left = 0
         return max(1, min(MAX_RETRY_AFTER, int(left) + 1))
 
@@ -197,6 +218,8 @@ class Collections:
                 if row.batch_id is None:
                     row = replace(row, batch_id=await self._claim(tx, party))
                 waiting = row.batch_id is None and not await self._is_over(tx, party)
+            elif task.batch_close is BatchClose.ON_QUERY:
+                waiting = not await self._is_enough(tx, party, row)
             else:
                 waiting = not await self._is_over(tx, party)
             if waiting:
@@ -204,14 +227,23 @@ class Collections:
             try:
                 row = await self._checked(tx, party, row)
             except Abort as abort:
-                row = replace(row, state=CollectionState.FAILED, problem=_problem(abort))
+                row = replace(row, state=CollectionState.FAILED, problem=_stored(abort))
             await tx.put_collection(row)
             return row
 
     async def _is_over(self, tx: LeaderTx, party: Party) -> bool:
         """The interval has ended and every report that was acknowledged so far has been dealt with."""
-        if self._deps.clock.now() < party.task.end_seconds:
+        return self._deps.clock.now() >= party.task.end_seconds and await self._is_settled(tx, party)
+
+    async def _is_enough(self, tx: LeaderTx, party: Party, row: CollectionRow) -> bool:
+        """What a query names holds B reports, or never will, and every report that was acknowledged has been dealt
+        with."""
+        if not await self._is_settled(tx, party):
             return False
+        count = await tx.accepted_count(party.task.task_id, _batch(party.task, row))
+        return count >= party.task.min_batch_size or self._deps.clock.now() >= party.task.end_seconds
+
+    async def _is_settled(self, tx: LeaderTx, party: Party) -> bool:
         if await tx.has_pending(party.task.task_id):
             return False
         return not await tx.unfinished_jobs(party.task.task_id)
@@ -221,18 +253,19 @@ class Collections:
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL
         await tx.demand_open(party, self._deps.clock.now())
-        if await tx.is_released(task, row.batch_id):
+        batch = _batch(task, row)
+        if await tx.is_released(task, batch):
             raise DapAbort(DapProblem.BATCH_OVERLAP, "the batch is closed for good")
         count = 0
         if time_interval or row.batch_id is not None:
-            count = await tx.accepted_count(task.task_id, row.batch_id)
+            count = await tx.accepted_count(task.task_id, batch)
         batches.check_size(task, count)
         batches.check_rate(task, await tx.counted(task.task_id))
-        tally = await tx.tally(task, row.batch_id)
+        tally = await tx.tally(task, batch)
         if tally is None or tally.count != count:
             raise DapAbort(DapProblem.BATCH_MISMATCH, "nullifiers and reports do not add up")
         if time_interval:
-            selector = BatchSelector.time_interval(task.interval)
+            selector = BatchSelector.time_interval(batch if isinstance(batch, Interval) else task.interval)
         else:
             selector = BatchSelector.leader_selected(row.batch_id or b"")
         request = AggregateShareReq(CollectionJobReq.decode(row.request), selector, tally.count, tally.checksum)
@@ -240,15 +273,14 @@ class Collections:
         return replace(row, state=CollectionState.ASKING, share_request=request.encode())
 
     async def _ask(self, party: Party, row: CollectionRow) -> int:
-        helper = party.task.configuration.helper_aggregator_endpoint
-        url = f"{helper}/tasks/{party.task.task_id_text}/aggregate_shares"
+        method, url = creation(party.task.version, party.task.url(Role.HELPER, "aggregate_shares"), row.job_id)
         try:
-            answer = await self._deps.transport.request("POST", url, headers=self._headers, body=row.share_request)
+            answer = await self._deps.transport.request(method, url, headers=self._headers, body=row.share_request)
         except TransportError:
             return await self._retry(row)
         if not 200 <= answer.status < 300:
-            problem = _final_problem(answer)
-            return await self._retry(row) if problem is None else await self._fail(row, problem)
+            abort = _final_refusal(answer)
+            return await self._retry(row) if abort is None else await self._fail(row, abort)
         if not answer.body:
             return await self._retry(row)
         try:
@@ -262,7 +294,7 @@ class Collections:
         if not isinstance(error, CryptoError):
             return await self._retry(row)
         detail = "the aggregate share cannot be sealed to the collector's key"
-        return await self._fail(row, _problem(refused(Refusal("hpke-key-invalid", detail))))
+        return await self._fail(row, refused(Refusal("hpke-key-invalid", detail)))
 
     async def _retry(self, row: CollectionRow) -> int:
         delay = min(self._limits.retry_delay * 2.0 ** min(row.attempts, 16), MAX_BACKOFF)
@@ -271,13 +303,13 @@ class Collections:
             await tx.postpone_collection(row.job_id, row.attempts + 1, due)
         return 0
 
-    async def _fail(self, row: CollectionRow, problem: str) -> int:
-        self._log.error("collection_failed", problem=json.loads(problem).get("type"))
+    async def _fail(self, row: CollectionRow, abort: Abort) -> int:
+        self._log.error("collection_failed", problem=abort.type)
         async with self._store.transaction() as tx:
             current = await tx.collection(row.job_id)
             if current is None or current.state is not CollectionState.ASKING:
                 return 0
-            await tx.put_collection(replace(current, state=CollectionState.FAILED, problem=problem))
+            await tx.put_collection(replace(current, state=CollectionState.FAILED, problem=_stored(abort)))
         return 1
 
     async def _finish(self, party: Party, row: CollectionRow, helper_share: HpkeCiphertext) -> int:
@@ -288,14 +320,15 @@ class Collections:
             if current is None or current.state is not CollectionState.ASKING:
                 return 0
             await tx.demand_open(party, self._deps.clock.now())
-            tally = await tx.tally(task, row.batch_id)
+            batch = _batch(task, row)
+            tally = await tx.tally(task, batch)
             if tally is None:
                 return 0
             share = noisy_share(task, tally.agg_share, self._deps.entropy)
             if task.publishes_share:
                 await tx.keep_census_share(task.task_id, tally.count, share)
             response = self._response(party, row, tally, share, helper_share)
-            await tx.scrub_buckets(task.task_id, row.batch_id)
+            await tx.scrub_buckets(task.task_id, batch)
             await tx.put_collection(
                 replace(current, state=CollectionState.READY, response=response.encode(), share_request=b"")
             )
@@ -309,26 +342,22 @@ class Collections:
         return CollectionJobResp(tally.count, interval, own, helper_share)
 
 
-def _problem(abort: Abort) -> str:
+def _batch(task: Task, row: CollectionRow) -> Batch:
+    """What a collection job is about."""
+    return batches.batch_of(task, CollectionJobReq.decode(row.request).query, row.batch_id)
+
+
+def _stored(abort: Abort) -> str:
+    """What ``abort_of`` reads again."""
     return json.dumps({"type": abort.type, "title": abort.title, "status": abort.status, "detail": abort.detail})
 
 
-def _final_problem(answer: HttpResponse) -> str | None:
-    """The Helper's problem document if asking again would change nothing."""
-    if answer.status not in _FINAL_STATUS:
+def _final_refusal(answer: HttpResponse) -> Abort | None:
+    """What the Helper's problem document says, for the Collector, if asking again would change nothing."""
+    problem = read_problem(answer.body)
+    if answer.status not in _FINAL_STATUS or not problem.is_final:
         return None
-    found = problem_members(answer.body)
-    kind = str(found.get("type", ""))
-    if kind == _UNRECOGNIZED_TASK or not kind.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)):
-        return None
-    return json.dumps(
-        {
-            "type": kind,
-            "title": str(found.get("title", "")),
-            "status": 400,
-            "detail": f"helper: {found.get('detail', '')}",
-        }
-    )
+    return Abort(problem.type, f"helper: {problem.detail}", status=400, title=problem.title)
 
 
 def abort_of(row: CollectionRow) -> Abort:

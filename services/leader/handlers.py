@@ -22,6 +22,7 @@ from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
 from tacit.service.callers import CALLERS
+from tacit.version import DAP_18, DapVersion
 
 MAX_WAIT = 30
 """Most seconds that a request waits for the end of a collection job."""
@@ -52,15 +53,17 @@ class Handlers:
         self.wake_aggregation = asyncio.Event()
         self.wake_collection = asyncio.Event()
 
-    def routes(self, prefix: str) -> list[web.RouteDef]:
-        """Every resource below ``prefix``."""
+    def routes(self, prefix: str, version: DapVersion = DAP_18) -> list[web.RouteDef]:
+        """Every resource below ``prefix``, as ``version`` creates them."""
         task = prefix + "/tasks/{task_id}"
         job = task + "/collection_jobs/{resource_id}"
         uploads = [] if self._uploads is None else [web.post(task + "/reports", self.upload)]
         return [
             *uploads,
             web.get(prefix + "/hpke_config", self.hpke_config),
-            web.post(task + "/collection_jobs", self.create_collection),
+            web.put(job, self.put_collection)
+            if version.creates_by_put
+            else web.post(task + "/collection_jobs", self.create_collection),
             web.get(job, self.show_collection),
             web.delete(job, self.delete_collection),
             web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
@@ -83,14 +86,23 @@ class Handlers:
 
     async def create_collection(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/collection_jobs."""
+        party, row = await self._collect(request, None)
+        location = f"{request.path}/{b64url(row.job_id)}"
+        return self._collection_response(party, row, status=201, location=location)
+
+    async def put_collection(self, request: web.Request) -> web.Response:
+        """PUT on a collection job whose id the Collector has chosen."""
+        party, row = await self._collect(request, resource_in_url(request))
+        return self._collection_response(party, row, status=201, location=None)
+
+    async def _collect(self, request: web.Request, chosen: bytes | None) -> tuple[Party, CollectionRow]:
         request.app[CALLERS].require(request, "collector")
         body = await read_message(request, "collection-job-req", self._max_body)
         party = await self._parties.demand(request.match_info["task_id"])
-        row = await self._collections.create(party, body)
+        row = await self._collections.create(party, body, chosen)
         self.wake_collection.set()
         self.wake_aggregation.set()
-        location = f"{request.path}/{b64url(row.job_id)}"
-        return self._collection_response(party, row, status=201, location=location)
+        return party, row
 
     async def show_collection(self, request: web.Request) -> web.Response:
         """GET /tasks/{task-id}/collection_jobs/{collection-job-id}."""

@@ -17,13 +17,14 @@ from tacit.aggregator.parties import Parties
 from tacit.aggregator.status import recipe_status
 from tacit.codec import b64url
 from tacit.errors import Abort, ReportError, ReportRejected
-from tacit.messages import BatchMode, ReportUploadStatus, UploadErrors
+from tacit.messages import ReportUploadStatus, UploadErrors
 from tacit.messages.slices import UploadSlices
 from tacit.roles import leader as role
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.limits import busy
+from tacit.task import BatchClose
 
 FAILING_SHOWN = 20
 """Failing jobs that a status page lists."""
@@ -89,7 +90,7 @@ class Leader:
             verdicts = await self._store_groups(groups)
         except IntegrityError:  # sequence numbers ran out of partitions: nobody coordinated in time
             async with self._store.transaction() as tx:
-                await tx.make_room()
+                await tx.numbered.make_room()
             verdicts = await self._store_groups(groups)
         if self._waking is None and self._deps.background:
             self._waking = asyncio.get_running_loop().call_later(WAKE_SECONDS, self._wake)
@@ -115,7 +116,7 @@ class Leader:
             party = self._parties.find(task_id)
             if party is None or now >= party.closes:
                 return None
-            if party.task.batch_mode is BatchMode.TIME_INTERVAL:
+            if party.task.batch_close is BatchClose.INTERVAL_END:
                 if now >= party.task.end_seconds:
                     return None
                 closable.append(task_id)
@@ -147,7 +148,7 @@ class Leader:
         party, now = self._parties.find(task_id), self._deps.clock.now()
         if party is None or not await tx.is_open(party, now):
             return ReportError.TASK_EXPIRED
-        if party.task.batch_mode is not BatchMode.TIME_INTERVAL:
+        if party.task.batch_close is not BatchClose.INTERVAL_END:
             return None
         closing = released or (now >= party.task.end_seconds and await tx.live_collection(task_id))
         return ReportError.BATCH_COLLECTED if closing else None

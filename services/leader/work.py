@@ -19,9 +19,9 @@ from services.leader.records import BatchState, JobRow, JobState, StoredReport
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
 from tacit.aggregator.outcomes import OutcomeRow
-from tacit.aggregator.work import resource_url
+from tacit.aggregator.work import creation, resource_url
 from tacit.errors import DecodeError, Fatal, ReportError
-from tacit.messages import BatchMode
+from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
@@ -29,6 +29,7 @@ from tacit.roles.jobs import CHUNK, LeaderJob, Outcome, encode_request, finish_l
 from tacit.roles.leader import JobAbandonedError
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
+from tacit.task import BatchClose
 
 MAX_BACKOFF = 60.0
 KEPT_STATES = 8
@@ -124,10 +125,12 @@ class JobWork:
         """Write what became of each report so far; the reports to send, and all rejections. A report without a token of
         its own leaves a count by cause and no row, so that rows are as many as tokens (P31)."""
         rows, found = state.rows, list(rejections)
-        if await tx.is_released(party.task, job.batch_id):
-            for report_id, nullifier in zip(rows.report_ids, rows.nullifiers, strict=True):
-                found.append(Rejection(report_id, ReportError.BATCH_COLLECTED, "batch-collected", nullifier))
-            state = state.keep([])
+        closed = await tx.closed_times(party.task, job.batch_id, rows.times)
+        if closed:
+            for report_id, time, nullifier in zip(rows.report_ids, rows.times, rows.nullifiers, strict=True):
+                if time in closed:
+                    found.append(Rejection(report_id, ReportError.BATCH_COLLECTED, "batch-collected", nullifier))
+            state = state.keep([at for at, time in enumerate(rows.times) if time not in closed])
             rows = state.rows
         buckets = rows.buckets(party.task, job.batch_id)
         outcomes = [
@@ -185,7 +188,7 @@ class JobWork:
             self._log.warning("job_refused", status=answer.status, attempts=job.attempts + 1)
             return await self._retry(party, job, "", f"helper-status-{answer.status}")
         if not answer.body:
-            return await self._retry(party, job, _location(party, answer), "helper-not-ready")
+            return await self._retry(party, job, _location(party, job, answer), "helper-not-ready")
         state = await self._state(party, job)
         try:
             outcome = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
@@ -194,15 +197,15 @@ class JobWork:
             return await self._retry(party, job, "", "helper-answer-malformed")
         except JobAbandonedError as error:
             self._log.error("job_abandoned", error=error)
-            await self._delete(_location(party, answer) or job.location)
+            await self._delete(_location(party, job, answer) or job.location)
             return await self._give_up(job, JobState.ABANDONED)
         return await self._commit(party, job, outcome)
 
     async def _exchange(self, party: Party, job: JobRow) -> HttpResponse:
         if job.location:
             return await self._deps.transport.request("GET", job.location, headers=self._headers)
-        url = _jobs_url(party)
-        return await self._deps.transport.request("POST", url, headers=self._headers, body=job.request)
+        method, url = creation(party.task.version, _jobs_url(party), job.job_id)
+        return await self._deps.transport.request(method, url, headers=self._headers, body=job.request)
 
     async def _delete(self, url: str) -> None:
         """Tell the Helper, once, that it may forget an abandoned job."""
@@ -282,7 +285,8 @@ class JobWork:
     async def _fill_batch(self, tx: LeaderTx, party: Party, batch_id: bytes | None) -> bool:
         """Whether a collection may have waited for this job: its batch is full, or the task's time is over."""
         if party.task.batch_mode is BatchMode.TIME_INTERVAL or batch_id is None:
-            return self._deps.clock.now() >= party.task.end_seconds
+            is_over = self._deps.clock.now() >= party.task.end_seconds
+            return is_over or party.task.batch_close is BatchClose.ON_QUERY
         if await tx.counted(party.task.task_id, batch_id) < party.task.min_batch_size:
             return False
         await tx.set_batch(batch_id, BatchState.FULL)
@@ -305,10 +309,13 @@ def _rejected_rows(rejections: Iterable[Rejection], reports: Mapping[bytes, Stor
 
 
 def _jobs_url(party: Party) -> str:
-    helper = party.task.configuration.helper_aggregator_endpoint
-    return f"{helper}/tasks/{party.task.task_id_text}/aggregation_jobs"
+    return party.task.url(Role.HELPER, "aggregation_jobs")
 
 
-def _location(party: Party, answer: HttpResponse) -> str:
-    """The URL of the job that an answer created; empty without one below the Helper's own resource."""
-    return resource_url(_jobs_url(party), answer.headers.get("location", ""))
+def _location(party: Party, job: JobRow, answer: HttpResponse) -> str:
+    """The URL of the job that an answer created; empty without one below the Helper's own resource. One that we named
+    is where we put it, whatever is said."""
+    method, url = creation(party.task.version, _jobs_url(party), job.job_id)
+    if method == "PUT":
+        return f"{url}?step=0"
+    return resource_url(url, answer.headers.get("location", ""))

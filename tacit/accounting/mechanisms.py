@@ -19,6 +19,9 @@ from tacit.accounting.events import DiscreteGaussian, DiscreteLaplace, Laplace, 
 from tacit.dp import amplification, composition, poisson, sampling
 from tacit.dp.heterogeneous import Step, epsilon_heterogeneous
 from tacit.errors import Refusal
+from tacit.methods.krr import Krr
+from tacit.methods.rappor import Rappor
+from tacit.methods.rr import Rr
 
 REPLACED, ADDED, DELETED = Relation.REPLACEMENT, Relation.ADD_REMOVE, Relation.DELETION
 
@@ -162,9 +165,9 @@ _SHARES_FALL = ("flips", "batch_flips", "n", "delta")
 MECHANISMS: dict[str, MechanismEntry] = {
     entry.name: entry
     for entry in (
-        MechanismEntry("rr", _BIT, "one randomised bit", devices.rr_local, ("e0",)),
-        MechanismEntry("krr", _CATEGORY, "one of k categories, randomised", devices.krr_local, ("e0",)),
-        MechanismEntry("rappor", _RAPPOR, "one vector of flipped cells", devices.rappor_local, ("e0",)),
+        MechanismEntry(Rr.NAME, _BIT, "one randomised bit", devices.rr_local, ("e0",)),
+        MechanismEntry(Krr.NAME, _CATEGORY, "one of k categories, randomised", devices.krr_local, ("e0",)),
+        MechanismEntry(Rappor.NAME, _RAPPOR, "one vector of flipped cells", devices.rappor_local, ("e0",)),
         MechanismEntry(
             "shuffle-fmt22", _VALUE, "n shuffled reports of an e0-LDP randomizer",
             devices.shuffled(amplification.epsilon_fmt22), ("e0",), ("n", "delta"),

@@ -50,7 +50,7 @@ class CensusShares:
         for kept in due:
             recipe_hash = recipes[kept[0]]
             item = live.recipe(recipe_hash)
-            if item is None or role in item.share_roles or await self._send(kept[0], self._leaf(recipe_hash, kept)):
+            if item is None or role in item.shares or await self._send(kept[0], self._leaf(recipe_hash, kept)):
                 self._settled.add(kept[0])
 
     def _leaf(self, recipe_hash: bytes, kept: Kept) -> SignedLeaf:

@@ -28,6 +28,6 @@ class Identity:
         """The role as opt-ins write it."""
         return "leader" if self.role is Role.LEADER else "helper"
 
-    def seed(self, seed_id: str) -> bytes | None:
+    def seed(self, seed_id: str | None) -> bytes | None:
         """The verify key seed with this id, if we hold it."""
         return next((peer.verify_key_seed for peer in self.peers if peer.seed_id == seed_id), None)

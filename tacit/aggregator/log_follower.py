@@ -9,7 +9,7 @@ that we do not remember means that the records of spent tokens and released batc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from aiohttp import web
 
 from tacit import media_types
 from tacit.aggregator.census import CensusShares
-from tacit.aggregator.config import LogConfig
+from tacit.aggregator.config import AggregatorConfig, LogConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.log_reader import LogReader
@@ -28,14 +28,15 @@ from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
-from tacit.messages import Role
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
-from tacit.recipe.model import Aggregator, Recipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.aggregator import Party
-from tacit.service.app import Deps
+from tacit.rules import table as rules
+from tacit.service.announcements import wake_on_announcements
+from tacit.service.app import Deps, add_driver
 from tacit.service.log import get_logger
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.client import VerifiedEntry
@@ -222,10 +223,8 @@ class LogFollower:
         return found
 
     def _is_ours(self, recipe: Recipe) -> bool:
-        return self._own_part(recipe).operator == self._identity.operator
-
-    def _own_part(self, recipe: Recipe) -> Aggregator:
-        return recipe.parties.leader if self._identity.role is Role.LEADER else recipe.parties.helper
+        own = recipe.parties.server(self._identity.role_name)
+        return own is not None and own.operator == self._identity.operator
 
     def _context(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], stage: Stage) -> Context:
         """What is checked against: the log, and what this aggregator has itself opted in to (P22)."""
@@ -273,7 +272,7 @@ class LogFollower:
         )
 
     def _check_own_side(self, item: LiveRecipe, closed: int) -> None:
-        own = self._own_part(item.recipe)
+        own = item.recipe.parties.servers()[self._identity.role_name]
         if had_begun(item.recipe.interval.start, closed):
             raise Refusal(LOST, LOST_DETAIL)
         if own.signing_key != b64url(self._identity.signing_key.public):
@@ -284,17 +283,17 @@ class LogFollower:
             raise Refusal("own-records-lost", "the log holds an opt-in of ours that our database does not")
 
     def _own_opt_in(self, item: LiveRecipe) -> OptIn | None:
-        return item.leader_opt_in if self._identity.role is Role.LEADER else item.helper_opt_in
+        return item.opt_ins.get(self._identity.role_name)
 
     def _opt_in(self, item: LiveRecipe, task_id: bytes) -> SignedLeaf:
         """Our opt-in, under the peer's seed where the peer was first and we hold it."""
-        other = item.helper_opt_in if self._identity.role is Role.LEADER else item.leader_opt_in
+        other = next((one for role, one in item.opt_ins.items() if role != self._identity.role_name), None)
         current = self._identity.peers[0]
         seed_id, seed = current.seed_id, current.verify_key_seed
         if other is not None:
             held = self._identity.seed(other.seed_id)
             if held is not None:
-                seed_id, seed = other.seed_id, held
+                seed_id, seed = str(other.seed_id), held
         body = OptIn(
             recipe_hash=item.recipe.hash_text,
             task_id=b64url(task_id),
@@ -374,3 +373,16 @@ class LogFollower:
 
 
 FOLLOWER = web.AppKey("follower", LogFollower)
+
+
+def add_follower(app: web.Application, follower: LogFollower, config: AggregatorConfig) -> None:
+    """Take up the tasks of earlier runs when the app starts, and follow the log while it runs. Call it after what opens
+    the store."""
+
+    async def loading(_app: web.Application) -> AsyncIterator[None]:
+        await follower.load()
+        yield
+
+    app.cleanup_ctx.append(loading)
+    look = add_driver(app, follower, config.log.poll_seconds, "following the log")
+    wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)

@@ -7,7 +7,7 @@ is closed stays closed, and the leaf is sent by the next start. A task with one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from tacit.aggregator.identity import Identity
 from tacit.aggregator.store import SqlStore, TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import DecodeError
-from tacit.ledger.account import ROLES, Charge, ChargeState, charge_state
+from tacit.ledger.account import Charge, ChargeState, charge_state
+from tacit.models.forms.registry import form_of
 from tacit.recipe.charges import charge_of, series_charges
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
@@ -67,7 +68,7 @@ class Voids:
         role = self._identity.role_name
         for row in due:
             item = live.recipe(row.recipe_hash)
-            if item is None or role not in item.opted_in_roles or role in item.void_roles:
+            if item is None or role not in item.opt_ins or role in item.voids:
                 self._settled.add(row.recipe_hash)
                 continue
             closed = row if row.void else await self._close(row)
@@ -108,10 +109,11 @@ def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tup
             continue
         item = live.recipe(row.recipe_hash)
         recipe = Recipe.decode(row.recipe) if item is None else item.recipe
-        opted_in = ROLES if row.state in _SERVED or item is None else item.opted_in_roles
-        void: frozenset[str] = frozenset() if item is None else item.void_roles
+        roles = form_of(recipe.model).opts_in
+        opted_in: Collection[str] = roles if row.state in _SERVED or item is None else item.opt_ins
+        void: Collection[str] = () if item is None else item.voids
         refundable = recipe.sampling.importance is None
-        state = charge_state(opted_in, void, recipe.interval.end, now, refundable=refundable)
+        state = charge_state(roles, opted_in, void, recipe.interval.end, now, refundable=refundable)
         whole = live.round_of(recipe)
         if whole is None:
             found.append(charge_of(recipe, state))

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 from urllib.parse import urljoin
 
+from tacit.codec import b64url
 from tacit.ports import Entropy
+from tacit.version import DapVersion
 
 Item = TypeVar("Item")
 
@@ -22,6 +24,12 @@ def resource_id(kind: bytes, task_id: bytes, body: bytes, generation: int = 0) -
     digest = hashlib.sha256(b"tacit resource " + kind + b"\0" + task_id + generation.to_bytes(4, "big"))
     digest.update(hashlib.sha256(body).digest())
     return digest.digest()[:16]
+
+
+def creation(version: DapVersion, collection: str, chosen: bytes) -> tuple[str, str]:
+    """Method and URL of the request that creates a resource under ``collection``: its owner names it, or we do, with
+    the id ``chosen``, by which we know it anyway."""
+    return ("PUT", f"{collection}/{b64url(chosen)}") if version.creates_by_put else ("POST", collection)
 
 
 def resource_url(collection: str, location: str) -> str:

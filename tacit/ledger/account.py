@@ -16,7 +16,6 @@ from decimal import Decimal
 
 MAX_STATED_EPSILON = 500
 """Beyond this a claim is none: e^epsilon is on its way out of the range of numbers."""
-ROLES = frozenset({"leader", "helper"})
 
 
 class ChargeState(enum.StrEnum):
@@ -104,13 +103,19 @@ class Charge:
 
 
 def charge_state(
-    opted_in: Collection[str], void: Collection[str], end: int, now: float, *, refundable: bool = True
+    roles: Collection[str],
+    opted_in: Collection[str],
+    void: Collection[str],
+    end: int,
+    now: float,
+    *,
+    refundable: bool = True,
 ) -> ChargeState:
-    """The state of a recipe whose opt-ins and void leaves are those of these roles, at ``now`` (POSIX seconds).
-    ``refundable``: the number of its messages tells nothing."""
-    if set(void) >= ROLES:
+    """The state at ``now`` (POSIX seconds) of a recipe that needs the opt-ins of ``roles``, and whose opt-ins and void
+    leaves are those of ``opted_in`` and ``void``. ``refundable``: the number of its messages tells nothing."""
+    if set(void) >= set(roles):
         return ChargeState.VOID if refundable else ChargeState.UNREFUNDED
-    if set(opted_in) >= ROLES:
+    if set(opted_in) >= set(roles):
         return ChargeState.ACTIVE
     return ChargeState.LAPSED if now >= end else ChargeState.PENDING
 

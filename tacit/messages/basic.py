@@ -62,6 +62,10 @@ class Interval(Struct):
         """Does ``other`` lie inside this interval?"""
         return self.start <= other.start and other.end <= self.end
 
+    def overlaps(self, other: Interval) -> bool:
+        """Is any time inside both intervals?"""
+        return self.start < other.end and other.start < self.end
+
     @classmethod
     def spanning(cls, times: Iterable[int]) -> Self:
         """The smallest interval that holds every one of ``times`` (at least one)."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.method import Method
+from tacit.methods.oue import Oue
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import Shape, Statistic
 
-METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Rr, Flips)}
+METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips)}
 """In the order in which a question takes the first that fits."""
 
 

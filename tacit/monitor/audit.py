@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tacit.errors import CryptoError, DecodeError, Refusal, TacitError
-from tacit.ledger.account import ROLES
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Accountant, conservative
 from tacit.monitor.findings import Finding
 from tacit.monitor.reading import Tick, nothing
-from tacit.recipe import rules, series_rules
 from tacit.recipe.charges import charges_of
 from tacit.recipe.context import Stage
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe, LiveSeries
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules import series_table as series_rules
+from tacit.rules import table as rules
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
 from tacit.tlog.once import claims_in
@@ -205,15 +205,15 @@ class Audit:
     def _ends(self, live: LiveRecipe, now: float, released: Collection[str] | None) -> list[Finding]:
         """A recipe that both aggregators took part in ends with a result, a census's shares, or two void leaves."""
         recipe = live.recipe
-        has_result = recipe.hash_text in (released or ()) or live.share_roles >= ROLES
-        if live.void_roles >= ROLES:
+        has_result = recipe.hash_text in (released or ()) or live.is_shared
+        if live.is_void:
             what = f"{recipe.name}: both aggregators said that nothing was released, and a result is published"
             return [Finding("void-released", what, live.index)] if has_result else []
         silent = live.opted_in and not has_result and released is not None
         if not silent or now < recipe.interval.end + self._patience.silence_seconds:
             return []
         days = int(now - recipe.interval.end) // DAY
-        missing = ", ".join(sorted(ROLES - live.void_roles))
+        missing = ", ".join(sorted(live.roles - live.voids.keys()))
         what = f"{recipe.name}: ended {days} days ago, without a result and without a void leaf of {missing}"
         return [Finding("silent", what, live.index)]
 

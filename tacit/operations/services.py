@@ -8,10 +8,11 @@ from http import HTTPStatus
 from typing import Any
 
 from tacit.codec import unb64url
-from tacit.errors import Abort, DecodeError
+from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError
 from tacit.media_types import JSON, PROBLEM_JSON
 from tacit.monitor.reading import WholeLog
 from tacit.ports import HttpResponse, Transport, TransportError
+from tacit.problem import Problem, read_problem
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -19,8 +20,6 @@ from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.client import LogView, signed_entries
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.pages import PagedReader
-
-REFUSAL_PREFIX = "urn:tacit:refusal:"
 
 
 class NoAnswerError(TransportError):
@@ -71,17 +70,12 @@ async def _answer(
 
 def problem_of(answer: HttpResponse) -> Abort:
     """A problem document as an error for a person."""
-    document: dict[str, Any] = {}
-    if answer.headers.get("content-type", "").startswith(PROBLEM_JSON):
-        try:
-            found = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            found = {}
-        document = found if isinstance(found, dict) else {}
-    kind, title, detail = (str(document.get(name, "")) for name in ("type", "title", "detail"))
-    if kind.startswith(REFUSAL_PREFIX):
-        title = f"refused by rule {kind.removeprefix(REFUSAL_PREFIX)}:"
-    return Abort(kind, detail, status=answer.status, title=title or f"the service answered {answer.status}")
+    declared = answer.headers.get("content-type", "").startswith(PROBLEM_JSON)
+    problem = read_problem(answer.body) if declared else Problem()
+    title = problem.title or f"the service answered {answer.status}"
+    if problem.type.startswith(REFUSAL_PREFIX):
+        title = f"refused by rule {problem.type.removeprefix(REFUSAL_PREFIX)}:"
+    return Abort(problem.type, problem.detail, status=answer.status, title=title)
 
 
 def _json(answer: HttpResponse, url: str) -> Any:

@@ -14,11 +14,11 @@ from typing import Any, Final
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.method import plain
 from tacit.models.forms.form import Cap
+from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
-from tacit.recipe.checks.design import MODE_OF_CLOSE
 from tacit.recipe.claims import claim_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import UNBOUNDED, Buckets, Categories, Parties, Question, Recipe, Vector
+from tacit.recipe.model import MODE_OF_CLOSE, UNBOUNDED, Buckets, Categories, Question, Recipe, Vector
 from tacit.recipe.survey import AUTO, Survey
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan

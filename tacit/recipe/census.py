@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
+from tacit.models.forms.registry import form_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Attributes, Recipe
 from tacit.tlog.leaves import CensusShare
@@ -41,13 +42,22 @@ STDERRS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """A census of which the log shows both shares, each signed by its aggregator and of the recipe's own task.
-    ``index``: that of the later share."""
+    """A census of which the log shows all ``shares`` (by role), each signed by its aggregator and of the recipe's own
+    task. ``index``: that of the last one."""
 
     recipe: Recipe
-    leader: CensusShare
-    helper: CensusShare
+    shares: Mapping[str, CensusShare]
     index: int
+
+    @property
+    def ordered(self) -> tuple[CensusShare, ...]:
+        """The shares in the order of the model's roles."""
+        return tuple(self.shares[role] for role in form_of(self.recipe.model).opts_in)
+
+    @property
+    def report_count(self) -> int:
+        """How many reports the first share sums."""
+        return self.ordered[0].report_count
 
     def asks(self, recipe: Recipe) -> bool:
         """Whether it counted what ``recipe`` targets: every attribute value of the criteria, in the same population, of
@@ -91,14 +101,16 @@ def census_for(recipe: Recipe, censuses: Sequence[Census], index: int | None, si
 def counts_of(census: Census) -> tuple[int, ...]:
     """The randomised count of every cell. Refusal ``audience-floor`` for two shares that are not of one batch of at
     least B reports, or do not add up to one."""
-    recipe, reports = census.recipe, census.leader.report_count
-    if reports != census.helper.report_count:
-        raise _unusable(census, f"leader and helper counted {reports} and {census.helper.report_count} reports")
+    recipe, counted = census.recipe, [share.report_count for share in census.ordered]
+    reports = counted[0]
+    if set(counted) != {reports}:
+        who = " and ".join(form_of(recipe.model).opts_in)
+        raise _unusable(census, f"{who} counted {' and '.join(map(str, counted))} reports")
     if reports < recipe.batch.min_batch_size:
         raise _unusable(census, f"{reports} reports are fewer than its B = {recipe.batch.min_batch_size}")
     vdaf = vdaf_of(recipe)
     try:
-        shares = [vdaf.decode_agg_share(unb64url(one.aggregate_share)) for one in (census.leader, census.helper)]
+        shares = [vdaf.decode_agg_share(unb64url(one.aggregate_share)) for one in census.ordered]
         return added_up(vdaf, shares, reports, recipe.aggregator_flips)
     except (DecodeError, ValueError) as error:
         raise _unusable(census, str(error)) from error
@@ -114,11 +126,11 @@ def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
     counts = counts_of(census)
     randomizer, design = randomizer_of(recipe), design_of(recipe)
     try:
-        estimate = randomizer.estimate(counts, census.leader.report_count, design)
+        estimate = randomizer.estimate(counts, census.report_count, design)
     except ValueError as error:
         raise _unusable(census, str(error)) from error
     cells = [number for number, cell in enumerate(spec.cells) if criteria.items() <= cell.items()]
-    everybody = census.leader.report_count / float(recipe.rate)
+    everybody = census.report_count / float(recipe.rate)
     adds = randomizer.missing_adds(design) if spec.missing is None else ()
     return Attested(
         min(everybody, math.fsum(estimate.values[cell] for cell in cells)),
@@ -132,7 +144,8 @@ def _reach(recipe: Recipe) -> tuple[tuple[str, ...], ...]:
     Of another issuer's devices, however many were counted, there may be few that a recipe asks."""
     parties = recipe.parties
     return (
-        *((one.operator, one.signing_key) for one in (parties.leader, parties.helper, parties.gateway)),
+        *((one.operator, one.signing_key) for one in parties.servers().values()),
+        (parties.gateway.operator, parties.gateway.signing_key),
         (parties.relay.url,),
         (parties.attester.operator,),
         (parties.issuer.name, parties.issuer.signing_key),

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
-from tacit.models.forms.registry import form_of
+from tacit.models.forms.registry import known
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Epsilons, Recipe, epsilon_of
 from tacit.recipe.series import Series
 
 
@@ -22,15 +22,23 @@ def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
 
 
 def cost_of(recipe: Recipe) -> Cost:
-    """The stated claim (a)."""
-    return Cost(Decimal(recipe.privacy.epsilon[form_of(recipe.model).charged]), Decimal(recipe.privacy.delta))
+    """The stated claim that is charged: (a), or what stands for it in the recipe's model."""
+    return Cost(_charged(recipe.model, recipe.privacy.epsilon), Decimal(recipe.privacy.delta))
 
 
 def with_relay_of(document: Recipe | Series) -> Decimal:
-    """The stated claim (b), of a series the total one, at the delta of claim (a)."""
+    """The stated claim (b), or what stands for it, of a series the total one, at the delta of claim (a)."""
     if isinstance(document, Recipe):
-        return Decimal(document.privacy.epsilon[form_of(document.model).charged_with_relay])
-    return Decimal(document.claim.epsilon[form_of(document.probe.model).charged_with_relay])
+        return _charged(document.model, document.privacy.epsilon, with_relay=True)
+    return _charged(document.probe.model, document.claim.epsilon, with_relay=True)
+
+
+def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Decimal:
+    """One of the stated epsilons; of a model that is not known, the largest."""
+    form = known(model)
+    if form is None:
+        return max(map(epsilon_of, epsilon.root.values()), default=Decimal("Infinity"))
+    return epsilon_of(epsilon[form.charged_with_relay if with_relay else form.charged])
 
 
 def series_charge(series: Series, state: ChargeState) -> Charge:
@@ -41,7 +49,7 @@ def series_charge(series: Series, state: ChargeState) -> Charge:
 
 def series_cost(series: Series) -> Cost:
     """The total claim (a)."""
-    return Cost(Decimal(series.claim.epsilon[form_of(series.probe.model).charged]), Decimal(series.claim.delta))
+    return Cost(_charged(series.probe.model, series.claim.epsilon), Decimal(series.claim.delta))
 
 
 def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
@@ -58,11 +66,12 @@ def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
 
 
 def state_of(live: LiveRecipe, now: float) -> ChargeState:
-    """What the log says of a recipe by itself."""
+    """What the log says of a recipe by itself; one of a model that is not known counts in full."""
     recipe = live.recipe
-    return charge_state(
-        live.opted_in_roles, live.void_roles, recipe.interval.end, now, refundable=recipe.sampling.importance is None
-    )
+    if not live.roles:
+        return ChargeState.ACTIVE
+    refundable = recipe.sampling.importance is None
+    return charge_state(live.roles, live.opt_ins, live.voids, recipe.interval.end, now, refundable=refundable)
 
 
 def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:

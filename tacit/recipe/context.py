@@ -4,8 +4,8 @@ is."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
@@ -43,8 +43,8 @@ class Context:
     """Hash of the recipe whose leaf first named this recipe's slot."""
     directory: IssuerDirectory | None = None
     """The one directory of the token's (issuer, epoch)."""
-    leader_opt_in: OptIn | None = None
-    helper_opt_in: OptIn | None = None
+    opt_ins: Mapping[str, OptIn] = field(default_factory=dict)
+    """The opt-ins in the log, by role."""
     series: Series | None = None
     """The series that the recipe names, if the log holds it."""
     round_owner: bytes | None = None

@@ -1,7 +1,7 @@
 """What every party derives from a recipe, and derives alike: task configuration, task, VDAF, randomizer,
 slot.
 
-Nothing here checks a recipe against a policy (``tacit.recipe.rules`` does); a recipe that cannot be derived
+Nothing here checks a recipe against a policy (``tacit.rules.table`` does); a recipe that cannot be derived
 from at all is a ``Refusal`` with the rule's name.
 """
 
@@ -25,8 +25,10 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.method import Method
 from tacit.methods.registry import method_named
 from tacit.methods.statistics import STATISTICS, Shape
+from tacit.models.forms.registry import form_of
+from tacit.models.forms.secure_aggregation import aggregators_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Range, Recipe, Sampling, Vector
+from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Range, Recipe, Sampling, VdafSpec, Vector
 from tacit.recipe.quantity import exact, in_words
 from tacit.task import BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
@@ -37,9 +39,16 @@ _MODES = {"time_interval": BatchMode.TIME_INTERVAL, "leader_selected": BatchMode
 _CLOSES = {"interval_end": BatchClose.INTERVAL_END, "at_B": BatchClose.AT_B}
 
 
+def vdaf_spec(recipe: Recipe) -> VdafSpec:
+    """The VDAF that the recipe names. Refusal ``vdaf-parameters`` where its model has none."""
+    if recipe.vdaf is None:
+        raise Refusal("vdaf-parameters", f"a recipe of model {recipe.model} names no VDAF")
+    return recipe.vdaf
+
+
 def vdaf_of(recipe: Recipe) -> Prio3[Any]:
     """The recipe's VDAF for two aggregators. Refusal ``vdaf-parameters`` if it cannot exist."""
-    spec = recipe.vdaf
+    spec = vdaf_spec(recipe)
     try:
         return prio3_named(spec.name, spec.length, spec.chunk_length, spec.max_weight, spec.max_measurement)
     except ValueError as error:
@@ -49,15 +58,15 @@ def vdaf_of(recipe: Recipe) -> Prio3[Any]:
 def task_configuration(recipe: Recipe) -> TaskConfiguration:
     """The DAP task configuration; ``task_info`` is the recipe's hash. Refusal ``interval-unaligned``,
     ``vdaf-parameters``."""
-    vdaf = vdaf_of(recipe)
+    vdaf, parties = vdaf_of(recipe), aggregators_of(recipe.parties)
     precision = recipe.batch.time_precision
     if recipe.interval.start % precision or recipe.interval.duration % precision:
         raise Refusal("interval-unaligned", f"start and duration must be multiples of {precision} seconds")
     interval = Interval(recipe.interval.start // precision, recipe.interval.duration // precision)
     return TaskConfiguration(
         task_info=recipe.hash,
-        leader_aggregator_endpoint=recipe.parties.leader.url,
-        helper_aggregator_endpoint=recipe.parties.helper.url,
+        leader_aggregator_endpoint=parties.leader.url,
+        helper_aggregator_endpoint=parties.helper.url,
         time_precision=precision,
         min_batch_size=recipe.batch.min_batch_size,
         batch_mode=_MODES[recipe.batch.mode],
@@ -69,13 +78,16 @@ def task_configuration(recipe: Recipe) -> TaskConfiguration:
 
 
 def task_id(recipe: Recipe) -> bytes:
-    """The task id (32 bytes) that taskprov derives from the configuration."""
+    """The task id (32 bytes) that taskprov derives from the configuration; of a model without a DAP task the recipe's
+    hash. Refusal ``model-unsupported``, and as ``task_configuration``."""
+    if not form_of(recipe.model).proves:
+        return recipe.hash
     return task_id_of(task_configuration(recipe))
 
 
 def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
     """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Refusal."""
-    parties = recipe.parties
+    parties = aggregators_of(recipe.parties)
     return Task.from_configuration(
         task_configuration(recipe),
         leader_hpke_config=hpke_config(parties.leader.hpke_config),

@@ -7,13 +7,14 @@ checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal
+from tacit.models.forms.registry import known
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
@@ -64,7 +65,8 @@ class LeafSigners:
             recipe = None if body is None else recipes.get(body.recipe_hash)
             if body is None or recipe is None:
                 return None
-            return _if_signed_by(getattr(recipe.parties, body.role), leaf)
+            party = recipe.parties.server(body.role)
+            return None if party is None else _if_signed_by(party, leaf)
         if leaf.type is LeafType.ISSUER_DIRECTORY:
             return self._issuer_key(leaf, recipes)
         return self._gateway_key(leaf, recipes)
@@ -134,35 +136,36 @@ class LiveRecipe:
     index: int
     leaf: SignedLeaf
     recipe: Recipe
-    leader_opt_in: OptIn | None = None
-    helper_opt_in: OptIn | None = None
-    leader_void: Void | None = None
-    helper_void: Void | None = None
-    leader_share: CensusShare | None = None
-    helper_share: CensusShare | None = None
+    opt_ins: Mapping[str, OptIn] = field(default_factory=dict)
+    """By role: who has opted in."""
+    voids: Mapping[str, Void] = field(default_factory=dict)
+    """By role: who has closed the recipe's task for good without a release."""
+    shares: Mapping[str, CensusShare] = field(default_factory=dict)
+    """By role: who has published its aggregate share (of a census)."""
 
     @property
-    def opted_in_roles(self) -> frozenset[str]:
-        """Who has opted in."""
-        found = (("leader", self.leader_opt_in), ("helper", self.helper_opt_in))
-        return frozenset(role for role, leaf in found if leaf is not None)
-
-    @property
-    def void_roles(self) -> frozenset[str]:
-        """Who has closed the recipe's task for good without a release."""
-        found = (("leader", self.leader_void), ("helper", self.helper_void))
-        return frozenset(role for role, leaf in found if leaf is not None)
-
-    @property
-    def share_roles(self) -> frozenset[str]:
-        """Who has published its aggregate share (of a census)."""
-        found = (("leader", self.leader_share), ("helper", self.helper_share))
-        return frozenset(role for role, leaf in found if leaf is not None)
+    def roles(self) -> frozenset[str]:
+        """Whose opt-ins, or void leaves, all have to be there; of a model that is not known, of nobody."""
+        form = known(self.recipe.model)
+        return frozenset() if form is None else frozenset(form.opts_in)
 
     @property
     def opted_in(self) -> bool:
-        """Whether both aggregators have an opt-in; whether these agree is the rule ``opt-in-mismatch``."""
-        return self.leader_opt_in is not None and self.helper_opt_in is not None
+        """Whether all have opted in; whether their opt-ins agree is the rule ``opt-in-mismatch``."""
+        return self._all(self.opt_ins)
+
+    @property
+    def is_void(self) -> bool:
+        """Whether all have closed it."""
+        return self._all(self.voids)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all have published their shares."""
+        return self._all(self.shares)
+
+    def _all(self, leaves: Mapping[str, Body]) -> bool:
+        return bool(self.roles) and self.roles <= leaves.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +252,7 @@ class LiveLog:
             index=live.index,
             slot_owner=self._slots.get((token.issuer, token.epoch, token.slot)),
             directory=self.directory(token.issuer, token.epoch),
-            leader_opt_in=live.leader_opt_in,
-            helper_opt_in=live.helper_opt_in,
+            opt_ins=live.opt_ins,
             censuses=self.censuses,
             series=series,
             round_owner=None if series is None or place is None else self._rounds.get((series.hash, place.index)),
@@ -263,9 +265,9 @@ class _Joined:
     def __init__(self) -> None:
         self.recipes: dict[str, LiveRecipe] = {}
         self.series: dict[str, LiveSeries] = {}
-        self.opt_ins: dict[tuple[str, str], OptIn] = {}
-        self.voids: dict[tuple[str, str], Void] = {}
-        self.shares: dict[tuple[str, str], tuple[int, CensusShare]] = {}
+        self.opt_ins: dict[str, dict[str, OptIn]] = {}
+        self.voids: dict[str, dict[str, Void]] = {}
+        self.shares: dict[str, dict[str, tuple[int, CensusShare]]] = {}
         self.directories: dict[tuple[str, int], IssuerDirectory] = {}
         self.configs: dict[tuple[str, int], OhttpConfig] = {}
         self.unreadable: list[tuple[int, str]] = []
@@ -281,13 +283,13 @@ class _Joined:
                 self.series.setdefault(series.hash_text, LiveSeries(entry.index, leaf, series))
             elif leaf.type is LeafType.OPT_IN:
                 opt_in = leaf.body_as(OptIn)
-                self.opt_ins.setdefault((opt_in.recipe_hash, opt_in.role), opt_in)
+                self.opt_ins.setdefault(opt_in.recipe_hash, {}).setdefault(opt_in.role, opt_in)
             elif leaf.type is LeafType.VOID:
                 void = leaf.body_as(Void)
-                self.voids.setdefault((void.recipe_hash, void.role), void)
+                self.voids.setdefault(void.recipe_hash, {}).setdefault(void.role, void)
             elif leaf.type is LeafType.CENSUS_SHARE:
                 share = leaf.body_as(CensusShare)
-                self.shares.setdefault((share.recipe_hash, share.role), (entry.index, share))
+                self.shares.setdefault(share.recipe_hash, {}).setdefault(share.role, (entry.index, share))
             elif leaf.type is LeafType.ISSUER_DIRECTORY:
                 directory = leaf.body_as(IssuerDirectory)
                 self.directories.setdefault((directory.issuer, directory.epoch), directory)
@@ -319,26 +321,25 @@ class _Joined:
         for text, live in self.recipes.items():
             yield replace(
                 live,
-                leader_opt_in=self.opt_ins.get((text, "leader")),
-                helper_opt_in=self.opt_ins.get((text, "helper")),
-                leader_void=self._void(live.recipe, "leader"),
-                helper_void=self._void(live.recipe, "helper"),
-                leader_share=self.shares.get((text, "leader"), (0, None))[1],
-                helper_share=self.shares.get((text, "helper"), (0, None))[1],
+                opt_ins=self.opt_ins.get(text, {}),
+                voids=self._voids(live.recipe),
+                shares={role: share for role, (_, share) in self.shares.get(text, {}).items()},
             )
 
     def censuses(self) -> Iterable[Census]:
         for text, live in self.recipes.items():
-            leader, helper = self.shares.get((text, "leader")), self.shares.get((text, "helper"))
-            if leader is None or helper is None or not live.recipe.is_census:
+            found = {role: self.shares.get(text, {}).get(role) for role in live.roles}
+            shares = {role: one for role, one in found.items() if one is not None}
+            if not live.recipe.is_census or not live.roles or len(shares) < len(live.roles):
                 continue
-            if all(_is_of(live.recipe, share.task_id) for _, share in (leader, helper)):
-                yield Census(live.recipe, leader[1], helper[1], max(leader[0], helper[0]))
+            if all(_is_of(live.recipe, share.task_id) for _, share in shares.values()):
+                counted = {role: share for role, (_, share) in shares.items()}
+                yield Census(live.recipe, counted, max(index for index, _ in shares.values()))
 
-    def _void(self, recipe: Recipe, role: str) -> Void | None:
-        """The void leaf of ``role``, if it is of the recipe's own task."""
-        void = self.voids.get((recipe.hash_text, role))
-        return void if void is not None and _is_of(recipe, void.task_id) else None
+    def _voids(self, recipe: Recipe) -> dict[str, Void]:
+        """The void leaves that are of the recipe's own task, by role."""
+        found = self.voids.get(recipe.hash_text, {})
+        return {role: void for role, void in found.items() if _is_of(recipe, void.task_id)}
 
 
 def _fits(series: Series, recipe: Recipe) -> bool:

@@ -2,7 +2,7 @@
 costs.
 
 This module holds its form only: members, types, canonical bytes (RFC 8785, rule P6) and hash. What makes a
-recipe acceptable are the named rules of ``tacit.recipe.rules``. Numbers are integers or decimal strings
+recipe acceptable are the named rules of ``tacit.rules.table``. Numbers are integers or decimal strings
 (``tacit.recipe.quantity``: those that may be either);
 binary members are unpadded base64url; every member is required unless it says otherwise.
 """
@@ -14,19 +14,22 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, SerializeAsAny, ValidationInfo, field_validator
 from pydantic_core import CoreSchema
 
 from tacit.methods.statistics import StatisticName
 from tacit.models.forms.form import Form
+from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
 from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
 from tacit.recipe.fields import wrong
 from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
 from tacit.tlog.canonical import MAX_INTEGER
-from tacit.tlog.leaves import Blob, Body, Key32, Name
+from tacit.tlog.leaves import Key32
 
 MAX_LABELS = 4096
 MAX_CELLS = 1024
@@ -40,11 +43,6 @@ UNBOUNDED = "unbounded"
 
 DecimalText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
 """A non-negative decimal number such as ``0.5``; never a float."""
-Base64 = Blob
-Key = Key32
-Operator = Name
-Url = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,512}$")]
-"""ASCII text, never normalised: its bytes are authenticated."""
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
@@ -60,10 +58,6 @@ EpsilonText = DecimalText | Literal["unbounded"]
 def epsilon_of(text: str) -> Decimal:
     """A stated epsilon as a number: ``unbounded`` is infinite."""
     return Decimal("Infinity") if text == UNBOUNDED else Decimal(text)
-
-
-class Part(Body):
-    """Base of every part: frozen, strict types, no unknown members."""
 
 
 class Buckets(Part):
@@ -325,6 +319,13 @@ class Sampling(Part):
         return Fraction(self.dummies.intensity) / self.dummies.population if self.dummies else Fraction(0)
 
 
+MODE_OF_CLOSE: dict[str, Literal["time_interval", "leader_selected"]] = {
+    "interval_end": "time_interval",
+    "at_B": "leader_selected",
+}
+"""The mode of a batch that goes with when it ends (P13)."""
+
+
 class Batch(Part):
     """``min_batch_size`` is B; ``time_precision`` in seconds; ``expected_contributions`` in reports (P15)."""
 
@@ -412,68 +413,8 @@ class SeriesRound(Part):
     index: Annotated[int, Field(ge=0, lt=MAX_ROUNDS)]
 
 
-class Analyst(Part):
-    """Who signs the recipe."""
-
-    operator: Operator
-    signing_key: Key
-
-
-class Aggregator(Part):
-    """Leader or helper: its DAP endpoint, encoded HpkeConfig and the key that signs its opt-in."""
-
-    operator: Operator
-    url: Url
-    hpke_config: Base64
-    signing_key: Key
-
-
-class Collector(Part):
-    """The only party that aggregate shares are sealed to."""
-
-    operator: Operator
-    hpke_config: Base64
-
-
-class Relay(Part):
-    """OHTTP relay."""
-
-    operator: Operator
-    url: Url
-
-
-class Gateway(Part):
-    """OHTTP gateway; the key signs its key configurations."""
-
-    operator: Operator
-    signing_key: Key
-
-
-class Attester(Part):
-    """Device attester."""
-
-    operator: Operator
-
-
-class Issuer(Part):
-    """Token issuer; ``name`` is its name in challenges, the key signs its directories."""
-
-    operator: Operator
-    name: Operator
-    signing_key: Key
-
-
-class Parties(Part):
-    """Everyone who takes part."""
-
-    analyst: Analyst
-    leader: Aggregator
-    helper: Aggregator
-    collector: Collector
-    relay: Relay
-    gateway: Gateway
-    attester: Attester
-    issuer: Issuer
+_SHAPES: Any = reduce(or_, (form.parties for form in FORMS.values()))
+"""The parties of the models that are known, for the JSON Schema."""
 
 
 class Recipe(Document):
@@ -484,9 +425,9 @@ class Recipe(Document):
     version: Annotated[int, Field(ge=1, le=1)]
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
     question: Question
-    model: Literal["secure-aggregation", "pan-private", "pan-private-single", "shuffled", "local"]
+    model: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
     randomizer: RandomizerSpec
-    vdaf: VdafSpec
+    vdaf: Annotated[VdafSpec | None, Field(validate_default=True)] = None
     aggregator_noise: AggregatorNoise | None = None
     sampling: Sampling
     batch: Batch
@@ -494,8 +435,25 @@ class Recipe(Document):
     privacy: Privacy
     audience: Audience
     token: TokenSlot
-    parties: Parties
+    parties: SerializeAsAny[Parties]
     series: SeriesRound | None = None
+
+    @field_validator("vdaf")
+    @classmethod
+    def _proved(cls, vdaf: VdafSpec | None, info: ValidationInfo) -> VdafSpec | None:
+        """Refuse a recipe without a VDAF where the model proves by one, and one with it where it does not."""
+        form = known(info.data.get("model", ""))
+        if form is not None and form.proves != (vdaf is not None):
+            raise ValueError("Field required" if form.proves else f"{form.name} has none")
+        return vdaf
+
+    @field_validator("parties", mode="plain", json_schema_input_type=_SHAPES)
+    @classmethod
+    def _of_the_model(cls, parties: Any, info: ValidationInfo) -> Parties:
+        """The parties that the model has; of a model that is not known, whoever is named."""
+        form = known(info.data.get("model", ""))
+        shape = UnknownParties if form is None else form.parties
+        return parties if isinstance(parties, shape) else shape.model_validate(parties, strict=True)
 
     @field_validator("privacy")
     @classmethod

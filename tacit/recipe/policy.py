@@ -17,8 +17,9 @@ from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
 from tacit.methods.registry import METHODS
 from tacit.models.forms.form import Cap
+from tacit.models.forms.parties import Key, Operator, Part, Parties, Url
 from tacit.recipe.fields import parse_file
-from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Key, Operator, Part, Parties, Positive, Url
+from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Positive
 from tacit.tlog.canonical import validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum, witness_key
@@ -159,11 +160,10 @@ class Policy(Part):
             )
 
     def trusts_aggregators(self, parties: Parties) -> bool:
-        """Whether both aggregators of a recipe are named here, at these addresses and with these keys."""
-        pins = self.aggregators or {}
-        return all(
-            pins.get(one.operator) == AggregatorPin(url=one.url, signing_key=one.signing_key)
-            for one in (parties.leader, parties.helper)
+        """Whether all servers of a recipe are named here, at these addresses and with these keys."""
+        pins, servers = self.aggregators or {}, parties.servers().values()
+        return bool(servers) and all(
+            pins.get(one.operator) == AggregatorPin(url=one.url, signing_key=one.signing_key) for one in servers
         )
 
     def issuer_key(self, name: str) -> bytes | None:

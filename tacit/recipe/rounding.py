@@ -7,6 +7,7 @@ from fractions import Fraction
 from pydantic import ValidationError
 
 from tacit.dp.binomial_noise import MAX_FLIPS
+from tacit.recipe.derive import vdaf_spec
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Question, Range, Recipe, Vector
 from tacit.recipe.quantity import in_words, quantity
@@ -54,7 +55,7 @@ def _finer(recipe: Recipe, spec: Range) -> str:
     for steps in _FINER:
         largest = _largest(recipe, spec, steps)
         if largest is not None:
-            bits, now = largest.bit_length(), (recipe.vdaf.max_measurement or 1).bit_length()
+            bits, now = largest.bit_length(), (vdaf_spec(recipe).max_measurement or 1).bit_length()
             unit = in_words(Fraction(spec.most - spec.least) / steps)
             return f"take unit {unit}: the noise stays as it is, a number of a report has about {bits} bits, now {now}"
     return "take a smaller range, or more devices: their noise leaves no room for a finer unit"

@@ -3,7 +3,7 @@
 A series is a leaf of its own, signed by the analyst before any of its rounds. It holds everything that the rounds have
 in common (the template: a recipe without ``name``, ``interval``, ``token``, ``series`` and ``question.round_input``),
 how many there may be, where and when, and what all of them together cost. A round is a complete recipe that names the
-series' hash and its own index. This module holds the form; the rules are in ``tacit.recipe.checks.series``, the cost
+series' hash and its own index. This module holds the form; the rules are in ``tacit.rules.series``, the cost
 in ``tacit.recipe.series_claims``.
 """
 
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tacit.models.forms.parties import Operator, Part
 from tacit.models.forms.registry import known
 from tacit.moments import moment
 from tacit.recipe.document import Document
@@ -23,8 +24,6 @@ from tacit.recipe.model import (
     DecimalText,
     Epsilons,
     Interval,
-    Operator,
-    Part,
     Positive,
     Recipe,
     SeriesRound,

@@ -20,9 +20,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from tacit.errors import DecodeError, FieldError, UsageError
+from tacit.methods.flips import Flips
 from tacit.methods.method import Method, plain
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
+from tacit.models.forms.parties import Operator, Part
 from tacit.recipe.derive import shape_of
 from tacit.recipe.fields import filled, parse_file, wrong
 from tacit.recipe.model import (
@@ -35,8 +37,6 @@ from tacit.recipe.model import (
     Label,
     Natural,
     Number,
-    Operator,
-    Part,
     Positive,
     Question,
     Size,
@@ -46,6 +46,9 @@ from tacit.recipe.model import (
 from tacit.tlog.canonical import shown
 
 AUTO: Final = "auto"
+LOCAL: Final = "local"
+MECHANISMS: Final = (LOCAL, Flips.NAME)
+"""Each device hides itself, or only the sum hides a device."""
 ATTRIBUTES: Final = "attributes"
 """A census's ``metric``."""
 _DIGITS, _PLACES = 9, 18
@@ -79,6 +82,13 @@ def _auto_or_amount(value: Any) -> Decimal | Literal["auto"]:
     return AUTO if value == AUTO else _amount(value)
 
 
+def _mechanism(said: str) -> str:
+    if said not in MECHANISMS:
+        raise ValueError(f"must be {' or '.join(MECHANISMS)}")
+    return said
+
+
+Mechanism = Annotated[str, AfterValidator(_mechanism), WithJsonSchema({"type": "string", "enum": list(MECHANISMS)})]
 _AMOUNT_SCHEMA: Final = [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{_DECIMAL}$"}]
 Amount = Annotated[
     Decimal,
@@ -152,10 +162,10 @@ class Survey(Part):
     ] = None
     min_batch_size: Annotated[Positive | None, Field(description="B (default: 0.8 x rate x population).")] = None
     randomizer: Annotated[
-        str | None, Field(description="krr, rappor, rr or flips (default: krr, rr, flips for sums).")
+        str | None, Field(description=f"One of {', '.join(METHODS)} (default: the first that fits the question).")
     ] = None
     mechanism: Annotated[
-        Literal["local", "flips"] | None,
+        Mechanism | None,
         Field(description="local: each device hides itself; flips: only the sum hides a device."),
     ] = None
     aggregator_flips: Annotated[
@@ -212,11 +222,11 @@ class Survey(Part):
             wished = "mechanism" if self.randomizer is None else "randomizer"
             raise wrong(wished, f"a {self.kind.name} needs {names}, not {self.randomizer or self.mechanism}")
         if self.aggregator_flips and self.method.IS_LOCAL:
-            raise wrong("aggregator_flips", "needs `mechanism` flips")
+            raise wrong("aggregator_flips", f"needs `mechanism` {Flips.NAME}")
 
     def _wants(self, method: type[Method]) -> bool:
         if self.mechanism is not None:
-            return (self.mechanism == "local") == method.IS_LOCAL
+            return (self.mechanism == LOCAL) == method.IS_LOCAL
         return self.randomizer in {None, method.NAME}
 
     @property

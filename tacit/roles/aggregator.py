@@ -11,8 +11,9 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
-from tacit.errors import ReportError, ReportRejected
+from tacit.errors import Fatal, ReportError, ReportRejected
 from tacit.hpke import KeyPair
 from tacit.messages import (
     CHECKSUM_SIZE,
@@ -23,7 +24,8 @@ from tacit.messages import (
     Role,
     check_report_extensions,
 )
-from tacit.task import Task, open_input_share
+from tacit.roles.crypto import JobCrypto
+from tacit.task import BatchClose, Task, open_input_share
 from tacit.tokens import binding
 from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf.native.batch import BatchVerifier
@@ -32,19 +34,48 @@ from tacit.vdaf.native.batch import BatchVerifier
 @dataclass(frozen=True)
 class Party:
     """One aggregator's view of one task: its role and the secrets that it holds for the task. ``closes``: the POSIX
-    time from which on it counts and releases nothing any more."""
+    time from which on it counts and releases nothing any more.
+
+    A report counts once, and only with a token of the task's slot: its *evidence* is the token's extension, what marks
+    it as spent is the token's nullifier. Whoever wants other evidence (``tacit serve interop``, for DAP tasks without
+    tokens) has a party of its own kind; this one takes nothing without its ``verifier``."""
 
     task: Task
     role: Role
     verify_key: bytes = field(repr=False)
     key_pair: KeyPair = field(repr=False)
-    verifier: TokenVerifier = field(repr=False)
+    verifier: TokenVerifier | None = field(repr=False)
     closes: float
+
+    EXTENSION_TYPE: ClassVar[int | None] = binding.TOKEN_EXTENSION_TYPE
+    """Type of the one private extension that evidence stands in; ``None``: a report has none."""
 
     @cached_property
     def batch(self) -> BatchVerifier:
         """Verification of many of the task's reports at once; made on first use, for any thread."""
         return BatchVerifier(self.task.vdaf, self.verify_key, self.task.ctx)
+
+    @property
+    def tokens(self) -> TokenVerifier:
+        """What checks tokens. Raises ``Fatal`` without one: then nothing is taken."""
+        if self.verifier is None:
+            raise Fatal("a task's tokens cannot be checked")
+        return self.verifier
+
+    def evidence(self, public: Sequence[Extension], private: Sequence[Extension]) -> bytes:
+        """What a report shows in its extensions; raises ``ReportRejected``."""
+        return token_extension(public, private)
+
+    def nullifier(self, _report_id: bytes, evidence: bytes) -> bytes:
+        """Check one report's evidence; raises ``ReportRejected``."""
+        return binding.check(binding.open_extension(evidence, self.role), self.role, self.tokens)
+
+    def nullifiers(
+        self, _report_ids: Sequence[bytes], evidence: Sequence[bytes], crypto: JobCrypto
+    ) -> list[bytes | ReportRejected]:
+        """``nullifier`` of many reports."""
+        verifier = self.tokens
+        return binding.check_all(evidence, self.role, verifier, lambda chosen: crypto.verify_tokens(verifier, chosen))
 
 
 @dataclass(frozen=True)
@@ -118,21 +149,25 @@ def open_report_share(
     """Validate, decrypt and check the token of one report share; raises ``ReportRejected``."""
     check_report_time(party.task, metadata.time, now)
     share = open_input_share(party.task, party.role, party.key_pair, metadata, public_share, ciphertext)
-    data = token_extension(metadata.public_extensions, share.private_extensions)
-    extension = binding.open_extension(data, party.role)
-    nullifier = binding.check(extension, party.role, party.verifier)
-    return OpenedShare(share.payload, nullifier)
+    evidence = party.evidence(metadata.public_extensions, share.private_extensions)
+    return OpenedShare(share.payload, party.nullifier(metadata.report_id, evidence))
 
 
-def bucket_of(task: Task, batch_id: bytes | None) -> bytes:
-    """The key of the bucket in which a report counts: its batch id, or the start of the task's interval as 8 bytes. A
-    query names the whole interval (P13), so nothing finer is needed, and one sum over all contributions so far tells
-    less than one per minute. Raises ``ValueError`` where a leader-selected task has no batch."""
+def bucket_of(task: Task, batch_id: bytes | None, time: int) -> bytes:
+    """The key of the bucket in which a report of ``time`` counts: its batch id, or the start of the task's interval as
+    8 bytes. A query names the whole interval (P13), so nothing finer is needed, and one sum over all contributions so
+    far tells less than one per minute; where queries name parts of it, the report's time as 8 bytes. Raises
+    ``ValueError`` where a leader-selected task has no batch."""
     if task.batch_mode is BatchMode.LEADER_SELECTED:
         if batch_id is None:
             raise ValueError("a leader-selected report needs a batch id")
         return batch_id
-    return task.interval.start.to_bytes(8, "big")
+    return bucket_key(time if task.batch_close is BatchClose.ON_QUERY else task.interval.start)
+
+
+def bucket_key(time: int) -> bytes:
+    """The key of a bucket of reports by their time: keys are in the order of times."""
+    return time.to_bytes(8, "big")
 
 
 def checksum_of(report_ids: Iterable[bytes]) -> bytes:
@@ -144,9 +179,11 @@ def checksum_of(report_ids: Iterable[bytes]) -> bytes:
 
 
 def fold(task: Task, accepted: Iterable[Accepted], batch_id: bytes | None) -> dict[bytes, Tally]:
-    """The tally of accepted reports, under its bucket; empty where there are none."""
-    reports = list(accepted)
-    return {bucket_of(task, batch_id): _tally(task, reports)} if reports else {}
+    """The tallies of accepted reports, by bucket."""
+    groups: dict[bytes, list[Accepted]] = {}
+    for report in accepted:
+        groups.setdefault(bucket_of(task, batch_id, report.time), []).append(report)
+    return {bucket: _tally(task, reports) for bucket, reports in groups.items()}
 
 
 def _tally(task: Task, reports: list[Accepted]) -> Tally:

@@ -5,14 +5,16 @@ Leader and Helper each apply these rules to their own counts: neither takes the 
 
 from __future__ import annotations
 
-from tacit.errors import Abort, DapAbort, DapProblem
+from tacit.errors import Abort, DapAbort, DapProblem, DecodeError
 from tacit.messages import (
     AggregateShareReq,
-    BatchMode,
+    BatchSelector,
     CollectionJobReq,
+    Interval,
+    Query,
     strictly_increasing,
 )
-from tacit.task import CLOCK_LEEWAY, Task
+from tacit.task import CLOCK_LEEWAY, BatchClose, Task
 
 RATE_FACTOR = 2
 """A task with more than this many times its expected contributions is refused (P15)."""
@@ -29,9 +31,28 @@ def check_collection(task: Task, request: CollectionJobReq) -> None:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the query's batch mode is not the task's")
     if request.agg_param:
         raise DapAbort(DapProblem.INVALID_AGGREGATION_PARAMETER, "the aggregation parameter is not empty")
-    if task.batch_mode is BatchMode.TIME_INTERVAL and request.query.config != task.interval.encode():
+    if task.batch_close is BatchClose.INTERVAL_END and request.query.config != task.interval.encode():
         raise DapAbort(DapProblem.BATCH_INVALID, "a query must name the whole task interval")
+    if task.batch_close is BatchClose.ON_QUERY:
+        _span(request.query)
     check_extensions(request)
+
+
+def batch_of(task: Task, named: Query | BatchSelector, batch_id: bytes | None) -> bytes | Interval | None:
+    """Which of a task's buckets a request is about: those of a batch, those of a part of the task's interval, or all.
+    Raises ``DapAbort`` for an interval that is none."""
+    return _span(named) if task.batch_close is BatchClose.ON_QUERY else batch_id
+
+
+def _span(named: Query | BatchSelector) -> Interval:
+    """The interval of a query or selector, which holds a time at least."""
+    try:
+        interval = named.interval
+    except DecodeError as error:
+        raise DapAbort(DapProblem.BATCH_INVALID, str(error)) from error
+    if interval.duration < 1:
+        raise DapAbort(DapProblem.BATCH_INVALID, "the interval is empty")
+    return interval
 
 
 def check_extensions(request: CollectionJobReq) -> None:
@@ -47,7 +68,9 @@ def check_share_request(task: Task, request: AggregateShareReq) -> None:
     selector, query = request.batch_selector, request.collection_job_req.query
     if selector.batch_mode is not task.batch_mode or query.batch_mode is not task.batch_mode:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the batch mode is not the task's")
-    if task.batch_mode is BatchMode.TIME_INTERVAL and (
+    if task.batch_close is BatchClose.ON_QUERY and not _span(query).covers(_span(selector)):
+        raise DapAbort(DapProblem.BATCH_INVALID, "the batch reaches outside the query")
+    if task.batch_close is BatchClose.INTERVAL_END and (
         selector.config != task.interval.encode() or query.config != task.interval.encode()
     ):
         raise DapAbort(DapProblem.BATCH_INVALID, "the request does not name the whole task interval")
@@ -59,7 +82,7 @@ def check_share_request(task: Task, request: AggregateShareReq) -> None:
 def check_interval_over(task: Task, now: float) -> None:
     """A time-interval batch is released only after its end, on our own clock; raises ``Abort`` (503: the same
     request is good later, and a Leader that took it for final would lose the batch)."""
-    if task.batch_mode is BatchMode.TIME_INTERVAL and now + CLOCK_LEEWAY < task.end_seconds:
+    if task.batch_close is BatchClose.INTERVAL_END and now + CLOCK_LEEWAY < task.end_seconds:
         raise Abort(
             INTERVAL_OPEN_PROBLEM,
             "the task interval is not over",

@@ -19,6 +19,7 @@ from tacit.messages import (
     BatchMode,
     Report,
     ReportShare,
+    Role,
     VerifyInit,
     VerifyResp,
     VerifyRespType,
@@ -55,10 +56,12 @@ def check_upload(task: Task, upload: UploadSlices, now: float) -> None:
     Decryption, extensions and the token wait for the aggregation job. Sizes do not: a share for the Helper that we
     cannot open must not make a job larger than the Helper takes, because a sent job is never split (P14).
     """
-    if upload.config_ids != (task.leader_hpke_config.id, task.helper_hpke_config.id):
+    own, other = upload.config_ids
+    helper = task.helper_hpke_config
+    if own != task.hpke_config(Role.LEADER).id or (helper is not None and other != helper.id):
         raise ReportRejected(task.version.upload_unknown_config, "hpke-config")
-    own, other = upload.sealed_sizes
-    if max(upload.public_size, other) > SHARE_OVERHEAD or own > SHARE_OVERHEAD + _elements_size(task):
+    own_size, other_size = upload.sealed_sizes
+    if max(upload.public_size, other_size) > SHARE_OVERHEAD or own_size > SHARE_OVERHEAD + _elements_size(task):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "share-oversized")
     if not task.interval.contains(upload.time):
         raise ReportRejected(ReportError.REPORT_DROPPED, "outside-interval")

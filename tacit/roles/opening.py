@@ -11,9 +11,8 @@ from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
 from tacit.hpke import Suite
 from tacit.messages import PlaintextInputShare
 from tacit.messages.slices import ReportSlices, only_extension
-from tacit.roles.aggregator import Party, Rejection, check_report_time, token_extension
+from tacit.roles.aggregator import Party, Rejection, check_report_time
 from tacit.roles.crypto import JobCrypto
-from tacit.tokens import binding
 
 Opened = tuple[bytes, bytes]
 """The VDAF's bytes, and the nullifier of the token."""
@@ -26,10 +25,9 @@ def open_reports(
     refused: dict[int, ReportRejected] = {}
     due = _on_time(party, reports, now, leeway, refused)
     plaintexts = _plaintexts(party, reports, due, crypto, refused)
-    parts = _parts(reports, plaintexts, refused)
-    tokens = [data for data, _ in parts.values()]
-    nullifiers = binding.check_all(
-        tokens, party.role, party.verifier, lambda chosen: crypto.verify_tokens(party.verifier, chosen)
+    parts = _parts(party, reports, plaintexts, refused)
+    nullifiers = party.nullifiers(
+        [reports[at].report_id for at in parts], [evidence for evidence, _ in parts.values()], crypto
     )
     opened: dict[int, Opened] = {}
     for (at, (_, payload)), nullifier in zip(parts.items(), nullifiers, strict=True):
@@ -100,18 +98,19 @@ def _plaintexts(
 
 
 def _parts(
-    reports: Sequence[ReportSlices], plaintexts: dict[int, bytes], refused: dict[int, ReportRejected]
+    party: Party, reports: Sequence[ReportSlices], plaintexts: dict[int, bytes], refused: dict[int, ReportRejected]
 ) -> dict[int, tuple[bytes, bytes]]:
-    """Token extension and VDAF share of every plaintext."""
+    """Evidence (the token's extension) and VDAF share of every plaintext."""
     parts: dict[int, tuple[bytes, bytes]] = {}
+    usual = party.EXTENSION_TYPE
     for at, plaintext in plaintexts.items():
-        part = only_extension(plaintext, binding.TOKEN_EXTENSION_TYPE)
+        part = None if usual is None else only_extension(plaintext, usual)
         if part is not None and not reports[at].public_extensions:
             parts[at] = part
             continue
         try:
             share = PlaintextInputShare.decode(plaintext)
-            parts[at] = (token_extension(reports[at].public_extensions, share.private_extensions), share.payload)
+            parts[at] = (party.evidence(reports[at].public_extensions, share.private_extensions), share.payload)
         except DecodeError:
             refused[at] = ReportRejected(ReportError.INVALID_MESSAGE, "share-malformed")
         except ReportRejected as rejected:

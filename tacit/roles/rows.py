@@ -8,7 +8,7 @@ from operator import eq
 from typing import Self, TypeVar
 
 from tacit.roles.aggregator import Party, Tally, bucket_of, checksum_of
-from tacit.task import Task
+from tacit.task import BatchClose, Task
 
 Item = TypeVar("Item")
 
@@ -47,11 +47,18 @@ class Rows:
 
     def buckets(self, task: Task, batch_id: bytes | None) -> list[bytes]:
         """The bucket in which each report counts. Raises ``ValueError`` where a leader-selected task has no batch."""
-        return [bucket_of(task, batch_id)] * len(self)
+        if task.batch_close is BatchClose.ON_QUERY:
+            return [bucket_of(task, batch_id, time) for time in self.times]
+        return [bucket_of(task, batch_id, task.interval.start)] * len(self)
 
     def tallies(self, party: Party, batch_id: bytes | None) -> dict[bytes, Tally]:
         """``aggregator.fold`` of these reports."""
-        return {bucket_of(party.task, batch_id): self._tally(party)} if len(self) else {}
+        if not len(self):
+            return {}
+        places: dict[bytes, list[int]] = {}
+        for at, bucket in enumerate(self.buckets(party.task, batch_id)):
+            places.setdefault(bucket, []).append(at)
+        return {bucket: self.keep(indices)._tally(party) for bucket, indices in places.items()}
 
     def _tally(self, party: Party) -> Tally:
         return Tally(

@@ -21,7 +21,7 @@ from tacit import __version__, media_types
 from tacit.adapters.durability import DISK_ERRORS
 from tacit.adapters.tls import troubles
 from tacit.adapters.watermark import Recovery
-from tacit.errors import Abort, CryptoError, DecodeError, Refusal, Unavailable
+from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.connection import connection_of
@@ -32,7 +32,6 @@ from tacit.service.problems import phrase_of, problem_response
 from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
 
 DRIVER_STOP_SECONDS = 20.0
-REFUSAL_PREFIX = "urn:tacit:refusal:"
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 INTERNAL = "urn:tacit:problem:internal"

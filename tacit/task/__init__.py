@@ -14,7 +14,9 @@ from tacit.task.task import (
     VERIFY_KEY_SIZE,
     BatchClose,
     Task,
+    interval_of,
     task_id_of,
+    vdaf_of,
     verify_key_confirmation,
     verify_key_of,
 )
@@ -27,11 +29,13 @@ __all__ = [
     "BatchClose",
     "Task",
     "input_share_aad",
+    "interval_of",
     "open_aggregate_share",
     "open_input_share",
     "seal_aggregate_share",
     "seal_input_share",
     "task_id_of",
+    "vdaf_of",
     "verify_key_confirmation",
     "verify_key_of",
 ]

@@ -61,14 +61,14 @@ def seal_aggregate_share(
     """Aggregator ``role``: seal its encoded aggregate share to the task's collector. ``collection_job_req``
     are the bytes that the collector sent."""
     info = task.version.aggregate_share_info(role)
-    return _seal(task.collector_hpke_config, info, task.aad_prefix + collection_job_req, agg_share, entropy)
+    return _seal(task.hpke_config(Role.COLLECTOR), info, task.aad_prefix + collection_job_req, agg_share, entropy)
 
 
 def open_aggregate_share(
     task: Task, role: Role, key_pair: hpke.KeyPair, collection_job_req: bytes, ciphertext: HpkeCiphertext
 ) -> bytes:
     """Collector: open the aggregate share of aggregator ``role``. Raises ``CryptoError``."""
-    config = task.collector_hpke_config
+    config = task.hpke_config(Role.COLLECTOR)
     if ciphertext.config_id != config.id:
         raise CryptoError("aggregate share is sealed to another HPKE configuration")
     info = task.version.aggregate_share_info(role)

@@ -54,16 +54,19 @@ def verify_key_confirmation(verify_key: bytes) -> bytes:
 
 
 class BatchClose(enum.StrEnum):
-    """When a batch ends: with the task interval, or as soon as it holds B reports."""
+    """When a batch ends: with the task interval, or as soon as it holds B reports. ``ON_QUERY``: when it is asked for
+    and holds B reports, whatever part of the task interval it is; as DAP-18 has it, and no recipe (P13)."""
 
     INTERVAL_END = "interval_end"
     AT_B = "at_B"
+    ON_QUERY = "on_query"
 
 
 _MODE_OF_CLOSE = {
     BatchClose.INTERVAL_END: BatchMode.TIME_INTERVAL,
     BatchClose.AT_B: BatchMode.LEADER_SELECTED,
 }
+"""Of the tasks of recipes."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +74,16 @@ class Task:
     """Everything public about one task. Times are in units of ``time_precision`` unless a name says seconds.
 
     Make one with ``from_configuration``, which checks that this implementation can take part. The verify key
-    is not here: leader and helper alone derive it (``verify_key_of``).
+    is not here: leader and helper alone derive it (``verify_key_of``). An HPKE configuration is ``None`` only in a task
+    without a recipe (``tacit serve interop``), of which no party knows all.
     """
 
     task_id: bytes
     configuration: TaskConfiguration
     vdaf: Prio3[Any] = field(repr=False, compare=False)
-    leader_hpke_config: HpkeConfig
-    helper_hpke_config: HpkeConfig
-    collector_hpke_config: HpkeConfig
+    leader_hpke_config: HpkeConfig | None
+    helper_hpke_config: HpkeConfig | None
+    collector_hpke_config: HpkeConfig | None
     slot: Slot
     token_key_spki: bytes = field(repr=False)
     interval: Interval
@@ -114,6 +118,9 @@ class Task:
         ``task-recipe-hash`` or ``task-hpke``.
         """
         _check_batch(configuration, batch_close)
+        interval = interval_of(configuration)
+        if interval is None or interval.duration < 1:
+            raise Refusal("task-interval", "the task has no interval in which reports may be made")
         if len(configuration.task_info) != RECIPE_HASH_SIZE:
             raise Refusal("task-recipe-hash", "task_info is not a recipe hash of 32 bytes")
         for config in (leader_hpke_config, helper_hpke_config, collector_hpke_config):
@@ -123,13 +130,13 @@ class Task:
         return cls(
             task_id=task_id_of(configuration),
             configuration=configuration,
-            vdaf=_vdaf_of(configuration),
+            vdaf=vdaf_of(configuration),
             leader_hpke_config=leader_hpke_config,
             helper_hpke_config=helper_hpke_config,
             collector_hpke_config=collector_hpke_config,
             slot=slot,
             token_key_spki=token_key_spki,
-            interval=_interval_of(configuration),
+            interval=interval,
             batch_close=batch_close,
             expected_contributions=expected_contributions,
             recipe_hash=configuration.task_info,
@@ -179,12 +186,25 @@ class Task:
         return self.interval.end * self.time_precision
 
     def hpke_config(self, role: Role) -> HpkeConfig:
-        """Configuration that shares for ``role`` are sealed to. The Client has none (``KeyError``)."""
-        return {
+        """Configuration that shares for ``role`` are sealed to. The Client has none, and one may be unknown
+        (``KeyError``)."""
+        found = {
             Role.LEADER: self.leader_hpke_config,
             Role.HELPER: self.helper_hpke_config,
             Role.COLLECTOR: self.collector_hpke_config,
         }[role]
+        if found is None:
+            raise KeyError(role)
+        return found
+
+    def url(self, role: Role, resource: str) -> str:
+        """URL of one of the task's resources at an aggregator. The endpoint's bytes stand in every AAD as they are;
+        here one slash follows them, whether or not they end with it."""
+        endpoint = {
+            Role.LEADER: self.configuration.leader_aggregator_endpoint,
+            Role.HELPER: self.configuration.helper_aggregator_endpoint,
+        }[role]
+        return f"{endpoint.removesuffix('/')}/tasks/{self.task_id_text}/{resource}"
 
     def report_time(self, now: float) -> int:
         """Time that a report made at ``now`` (POSIX seconds) carries."""
@@ -202,14 +222,15 @@ class Task:
 def _check_batch(configuration: TaskConfiguration, batch_close: BatchClose) -> None:
     if configuration.batch_config:
         raise Refusal("task-batch", "batch_config is not empty")
-    if configuration.batch_mode is not _MODE_OF_CLOSE[batch_close]:
+    if configuration.batch_mode is not _MODE_OF_CLOSE.get(batch_close):
         raise Refusal("task-batch", f"batch close {batch_close} does not go with the batch mode")
     if configuration.time_precision < 1 or configuration.min_batch_size < 1:
         raise Refusal("task-batch", "time precision and minimum batch size are at least 1")
 
 
-def _interval_of(configuration: TaskConfiguration) -> Interval:
-    """The task interval; refuses extensions that we do not know, as the draft demands of every party."""
+def interval_of(configuration: TaskConfiguration) -> Interval | None:
+    """The task interval, if there is one; raises ``Refusal`` for extensions that we do not know, as the draft demands
+    of every party (``task-extension``), and for a malformed interval (``task-interval``)."""
     found: Interval | None = None
     for extension in configuration.extensions:
         if extension.extension_type != TaskExtensionType.TASK_INTERVAL:
@@ -218,12 +239,11 @@ def _interval_of(configuration: TaskConfiguration) -> Interval:
             found = Interval.decode(extension.extension_data)
         except DecodeError as error:
             raise Refusal("task-interval", "the task interval is malformed") from error
-    if found is None or found.duration < 1:
-        raise Refusal("task-interval", "the task has no interval in which reports may be made")
     return found
 
 
-def _vdaf_of(configuration: TaskConfiguration) -> Prio3[Any]:
+def vdaf_of(configuration: TaskConfiguration) -> Prio3[Any]:
+    """The task's VDAF; raises ``Refusal`` (``task-vdaf``)."""
     try:
         return vdaf_from_configuration(configuration.vdaf_type, configuration.vdaf_configuration)
     except ValueError as error:

@@ -73,6 +73,8 @@ Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
 """Operator, issuer or gateway name."""
+Role = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
+"""What a party does in a recipe, such as ``leader``."""
 
 
 class Body(BaseModel):
@@ -86,13 +88,19 @@ class Body(BaseModel):
 
 
 class OptIn(Body):
-    """An aggregator takes part in a recipe (P5)."""
+    """A party that the recipe's model asks for, such as leader and helper, takes part (P5). Two aggregators of one task
+    confirm its verify key by ``seed_id`` and ``verify_key_confirmation``."""
 
     recipe_hash: Hash
     task_id: Hash
-    role: Literal["leader", "helper"]
-    seed_id: Name
-    verify_key_confirmation: Hash
+    role: Role
+    seed_id: Name | None = None
+    verify_key_confirmation: Hash | None = None
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse one of the two without the other."""
+        if (self.seed_id is None) != (self.verify_key_confirmation is None):
+            raise ValueError("seed_id and verify_key_confirmation belong together")
 
 
 class Void(Body):
@@ -101,7 +109,7 @@ class Void(Body):
 
     recipe_hash: Hash
     task_id: Hash
-    role: Literal["leader", "helper"]
+    role: Role
 
 
 class CensusShare(Body):
@@ -110,7 +118,7 @@ class CensusShare(Body):
 
     recipe_hash: Hash
     task_id: Hash
-    role: Literal["leader", "helper"]
+    role: Role
     report_count: Positive
     aggregate_share: Blob
 

@@ -17,11 +17,11 @@ from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.reports import make_task_kit
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.adapters import bulk
+from tacit.adapters import sqlite_dialect
 from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.errors import DapAbort, Fatal
-from tacit.messages import Role
+from tacit.messages import Interval, Role
 from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold
 from tacit.task import BatchClose
 from tests.contract.sessions import until_waiting
@@ -160,7 +160,7 @@ async def test_of_a_hundred_transactions_at_once_one_spends_the_token(store: Sto
 
 
 async def test_a_job_of_thousands_is_recorded_in_one_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "MAX_PARAMETERS", 100)
+    monkeypatch.setattr(sqlite_dialect, "MAX_PARAMETERS", 100)
     rows = [OutcomeRow(n.to_bytes(16, "big"), n.to_bytes(32, "big"), ACCEPTED) for n in range(1050)]
     ids = [one.report_id for one in rows]
     async with store.transaction(shared=True) as tx:
@@ -286,6 +286,7 @@ async def test_a_task_that_was_closed_without_a_release_loses_its_sums_and_takes
 async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
     ended = TaskRow(token(1), TaskState.ENDED, b"recipe", task_id=TASK.task_id)
     async with store.transaction() as tx:
+        await tx.put_task(replace(ended, state=TaskState.ACTIVE))
         await tx.put_task(ended)
         await tx.record(TASK.task_id, [row(1, 1)])
         await tx.record(AT_B.task_id, [row(2, 2)])
@@ -299,7 +300,7 @@ async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
 
 async def test_whatever_must_not_happen_twice_goes_into_the_mark_and_nothing_else_does(store: Store) -> None:
     party = party_of(make_task_kit(), Role.HELPER)
-    ended = TaskRow(TASK.recipe_hash, TaskState.ENDED, b"recipe", task_id=TASK.task_id)
+    accepted = TaskRow(TASK.recipe_hash, TaskState.OPTED_IN, b"recipe", task_id=TASK.task_id)
     async with store.transaction() as tx:
         await tx.put_log_state(b"state")
         await tx.count_rejections(TASK.task_id, {"proof": 1})
@@ -310,7 +311,7 @@ async def test_whatever_must_not_happen_twice_goes_into_the_mark_and_nothing_els
         lambda tx: tx.record(TASK.task_id, [row(1, 1)]),
         lambda tx: tx.release(TASK.task_id, b"selector"),
         lambda tx: tx.scrub_buckets(TASK.task_id),
-        lambda tx: tx.put_task(ended),
+        lambda tx: tx.put_task(accepted),
     ]
     for spend in spending:
         async with store.transaction() as tx:
@@ -379,9 +380,21 @@ async def test_log_and_tasks_are_kept(store: Store) -> None:
         assert await tx.log_state() == b"two"
         assert await tx.leaves() == [(2, b"two"), (5, b"five"), (7, b"seven")]
         assert await tx.tasks() == [waiting]
+        await tx.put_task(replace(active, state=TaskState.OPTED_IN))
         await tx.put_task(active)
     async with store.read() as tx:
         assert await tx.tasks() == [active]
+
+
+async def test_a_task_that_never_opted_in_cannot_become_active(store: Store) -> None:
+    waiting = TaskRow(token(1), TaskState.WAITING, b"recipe")
+    async with store.transaction() as tx:
+        await tx.put_task(waiting)
+    with pytest.raises(Fatal, match="from waiting to active"):
+        async with store.transaction() as tx:
+            await tx.put_task(replace(waiting, state=TaskState.ACTIVE))
+    async with store.read() as tx:
+        assert await tx.tasks() == [waiting]
 
 
 async def test_one_process_alone_leads(store: Store) -> None:
@@ -452,3 +465,34 @@ async def test_processes_write_buckets_of_their_own_at_the_same_time(pair: tuple
     assert (whole.count, TASK.vdaf.decode_agg_share(whole.agg_share)) == (20, [20, 0, 0, 0])
     assert sorted(found.shard for found in rows) == [0, 1]
     assert [found._mapping["count"] for found in rows] == [10, 10]
+
+
+async def test_where_queries_name_intervals_each_counts_and_closes_its_own(store: Store) -> None:
+    task = replace(TASK, batch_close=BatchClose.ON_QUERY)
+    times = {1: START, 2: START + 1, 3: START + 1, 4: START + 255, 5: START + 256}
+    accepted = [Accepted(report(n), time, token(n), [n, 0, 0, 0]) for n, time in times.items()]
+    found = fold(task, accepted, None)
+    assert sorted(found) == [time.to_bytes(8, "big") for time in sorted(set(times.values()))]
+    async with store.transaction() as tx:
+        rows = [row(n, n, bucket=time.to_bytes(8, "big")) for n, time in times.items()]
+        assert not await tx.record(task.task_id, rows)
+        await tx.add_tallies(task, found)
+    early, late = Interval(START, 2), Interval(START + 255, 2)
+    async with store.read() as tx:
+        assert [await tx.accepted_count(task.task_id, one) for one in (early, late, None)] == [3, 2, 5]
+        assert await tx.accepted_count(task.task_id, Interval(START + 2, 253)) == 0
+        part = await tx.tally(task, late)
+        assert (part.count, part.first_time, part.last_time) == (2, START + 255, START + 256)
+        assert not await tx.is_released(task, early)
+        assert await tx.closed_times(task, None, list(times.values())) == set()
+    async with store.transaction() as tx:
+        await tx.release(task.task_id, early.encode())
+        await tx.scrub_buckets(task.task_id, early)
+    async with store.read() as tx:
+        assert await tx.is_released(task, Interval(START + 1, 300))
+        assert not await tx.is_released(task, late)
+        assert await tx.closed_times(task, None, list(times.values())) == {START, START + 1}
+        assert (await tx.tally(task, late)) == part
+    async with store.transaction() as tx:
+        await tx.close_unreleased(task.task_id)
+        assert not await tx.is_released(task, late)

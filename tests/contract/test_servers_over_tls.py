@@ -22,7 +22,7 @@ from tacit.service.config import read_secret, write_secret
 from tests.certificates import Authority
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

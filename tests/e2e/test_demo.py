@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from infra.lab.demo import run as run_module
+from infra.lab.demo.dataset import Dataset, Question
+from infra.lab.demo.run import DemoRun
+from infra.lab.demo.view import Stages
 from tacit.dp.amplification import epsilon_fmt22
 
 DEVICES = 200
@@ -21,7 +27,7 @@ def tacit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=600,
         check=False,
     )
 
@@ -92,3 +98,22 @@ def test_own_data_gets_a_report_that_opens_offline(tmp_path: Path) -> None:
     assert "http://" not in page.replace("http://127.0.0.1", "")
     assert "data:image/png;base64," in page
     assert (tmp_path / "demo-out" / "result.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty agents, and the devices behind them in batches."""
+    for name in ("MOST_AGENTS", "AGENTS_OF_A_CROWD"):
+        monkeypatch.setattr(run_module, name, 60)
+    monkeypatch.setattr(run_module, "SETTLE_SECONDS", 0.2)
+    values = tuple(str(number % 4) for number in range(360)) + ("",) * 20
+    question = Question("How many?", "visits", edges=(0, 1, 2, 3))
+    stages = Stages(Console(stderr=True, quiet=True))
+    found = asyncio.run(DemoRun(Dataset("rows", question, values), tmp_path, stages).run())
+    assert found.devices == len(values)
+    assert 0 < found.recipe["sampling_rate"] < 1
+    assert 118 < found.sampled < 262, "half of them, but for a chance below 1e-12"
+    assert (found.accepted, found.rejected) == (found.sampled, 0)
+    assert len(found.refusals) == 7
+    assert sum(bucket.truth for bucket in found.buckets) == 360
+    for bucket in found.buckets:
+        assert abs(bucket.estimate - bucket.truth) < 7 * bucket.stderr + 20

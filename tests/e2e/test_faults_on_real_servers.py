@@ -44,6 +44,7 @@ from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest
+from tacit.models.secure_aggregation import SecureAggregationModel
 from tacit.operations.status import DeploymentStatus
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
@@ -57,6 +58,7 @@ pytestmark = pytest.mark.slow
 
 REPORTS = 120
 SLOTS = 14
+MODEL = SecureAggregationModel()
 PATIENCE = 90.0
 PAUSE = 0.05
 SENDERS = 6
@@ -206,7 +208,9 @@ class Devices:
         while self._left:
             report = self._left.pop()
             deadline = time.monotonic() + PATIENCE
-            while (answer := await offer(self._client, self._url, report)).state is not State.SENT:
+            while (
+                answer := await offer(self._client, SecureAggregationModel(), self._url, report)
+            ).state is not State.SENT:
                 assert answer.state is State.SCHEDULED, answer.detail
                 assert "500" not in answer.detail, "what passes by itself is no internal error"
                 assert time.monotonic() < deadline, answer.detail

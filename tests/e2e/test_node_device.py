@@ -62,7 +62,7 @@ def node() -> str:
 
 def test_the_example_device_computes_every_step_as_the_vectors_have_it(node: str) -> None:
     files = sorted(map(str, EXAMPLE.glob("*.test.mjs")))
-    done = subprocess.run([node, "--test", *files], capture_output=True, check=False, text=True, timeout=120)
+    done = subprocess.run([node, "--test", *files], capture_output=True, check=False, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-4000:]
     passed = re.search(r"^[#ℹ] pass ([0-9]+)$", done.stdout, re.MULTILINE)
     assert passed is not None

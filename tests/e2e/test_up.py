@@ -130,7 +130,7 @@ async def test_a_second_stack_in_the_same_folder_is_refused_and_the_first_goes_o
 
 async def well(http: AiohttpTransport, url: str, kind: str) -> None:
     """Its health page says so, at the latest when it has asked a service that started after it once more."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         answer = await http.request("GET", f"{url}/healthz")
         page = json.loads(answer.body)

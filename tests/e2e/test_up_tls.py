@@ -82,7 +82,7 @@ def command(
     stack: Stack, capsys: pytest.CaptureFixture[str], *words: str, until: list[str] | None = None
 ) -> dict[str, Any]:
     """What a ``tacit`` command answers with --json; it must succeed, or soon tell of the problems ``until``."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         code = run([*words, "--json", "--state-dir", str(stack.layout.state_dir)])
         told = capsys.readouterr()

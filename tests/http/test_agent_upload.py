@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from client_agent.config import Timing
-from client_agent.deciding import upload_url
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.upload import Uploader
@@ -82,7 +81,7 @@ class World:
             now,
             send_at=now,
             deadline=float(KIT.task.end_seconds) + 600,
-            url=upload_url(KIT.task),
+            url=KIT.task.url(Role.LEADER, "reports"),
             report=UploadRequest((report,)).encode(),
         )
 

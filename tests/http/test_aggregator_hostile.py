@@ -60,7 +60,7 @@ async def test_a_leader_takes_part_in_the_good_recipe_of_a_hostile_log(store: Le
 async def test_what_nobody_foresaw_in_one_recipe_is_no_reason_to_leave_the_others(
     store: LeaderStore, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tacit.recipe import rules
+    from tacit.rules import table as rules
 
     bad = KIT.recipe(name="bad-question")
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(bad), KIT.recipe_leaf(GOOD))

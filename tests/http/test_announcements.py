@@ -43,7 +43,7 @@ from tacit.tokens.attestation import Evidence
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD
 
 KIT = RecipeKit()
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 def announcer_config(folder: Path, server: MosquittoServer, *, publisher: bool) -> AnnouncerConfig:

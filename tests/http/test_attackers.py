@@ -14,6 +14,7 @@ from aiohttp import web
 
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, party_of, settings_of
 from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import make_task_kit
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
@@ -21,7 +22,7 @@ from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.adapters.lean_http import LeanTransport
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.aggregator.parties import PARTIES
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
@@ -34,8 +35,9 @@ from tacit.service.connection import Server
 from tacit.service.run import Runner, started
 from tests.certificates import Authority
 
+ENTROPY = SeededEntropy(b"attackers")
 ATTACKER = "127.0.0.66"
-PATIENCE = 10.0
+PATIENCE = 60.0
 GATEWAY = {"Authorization": f"Bearer {GATEWAY_TOKEN}"}
 
 
@@ -60,7 +62,7 @@ class Gateway:
 async def relay(folder: Path) -> AsyncIterator[str]:
     """The URL of a relay whose gateway answers at once."""
     settings = RelayConfig(state_dir=folder, gateway_url="http://127.0.0.1:9")
-    app = create_relay(settings, Deps(SystemClock(), OsEntropy(), Gateway(), background=False))
+    app = create_relay(settings, Deps(SystemClock(), ENTROPY, Gateway(), background=False))
     async with started(app, Listen(), grace_seconds=0.1) as ready:
         yield ready.url
 
@@ -90,7 +92,7 @@ async def listening(folder: Path, **limits: object) -> AsyncIterator[Listening]:
     """A relay whose listener has these ``Limits``."""
     gateway = Gateway()
     settings = RelayConfig(state_dir=folder, gateway_url="http://127.0.0.1:9")
-    app = create_relay(settings, Deps(SystemClock(), OsEntropy(), gateway, background=False))
+    app = create_relay(settings, Deps(SystemClock(), ENTROPY, gateway, background=False))
     runner = Runner(app, grace_seconds=0.1, limits=Limits.model_validate(limits))
     await runner.setup()
     try:
@@ -159,7 +161,7 @@ async def test_a_leader_takes_uploads_beside_80_that_keep_silent(tmp_path: Path)
     kit = make_task_kit()
     config = LeaderConfig.model_validate(settings_of(tmp_path, kit, Role.LEADER))
     clock = SimClock(float(kit.task.start_seconds))
-    app = create_leader(config, Deps(clock, OsEntropy(), Gateway(), background=False))
+    app = create_leader(config, Deps(clock, ENTROPY, Gateway(), background=False))
     app[PARTIES].add(party_of(kit, Role.LEADER))
     path, media_type = f"/tasks/{kit.task.task_id_text}/reports", media_types.dap("upload-req")
     body = UploadRequest((kit.reports(1).valid(1),)).encode()
@@ -271,7 +273,7 @@ async def test_who_does_not_read_its_answer_holds_no_turn(tmp_path: Path) -> Non
             await asyncio.wait_for(relay.gateway.asked.get(), PATIENCE)
         await asyncio.sleep(0.1)
         reader, _ = await relay.connect(head("/", OHTTP_REQ, 6) + b"honest")
-        assert await asyncio.wait_for(relay.gateway.asked.get(), 2.0) == b"honest"
+        assert await asyncio.wait_for(relay.gateway.asked.get(), PATIENCE) == b"honest"
         assert await status_of(reader) == 200
 
 
@@ -300,7 +302,7 @@ async def test_connections_that_never_greet_in_tls_are_counted_and_give_way(tmp_
     certificate, key = authority.issue("relay")
     listen = Listen(tls_cert=certificate, tls_key=key, limits=Limits(connections=20))
     settings = RelayConfig(state_dir=tmp_path, gateway_url="http://127.0.0.1:9")
-    app = create_relay(settings, Deps(SystemClock(), OsEntropy(), Gateway(), background=False))
+    app = create_relay(settings, Deps(SystemClock(), ENTROPY, Gateway(), background=False))
     async with AsyncExitStack() as stack:
         url = (await stack.enter_async_context(started(app, listen, grace_seconds=0.1))).url
         host, port = url.removeprefix("https://").split(":")

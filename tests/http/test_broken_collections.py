@@ -36,7 +36,7 @@ DEEP = b"[" * 100_000
 
 def _with_weak_collector(kit: TaskKit) -> TaskKit:
     """The kit with a collector's key that no rule lets pass today; an older version may have taken it up."""
-    config: HpkeConfig = replace(kit.task.collector_hpke_config, public_key=LOW_ORDER)
+    config: HpkeConfig = replace(kit.task.hpke_config(Role.COLLECTOR), public_key=LOW_ORDER)
     return replace(kit, task=replace(kit.task, collector_hpke_config=config))
 
 
@@ -125,7 +125,7 @@ async def test_a_collection_that_breaks_at_the_collector_holds_up_no_other_and_i
     await stage.step()
     stage.leader.ready = True
     with monkeypatch.context() as patch:
-        patch.setattr("services.collector.service.release_document", broken)
+        patch.setattr("tacit.models.model.release_document", broken)
         stage.clock.jump(7)
         await stage.step()
     shown = await stage.show(first["id"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
+from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import FaultyTransport
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
@@ -20,13 +21,14 @@ from services.leader.app import STORE, UPLOAD, create_app
 from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit import media_types
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import SystemClock
 from tacit.errors import Fatal
 from tacit.messages import Interval, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.task import BatchClose
 
+ENTROPY = SeededEntropy(b"leader_background")
 UPLOAD_TYPE = media_types.dap("upload-req")
 KIT = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)
 
@@ -62,14 +64,14 @@ async def running(folder: Path, kit: TaskKit, *others: TaskKit, deaf: str = "non
     """A pair whose Leader works in the background; it also serves the tasks of ``others``."""
 
     def leader(settings: Mapping[str, Any], deps: Deps) -> Any:
-        background = Deps(SystemClock(), OsEntropy(), pair.network)
+        background = Deps(SystemClock(), ENTROPY, pair.network)
         return create_app(
             LeaderConfig.model_validate({**settings, "log": {**settings["log"], "poll_seconds": 3600}}), background
         )
 
     def helper(settings: Mapping[str, Any], deps: Deps) -> Any:
         return create_helper(
-            HelperConfig.model_validate(settings), Deps(SystemClock(), OsEntropy(), deps.transport, background=False)
+            HelperConfig.model_validate(settings), Deps(SystemClock(), ENTROPY, deps.transport, background=False)
         )
 
     pair = AggregatorPair(kit, folder, leader, helper, storage="file", limits={"min_job_size": 1, "job_size": 2})

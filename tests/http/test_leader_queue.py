@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair
+from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from infra.redis import RedisServer
 from services.helper.app import create_app as create_helper
@@ -19,13 +20,14 @@ from services.leader.app import UPLOAD, create_app
 from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.adapters.redis_streams import GROUP, RedisJobQueue, connect
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import SystemClock
 from tacit.messages import Interval, Role, UploadRequest
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
 from tacit.task import BatchClose
 from tests.conftest import REDIS_USER
 
+ENTROPY = SeededEntropy(b"leader_queue")
 STREAM = "tacit:leader:jobs"
 LONG = 3600.0
 
@@ -43,11 +45,11 @@ async def running(folder: Path, server: RedisServer, idle_seconds: float) -> Asy
 
     def leader(settings: Mapping[str, Any], deps: Deps) -> Any:
         changes = {"queue": {"redis": folder / "redis.url"}, "log": {**settings["log"], "poll_seconds": LONG}}
-        background = Deps(SystemClock(), OsEntropy(), deps.transport)
+        background = Deps(SystemClock(), ENTROPY, deps.transport)
         return create_app(LeaderConfig.model_validate({**settings, **changes}), background)
 
     def helper(settings: Mapping[str, Any], deps: Deps) -> Any:
-        background = Deps(SystemClock(), OsEntropy(), deps.transport, background=False)
+        background = Deps(SystemClock(), ENTROPY, deps.transport, background=False)
         return create_helper(HelperConfig.model_validate(settings), background)
 
     limits = {"min_job_size": 1, "job_size": 2, "idle_seconds": idle_seconds}
@@ -105,7 +107,7 @@ async def test_jobs_are_done_without_redis(make_redis: Callable[[], RedisServer]
 
 
 async def test_ids_of_no_job_and_ids_that_come_twice_cost_nothing(redis_server: RedisServer, tmp_path: Path) -> None:
-    strange = RedisJobQueue(redis_server.url_of(REDIS_USER), "leader", SystemClock(), OsEntropy())
+    strange = RedisJobQueue(redis_server.url_of(REDIS_USER), "leader", SystemClock(), ENTROPY)
     ids = [bytes([number]) * 16 for number in range(20)]
     await strange.put(ids + ids)
     async with running(tmp_path, redis_server, LONG) as pair:

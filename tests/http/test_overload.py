@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.lab.kit.entropy import SeededEntropy
 from relay.app import create_app as create_relay
 from relay.app import make_transport as relay_transport
 from relay.config import Frames, RelayConfig
@@ -20,15 +21,16 @@ from services.gateway.handlers import GATEWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
 from tacit.adapters.lean_http import LeanTransport
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import SystemClock
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.service.config import Listen, write_secret
 from tacit.service.run import started
 
+ENTROPY = SeededEntropy(b"overload")
 TARGET = "http://127.0.0.1:9001"
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @dataclass
@@ -92,11 +94,11 @@ def gateway_config(folder: Path, target: str, **changed: object) -> GatewayConfi
 def request_to(target: str, config: ohttp.KeyConfig, content: bytes) -> tuple[bytes, ohttp.ClientContext]:
     fields = (("date", http_date(SystemClock().now())),)
     request = bhttp.Request("POST", "http", target.removeprefix("http://"), "/reports", fields, content)
-    return ohttp.padded_request(config, request, OsEntropy())
+    return ohttp.padded_request(config, request, ENTROPY)
 
 
 async def test_above_the_budgets_clients_get_503_and_what_was_acknowledged_has_arrived(tmp_path: Path) -> None:
-    target, clock, entropy = SlowTarget(), SystemClock(), OsEntropy()
+    target, clock, entropy = SlowTarget(), SystemClock(), ENTROPY
     room = ohttp.SIZE_CLASSES[0] + ohttp.SIZE_CLASSES[-1]
     config = gateway_config(tmp_path, TARGET, max_in_flight=5 * room)
     gateway = create_gateway(config, Deps(clock, entropy, target, background=False))
@@ -140,7 +142,7 @@ async def test_above_the_budgets_clients_get_503_and_what_was_acknowledged_has_a
 
 
 async def test_a_gateway_that_never_answers_costs_a_bounded_wait_and_its_connection(tmp_path: Path) -> None:
-    silent, clock, entropy = SilentServer(), SystemClock(), OsEntropy()
+    silent, clock, entropy = SilentServer(), SystemClock(), ENTROPY
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(silent.running())
         client = await stack.enter_async_context(LeanTransport())
@@ -160,7 +162,7 @@ async def test_a_gateway_that_never_answers_costs_a_bounded_wait_and_its_connect
 
 
 async def test_a_target_that_never_answers_is_a_504_inside_and_its_connection_is_dropped(tmp_path: Path) -> None:
-    silent, clock, entropy = SilentServer(), SystemClock(), OsEntropy()
+    silent, clock, entropy = SilentServer(), SystemClock(), ENTROPY
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(silent.running())
         config = gateway_config(tmp_path, url, target_timeout=0.1)

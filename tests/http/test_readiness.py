@@ -15,6 +15,7 @@ from aiohttp import web
 from client_agent.journal import State
 from infra.deployables import SERVICES, deployable
 from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.layout import StackOptions, create_layout
 from infra.postgres import PostgresServer
@@ -26,8 +27,8 @@ from services.gateway.targets import TARGET_REFUSED
 from services.leader import schema
 from tacit import bhttp
 from tacit.adapters.durability import Durability
-from tacit.adapters.sql import Database
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.sql import open_database
+from tacit.adapters.system import SystemClock
 from tacit.errors import NoRoom, Refusal, RolledBack, Unavailable
 from tacit.operations.status import ProcessStatus
 from tacit.ports import TransportError
@@ -39,6 +40,7 @@ from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 -
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
 from tests.http.test_gateway import start  # noqa: F401 - a fixture
 
+ENTROPY = SeededEntropy(b"readiness")
 BASE = "http://127.0.0.1:8123"
 
 
@@ -86,7 +88,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Service]:
-        app = make_app("service", Deps(self.clock, OsEntropy(), self.network))
+        app = make_app("service", Deps(self.clock, ENTROPY, self.network))
         add_store(app, lambda: self.store)
         add_driver(app, self.work, 1.0, "following the log")
         await self.network.mount(BASE, app)
@@ -178,7 +180,7 @@ async def test_a_database_on_a_full_disk_has_room_again_only_where_there_is_room
 ) -> None:
     disk = make_disk(3)
     url = f"sqlite+aiosqlite:///{disk.folder / 'leader.sqlite3'}"
-    database = await Database.open(url, schema.METADATA, schema.MIGRATIONS)
+    database = await open_database(url, schema.METADATA, schema.MIGRATIONS)
     disk.fill()
     for _ in range(1000):
         with suppress(NoRoom):
@@ -198,7 +200,7 @@ async def test_a_database_on_a_full_disk_has_room_again_only_where_there_is_room
 async def test_a_database_server_that_is_away_and_comes_back_is_noticed(
     postgres: PostgresServer, make_postgres_url: Callable[[], str], shared: bool
 ) -> None:
-    database = await Database.open(make_postgres_url(), schema.METADATA, schema.MIGRATIONS, shared=shared)
+    database = await open_database(make_postgres_url(), schema.METADATA, schema.MIGRATIONS, shared=shared)
     await database.probe()
     assert database.trouble == ""
     postgres.stop()
@@ -251,23 +253,23 @@ async def test_a_gateway_on_a_full_disk_says_503_and_that_it_is_itself(
 
 
 def test_every_service_that_keeps_something_is_probed(tmp_path: Path) -> None:
-    layout = create_layout(tmp_path, StackOptions(witnesses=1), OsEntropy(), SystemClock().now())
+    layout = create_layout(tmp_path, StackOptions(witnesses=1), ENTROPY, SystemClock().now())
     probed = set()
     for name in layout.services:
         service = deployable(name)
-        deps = Deps(SimClock(), OsEntropy(), InProcessTransport(), background=False)
+        deps = Deps(SimClock(), ENTROPY, InProcessTransport(), background=False)
         app: web.Application = service.create_app(service.load(layout.configs[name]), deps)
         probed |= {name} if app[PROBES] else set()
     assert probed == {*SERVICES, "witness_1"} - {"relay"}
 
 
 async def test_status_says_who_is_not_ready_and_that_tasks_are_not_known_without_the_leader(tmp_path: Path) -> None:
-    layout = create_layout(tmp_path, StackOptions(), OsEntropy(), SystemClock().now())
+    layout = create_layout(tmp_path, StackOptions(), ENTROPY, SystemClock().now())
     network = InProcessTransport()
     store = Store()
     store.durability.ended("the database is older than what this service has done since")
     for name in layout.services:
-        app = make_app(name, Deps(SimClock(), OsEntropy(), network, background=False))
+        app = make_app(name, Deps(SimClock(), ENTROPY, network, background=False))
         if name == "gateway":
             add_store(app, lambda: store)
         if name != "leader":

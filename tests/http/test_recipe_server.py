@@ -37,7 +37,7 @@ from tacit.errors import Fatal, Refusal, UsageError
 from tacit.ports import HttpResponse
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
 from tacit.tlog.canonical import canonical_bytes
@@ -232,6 +232,13 @@ def opt_in_leaf(role: str, signer: str, key: str, **changes: str) -> SignedLeaf:
     return sign_leaf(LeafType.OPT_IN, body, signer, KIT.keys[key])
 
 
+def without_key(role: str) -> SignedLeaf:
+    """An opt-in as models without a DAP task have it."""
+    own = ("recipe_hash", "task_id", "role")
+    body = {name: value for name, value in KIT.opt_in(GOOD, role).canonical().items() if name in own}
+    return sign_leaf(LeafType.OPT_IN, OptIn.model_validate(body), f"{role}.example", KIT.keys[role])
+
+
 async def test_opt_ins_come_from_the_recipes_aggregators_once_each(server: Server) -> None:
     assert await server.refused(KIT.opt_in_leaf(GOOD, "leader")) == "opt-in-recipe"
     await server.publish(KIT.directory_leaf(), KIT.recipe_leaf(GOOD))
@@ -240,6 +247,7 @@ async def test_opt_ins_come_from_the_recipes_aggregators_once_each(server: Serve
         (opt_in_leaf("leader", "leader.example", "helper"), "leaf-signature"),
         (opt_in_leaf("helper", "leader.example", "leader"), "opt-in-signer"),
         (opt_in_leaf("leader", "leader.example", "leader", task_id=b64url(bytes(32))), "opt-in-mismatch"),
+        (without_key("leader"), "leaf-malformed"),
     ):
         assert await server.refused(leaf) == rule
     await server.publish(KIT.opt_in_leaf(GOOD, "leader"))

@@ -230,7 +230,7 @@ async def test_an_expectation_is_refused_before_the_body_is_sent() -> None:
         port = int(ready.url.rsplit(":", 1)[1])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 60)
         writer.close()
         await writer.wait_closed()
     assert head == b"HTTP/1.1 417 Expectation Failed\r\n"
@@ -252,7 +252,7 @@ async def test_bytes_that_are_not_http_get_a_problem_document_without_an_echo(ra
     async with started(_app(), Listen(), grace_seconds=1) as ready:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(ready.url.rsplit(":", 1)[1]))
         writer.write(raw)
-        head, _, body = (await asyncio.wait_for(reader.read(), 5)).partition(b"\r\n\r\n")
+        head, _, body = (await asyncio.wait_for(reader.read(), 60)).partition(b"\r\n\r\n")
         writer.close()
         await writer.wait_closed()
     assert json.loads(body) == {"type": "about:blank", "status": 400, "title": "Bad Request"}

@@ -17,6 +17,7 @@ from infra.recipe_view import show_recipe
 from tacit.adapters.system import SystemClock
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import vdaf_spec
 from tacit.recipe.model import Recipe
 
 KIT = RecipeKit()
@@ -46,7 +47,7 @@ def test_a_census_is_written_from_attributes_and_their_values(
     assert recipe.is_census
     assert (recipe.name, recipe.sampling.rate, recipe.randomizer.categories) == ("census", "1", 7)
     assert run(["recipe", "census", *asked, "--randomizer", "flips", *place, "--json"]) == 0
-    assert made(capsys).vdaf.name == "Prio3SumVec"
+    assert vdaf_spec(made(capsys)).name == "Prio3SumVec"
 
 
 def test_a_target_goes_into_the_recipe_and_the_default_policy_refuses_it(
@@ -91,7 +92,7 @@ def test_show_says_what_the_log_attests_of_an_audience() -> None:
     census = KIT.census()
     counts = [400, 20, 20, 20, 20, 20]
     leader, helper = (KIT.census_share(census, role, 500, counts) for role in ("leader", "helper"))
-    found = document(Census(census, leader, helper, 3))
+    found = document(Census(census, {"leader": leader, "helper": helper}, 3))
     assert (found["needed"], found["census"]) == (100, census.hash_text)
     assert 300 < found["floor"] < found["estimate"] - 3 * found["stderr"]
     assert 0 < found["membership_epsilon"] < 0.5
@@ -104,4 +105,4 @@ def test_show_says_what_the_log_attests_of_an_audience() -> None:
     assert "leader and helper publish what they release" in console.file.getvalue()  # type: ignore[attr-defined]
     assert audience_lines(document()) == ["no census in the log counts them; at least 100 are needed"]
     other = helper.model_copy(update={"report_count": 501})
-    assert "500 and 501 reports" in audience_lines(document(Census(census, leader, other, 3)))[0]
+    assert "500 and 501 reports" in audience_lines(document(Census(census, {"leader": leader, "helper": other}, 3)))[0]

@@ -77,7 +77,7 @@ async def test_an_issuer_that_signs_more_than_its_attester_released_is_flagged(
     async with simulation.running():
         recipe = await begun(simulation)
         await fetch_tokens(simulation, recipe)
-        key = simulation.party("leader", recipe).verifier.token_key
+        key = simulation.party("leader", recipe).tokens.token_key
         slot = Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)
         pending = request_token(key, slot_challenge(slot), bytes(32), simulation.entropy)
         bearer = read_secret(simulation.layout.credentials["issuer_client"]).decode().strip()

@@ -18,11 +18,11 @@ import pytest
 from client_agent.coin import coin
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit, changed, with_sampling
-from services.collector.release import release_document
 from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
+from tacit.models.release import release_document
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Boolean, Buckets, Number, Question, Recipe
 from tacit.recipe.response import FALSE_ALARM, asked_by, stated, with_response

@@ -22,10 +22,10 @@ from client_agent.journal import Entry, State
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import VISITS as ASKED
 from infra.lab.kit.recipes import changed, with_sampling
-from services.collector.release import release_document
 from tacit.errors import Refusal
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
+from tacit.models.release import release_document
 from tacit.recipe.derive import design_of, labels, randomizer_of
 from tacit.recipe.model import Boolean, Question, Recipe
 from tacit.roles.collector import AggregateResult
@@ -74,6 +74,7 @@ def mean_square(found: Sequence[float]) -> float:
     return sum(z * z for z in found) / len(found)
 
 
+@pytest.mark.false_alarm(1e-4, "96 normals beyond five, and their mean square", runs=10)
 def test_a_histogram_of_unequal_rates_and_dummies_misses_as_its_errors_say() -> None:
     answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
     parties = Parties(visits(KIT.recipe), answers)
@@ -92,6 +93,7 @@ def test_a_histogram_of_unequal_rates_and_dummies_misses_as_its_errors_say() -> 
     }
 
 
+@pytest.mark.false_alarm(1e-3, "a mean square of six normals", runs=10)
 def test_a_count_of_noise_shares_with_dummies_misses_as_its_errors_say() -> None:
     parties = Parties(smokes(KIT.recipe), [int(device < SMOKERS) for device in range(DEVICES)])
     assert isinstance(randomizer_of(parties.recipe), Flips)

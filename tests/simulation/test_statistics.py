@@ -31,12 +31,12 @@ from client_agent.deciding import drawn
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from infra.lab.kit.reports import issuer_key, token_source
-from services.collector.release import release_document
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.messages import CollectionJobResp, Interval, Report, Role
 from tacit.methods.design import SampleDesign
 from tacit.methods.krr import Krr
 from tacit.methods.method import Measurement, Method
+from tacit.models.release import release_document
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.model import Buckets, Question, Recipe
 from tacit.roles import helper as helper_role
@@ -133,6 +133,7 @@ def score(randomizer: Method, truth: Sequence[int], q: float, runs: int, aggrega
     return scores
 
 
+@pytest.mark.false_alarm(ALPHA, "five tests, corrected")
 @pytest.mark.parametrize(
     "aggregate",
     [added_up(16), pytest.param(aggregate_with(Prio3Histogram(2, 16, 6)), marks=pytest.mark.slow)],
@@ -144,6 +145,7 @@ def test_errors_of_the_histogram_look_standard_normal(aggregate: Aggregate) -> N
     assert scores.smallest() > ALPHA, (normality(scores.exact), normality(scores.reported))
 
 
+@pytest.mark.false_alarm(ALPHA, "five tests, corrected", runs=5)
 def test_errors_of_the_count_look_standard_normal_through_the_vdaf() -> None:
     randomizer = randomizer_from("rr", 1.5, 2)
     scores = score(randomizer, [200, 100], RATE, RUNS, aggregate_with(Prio3Count(2)), "count")
@@ -163,6 +165,7 @@ def test_the_vdaf_adds_up_exactly_what_devices_sent() -> None:
         assert aggregate_with(vdaf)(measurements, SeededEntropy(0)) == direct
 
 
+@pytest.mark.false_alarm(ALPHA, "five tests, corrected")
 @pytest.mark.parametrize(
     ("name", "epsilon0", "max_weight", "q"),
     [("krr", 4.0, None, 0.5), ("krr", 2.0, None, 1.0), ("rappor", 3.0, 6, 0.5), ("rappor", 5.0, 16, 0.2)],
@@ -273,6 +276,7 @@ class Parties:
         return release_document(self.recipe, "batch", 0, aggregate, 0.0)
 
 
+@pytest.mark.false_alarm(ALPHA, "five tests, corrected", runs=3)
 def test_errors_of_whole_contributions_look_standard_normal_in_fifty_runs() -> None:
     answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
     parties = Parties(KIT.recipe(population=DEVICES, rate=Decimal(str(RATE))), answers)

@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 
-from client_agent import deciding
 from client_agent.coin import coin_threshold
 from client_agent.config import Timing
 from client_agent.deciding import Decider, Decision, Deps
@@ -31,10 +30,11 @@ from client_agent.wallet import HeldToken
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.kit.reports import issuer_key
-from tacit.messages import Report
 from tacit.methods.draws import ONE
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
+from tacit.models.model import Submission
+from tacit.models.secure_aggregation import DapChannel
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
@@ -175,16 +175,13 @@ class Path:
         telling(monkeypatch, "tacit.methods.krr.uniform_below", of=lambda bound: (0, bound))
         monkeypatch.setattr(Rappor, "dummy", dummy_by_law)
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])
-        monkeypatch.setattr(deciding, "REPORT_ID_SIZE", 0)
-        monkeypatch.setattr(deciding, "make_report", self._make_report)
-        monkeypatch.setattr(deciding, "UploadRequest", lambda _reports: Report)
-        monkeypatch.setattr(Report, "encode", lambda: b"report")
+        monkeypatch.setattr(DapChannel, "submission", self._submission)
         leaves = [KIT.directory_leaf(), KIT.recipe_leaf(recipe)]
         self.log = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
 
-    def _make_report(self, _task: Any, measurement: Any, *_rest: Any) -> Any:
+    def _submission(self, measurement: Any, *_rest: Any) -> Submission:
         self._made.append(tuple(measurement) if isinstance(measurement, list) else measurement)
-        return None
+        return Submission("https://leader.example", "", b"report")
 
     async def decide(self, read: Callable[[str], Any], entropy: Any, **config: Any) -> Sent:
         """One decision of a fresh device whose source is ``read``."""

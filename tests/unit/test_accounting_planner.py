@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,20 @@ from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit
 from tacit.accounting.goal import Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
-from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED
+from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED, sampled
 from tacit.dp.binomial_noise import delta_noise
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.methods.design import SampleDesign
 from tacit.methods.flips import Flips
+from tacit.methods.rappor import Rappor
 from tacit.methods.statistics import StatisticName
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.model import Recipe
+from tacit.recipe.derive import vdaf_of
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.vdaf.chunks import chunk_length_for
 from tests.claims import compute_claim
 from tests.kit.methods import randomizer_from
@@ -51,7 +54,7 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
         assert way.method is not None
         claim = compute_claim(way.method, n=way.batch_size, sampling_rate=way.rate, delta=1e-7)
         assert claim["aggregator"] <= epsilon * (1 + 1e-6)
-        weight = cells if way.randomizer == "rappor" else None
+        weight = cells if "max_weight" in way.method.MEMBERS else None
         randomizer = randomizer_from(way.randomizer, repr(way.epsilon0), max(2, cells), weight)
         truth = [round(goal.holders)] * max(1, cells)
         stderrs = randomizer.expected_stderrs(truth, population, SampleDesign(way.rate))
@@ -207,6 +210,18 @@ def test_what_is_proposed_costs_what_its_vdaf_says() -> None:
     bits = flips.method.largest.bit_length()
     assert flips.chunk_length == chunk_length_for(16 * bits)
     assert all(way.upload_bytes is None for way in found if way.model in (CENTRAL, LOCAL))
+
+
+def test_rappors_proof_is_planned_with_the_bound_that_the_builder_finds() -> None:
+    """A bound by mean and deviations was 28 here, and a field element less than there is in a report."""
+    way = next(sampled(Goal(500, 256, 30.0, 1e-6, max_epsilon0=6.0), Rappor))
+    edges = {"kind": "buckets", "edges": list(range(256))}
+    asked = Question.model_validate({"text": "?", "metric": "m", "encoder": edges, "statistic": "histogram"})
+    same: dict[str, Any] = {"epsilon": Decimal(30), "max_epsilon0": Decimal(6), "min_batch_size": way.batch_size}
+    recipe = RecipeKit().recipe(question=asked, randomizer=Rappor.NAME, rate=Decimal(1), population=500, **same)
+    assert (way.batch_size, way.epsilon0, recipe.randomizer.max_weight) == (400, 6.0, 47)
+    vdaf = vdaf_of(recipe)
+    assert way.upload_bytes == (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,11 @@ async def _large(_request: web.Request) -> web.Response:
     return web.Response(body=b"x" * 5000, headers={"Set-Cookie": "a=b"})
 
 
-async def _slow(_request: web.Request) -> web.Response:
+ENTERED = web.AppKey("entered", asyncio.Event)
+
+
+async def _slow(request: web.Request) -> web.Response:
+    request.app[ENTERED].set()
     await asyncio.sleep(0.3)
     return web.Response(text="done")
 
@@ -67,6 +71,7 @@ def _app(listen: Listen | None = None, digest: bytes | None = None) -> web.Appli
     app.router.add_get("/show/{rest:.*}", _show)
     app.router.add_get("/authorization", _authorization)
     app.router.add_get("/large", _large)
+    app[ENTERED] = asyncio.Event()
     app.router.add_get("/slow", _slow)
     app.router.add_get("/peers-only", _peers_only)
     return app
@@ -232,14 +237,15 @@ async def test_an_address_in_use_is_a_usage_error(plain: Ready) -> None:
 
 async def test_serving_stops_on_a_signal_after_what_is_in_flight() -> None:
     ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
-    server = asyncio.create_task(serve(_app(), Listen(), ready=ready.set_result, grace_seconds=2))
+    app = _app()
+    server = asyncio.create_task(serve(app, Listen(), ready=ready.set_result, grace_seconds=30))
     url = (await ready).url
     async with AiohttpTransport() as http:
         slow = asyncio.create_task(http.request("GET", f"{url}/slow"))
-        await asyncio.sleep(0.1)
+        await app[ENTERED].wait()
         os.kill(os.getpid(), signal.SIGTERM)
         assert (await slow).body == b"done"
-        await asyncio.wait_for(server, 5)
+        await asyncio.wait_for(server, 60)
         with pytest.raises(TransportError):
             await http.request("GET", f"{url}/healthz")
 
@@ -263,7 +269,7 @@ def test_a_process_prints_its_ready_line_and_ends_cleanly_on_ctrl_c() -> None:
     assert process.stdout is not None
     line = json.loads(process.stdout.readline())
     process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=20)
+    rest, errors = process.communicate(timeout=120)
     assert line.keys() == {"service", "url", "pid"}
     assert (line["service"], line["pid"]) == ("probe", process.pid)
     assert (process.returncode, rest, errors) == (0, "", "")

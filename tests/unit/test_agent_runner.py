@@ -22,7 +22,6 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.memory import MemoryAnnouncer
 from tacit.errors import Fatal
 from tacit.ledger.account import Cost
-from tacit.problem import problem_type
 from tacit.service.announcements import LOG
 
 
@@ -189,12 +188,3 @@ def test_the_devices_ledger_composes_the_claims_of_its_window() -> None:
     assert spent([], budget, 100.0) == spent(entries, budget, 1e9) == 0.0
     assert spent(entries, Budget(delta="0.0000015"), 100.0) == math.inf
     assert Budget(days=2).seconds == 172_800
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"type": 3}', b"{", b"\xff", b"[" * 100_000])
-def test_what_is_no_problem_document_has_no_type(body: bytes) -> None:
-    assert problem_type(body) == ""
-
-
-def test_the_type_of_a_problem_document_is_read() -> None:
-    assert problem_type(b'{"type": "urn:x", "title": "X"}') == "urn:x"

@@ -80,7 +80,7 @@ def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
 
 def pins_of(recipe: Recipe) -> dict[str, AggregatorPin]:
     """Both aggregators of a recipe as a policy names them."""
-    both = recipe.parties.leader, recipe.parties.helper
+    both = recipe.parties.servers().values()
     return {one.operator: AggregatorPin(url=one.url, signing_key=one.signing_key) for one in both}
 
 

@@ -17,11 +17,12 @@ import pytest
 
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from tacit.errors import DecodeError
-from tacit.recipe import rules, series_rules
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import vdaf_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.series import Series
+from tacit.rules import series_table as series_rules
+from tacit.rules import table as rules
 from tacit.tlog.canonical import MAX_INTEGER
 
 MOST_CALLS = 8_000_000

@@ -166,3 +166,41 @@ def test_empty_cells_are_devices_without_a_value(csv_file: Make, cells: list[str
     data = load_csv(csv_file(column([*cells, "", " "] * 50)), "value", edges=None, categories=None, devices=None)
     assert data.missing == 100
     assert data.question.edges == (1, 2) if cells == ["1", "2"] else data.question.categories == ("blue", "red")
+
+
+def test_more_rows_than_the_demo_simulates_are_refused_with_what_does(
+    csv_file: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.lab.demo.dataset.MAX_DEVICES", 300)
+    path = csv_file(column(["0", "1"] * 160))
+    for devices in (None, 301):
+        with pytest.raises(UsageError, match=r"take the first ones with --devices 300, .*tacit fleet run --population"):
+            load_csv(path, "value", edges=[0, 1], categories=None, devices=devices)
+    assert len(load_csv(path, "value", edges=[0, 1], categories=None, devices=300).values) == 300
+
+
+def test_what_is_behind_the_asked_for_rows_is_not_read(csv_file: Make) -> None:
+    path = csv_file(column(["0", "1"] * 100) + "one,cell,too many\n")
+    assert len(load_csv(path, "value", edges=[0, 1], categories=None, devices=200).values) == 200
+    with pytest.raises(UsageError, match="line 202"):
+        load_csv(path, "value", edges=[0, 1], categories=None, devices=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("value," + ",".join(f"c{number}" for number in range(1000)) + "\n", "1,001 columns are more than 1,000"),
+        ("id,value\n1," + "9" * (1 << 20) + "\n", "line 2, .*longer than 1,048,576 characters"),
+        ("value" * (1 << 18), "line 1, .*longer than 1,048,576 characters"),
+    ],
+)
+def test_lines_and_columns_without_end_are_refused(csv_file: Make, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        load_csv(csv_file(text), "value", edges=[0, 1], categories=None, devices=None)
+
+
+def test_the_line_of_what_is_not_utf_8_is_told_wherever_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "input.csv"
+    path.write_bytes(b"id,value\n" + b"1,\xc3\xa4\n" * 40_000 + b"1,\xff\n")
+    with pytest.raises(UsageError, match="line 40002: not UTF-8 text"):
+        load_csv(path, "value", edges=None, categories=None, devices=None)

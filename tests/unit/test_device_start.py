@@ -26,8 +26,8 @@ def loaded_by(modules: list[str]) -> set[str]:
 
 @pytest.mark.parametrize(
     "modules",
-    [ACCOUNTING, ["tacit.recipe.rules"], ["client_agent.agent", "client_agent.device_rules"]],
-    ids=["tacit.dp", "tacit.recipe.rules", "client_agent"],
+    [ACCOUNTING, ["tacit.rules.table"], ["client_agent.agent", "client_agent.device_rules"]],
+    ids=["tacit.dp", "tacit.rules.table", "client_agent"],
 )
 def test_a_device_loads_nothing_that_only_operators_and_servers_need(modules: list[str]) -> None:
     loaded = loaded_by(modules)

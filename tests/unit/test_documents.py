@@ -22,15 +22,15 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes
 from infra.layout import Layout, StackOptions, create_layout
-from services.collector.release import release_document
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError
 from tacit.messages import Interval
+from tacit.models.release import release_document
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
-from tacit.recipe.rules import RULES
 from tacit.roles.collector import AggregateResult
+from tacit.rules.table import RULES
 from tacit.service.app import Deps, own_fault
 from tacit.service.problems import problem_response
 from tacit.tlog.log import MemoryTree
@@ -187,7 +187,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 def test_every_configuration_and_secret_of_a_stack_fits_its_schema(layout: Layout) -> None:
-    (agent,) = provision_agents(layout, 1, OsEntropy(), SystemClock().now())
+    (agent,) = provision_agents(layout, 1, SeededEntropy(1), SystemClock().now())
     files = {f"config-{name.replace('_', '-')}": path for name, path in layout.configs.items() if name[-1].isalpha()}
     files |= {
         "config-witness": layout.configs[witness_name(1)],

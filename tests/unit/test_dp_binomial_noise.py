@@ -69,6 +69,7 @@ def test_what_a_device_sends_is_bounded() -> None:
     assert share.standard_deviation(5000) == pytest.approx(math.sqrt(30_000) / 24)
 
 
+@pytest.mark.false_alarm(1e-6, "chi-square")
 @pytest.mark.parametrize("flips", [1, 7, 8, 61])
 def test_flips_follow_the_binomial_law(flips: int) -> None:
     """Chi-square over 20,000 draws; false alarm 1e-6 for each of the four."""

@@ -36,6 +36,7 @@ def test_the_bound_holds_for_every_outcome_of_two_coordinates(
     assert float((mass[:, None] * other_mass[None, :] * share).sum()) <= delta
 
 
+@pytest.mark.false_alarm(1e-8, "one normal tail at six, skewed")
 @pytest.mark.parametrize("split", [(8,), (4, 4, 4, 4), (1,) * 64, (5, 5, 3, 2, 1)])
 def test_no_split_of_the_same_length_beats_the_bound_in_samples(split: tuple[int, ...]) -> None:
     """False alarm below 1e-8: the estimate of delta may exceed it by six of its standard errors."""

@@ -289,6 +289,7 @@ def test_every_shard_is_one_ray_task(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ray_calls[-1] == "shutdown"
 
 
+@pytest.mark.false_alarm(0, "refused before anything is decided")
 def test_what_a_ray_task_refuses_is_told_and_ray_is_left(tmp_path: Path, ray_calls: list[Any]) -> None:
     with pytest.raises(Fatal, match="slot key does not load"):
         run_on_ray([plan_of(tmp_path)], "local", 60.0)
@@ -327,6 +328,14 @@ def test_an_empty_cell_is_no_value_rather_than_another_text(tmp_path: Path) -> N
     question = Question(text="Which colour?", metric="colour", encoder=encoder, statistic="histogram")
     listed = population_of(RecipeKit().recipe(question=question), None, file, None)
     assert listed.answers(listed.of(0, 3, np.random.default_rng(1))) == [0, 3, 2]
+    bare = Question(
+        text="?",
+        metric="colour",
+        encoder=Categories(kind="categories", categories=("red", "pink")),
+        statistic="histogram",
+    )
+    listed = population_of(RecipeKit().recipe(question=bare), None, file, None)
+    assert listed.answers(listed.of(0, 3, np.random.default_rng(1))) == [0, None, 1]
 
 
 @pytest.mark.parametrize(

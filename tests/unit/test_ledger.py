@@ -171,10 +171,10 @@ def test_what_is_void_or_never_began_costs_nothing() -> None:
         held = [charge(1, 0, 100, "2", state)]
         assert judge(charge(2, 0, 100, "2"), held, ACCOUNT, conservative).fits is not counted
     both = ("leader", "helper")
-    assert charge_state((), (), 100, 99) is ChargeState.PENDING
-    assert charge_state(("leader",), (), 100, 100) is ChargeState.LAPSED
-    assert charge_state(both, ("leader",), 100, 1e9) is ChargeState.ACTIVE
-    assert charge_state(both, both, 100, 1e9) is ChargeState.VOID
+    assert charge_state(both, (), (), 100, 99) is ChargeState.PENDING
+    assert charge_state(both, ("leader",), (), 100, 100) is ChargeState.LAPSED
+    assert charge_state(both, both, ("leader",), 100, 1e9) is ChargeState.ACTIVE
+    assert charge_state(both, both, both, 100, 1e9) is ChargeState.VOID
 
 
 @pytest.mark.parametrize("accountant", [conservative, compose])

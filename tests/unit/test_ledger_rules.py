@@ -19,7 +19,7 @@ from tacit.recipe.charges import charge_of, charges_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import AccountLimit, Policy, parse_policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.tlog.client import LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tacit.tlog.log import MemoryTree
@@ -131,7 +131,7 @@ def test_a_recipe_is_void_once_both_aggregators_say_so() -> None:
     both = logged(KIT.void_leaf(GOOD, "leader"), KIT.void_leaf(GOOD, "helper"))
     assert state(both) is ChargeState.VOID
     (live,) = both.recipes
-    assert live.void_roles == live.opted_in_roles == {"leader", "helper"}
+    assert live.voids.keys() == live.opt_ins.keys() == {"leader", "helper"}
     assert not read(KIT.directory_leaf(), KIT.void_leaf(GOOD, "leader")).unreadable
 
 
@@ -177,7 +177,7 @@ def test_a_void_leaf_with_a_forged_signature_is_refused_by_every_reader() -> Non
     assert state(logged(leader, forged)) is ChargeState.ACTIVE
     opt_in = KIT.opt_in_leaf(GOOD, "leader")
     retyped = dataclasses.replace(KIT.void_leaf(GOOD, "leader"), signature=opt_in.signature)
-    assert logged(retyped).recipes[0].void_roles == frozenset()
+    assert logged(retyped).recipes[0].voids == {}
 
 
 def test_a_void_leaf_of_another_party_or_task_counts_for_nothing() -> None:
@@ -196,4 +196,4 @@ def test_a_void_leaf_is_known_by_a_recipe_that_was_read_before() -> None:
     assert known == [KIT.keys["leader"].public]
     assert SignedLeaf.decode(void.encode()) == void
     log = LiveLog.from_entries([VerifiedEntry(0, KIT.recipe_leaf(GOOD)), VerifiedEntry(1, void)])
-    assert log.recipes[0].void_roles == {"leader"}
+    assert log.recipes[0].voids.keys() == {"leader"}

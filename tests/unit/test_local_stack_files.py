@@ -130,8 +130,9 @@ def test_a_device_is_found_where_its_stack_was_moved_to(layout: Layout, tmp_path
     assert config.relay_url == layout.urls["relay"]
 
 
+@pytest.mark.false_alarm(4e-6, "five exact binomial tails")
 def test_provisioned_devices_have_the_attributes_that_the_stacks_recipes_may_target(layout: Layout) -> None:
-    """Of 300 devices each value has its share up to 5 standard deviations (false alarm below 1e-5)."""
+    """Of 300 devices each value has its share up to 5 standard deviations."""
     configs = [load_config(path, AgentConfig) for path in provision_agents(layout, 300, SeededEntropy(4), NOW)]
     policy = json.loads(layout.policy_path.read_text())
     assert policy["attributes"] == {name: list(values) for name, values in ATTRIBUTES.items()}
@@ -141,13 +142,14 @@ def test_provisioned_devices_have_the_attributes_that_the_stacks_recipes_may_tar
             assert abs(held - 300 * share) < 5 * (300 * share * (1 - share)) ** 0.5
 
 
+@pytest.mark.false_alarm(1e-4, "a mean of 300 draws beyond 4.1 of its standard errors")
 def test_provisioned_visits_are_geometric_with_the_stated_mean(layout: Layout) -> None:
     paths = provision_agents(layout, 300, SeededEntropy(4), NOW)
     rows = [(path.parent / "data.csv").read_text().splitlines()[1].split(",") for path in paths]
     visits = [int(row[0]) for row in rows]
     assert min(visits) == 0
     assert max(visits) <= 20
-    assert abs(sum(visits) / len(visits) - MEAN_VISITS) < 0.8, "five standard errors"
+    assert abs(sum(visits) / len(visits) - MEAN_VISITS) < 0.8, "four standard errors"
     assert {row[1] for row in rows} == {"0", "1"}
 
 

@@ -55,6 +55,7 @@ def empirical_epsilon(
     return float(math.log(low / high))
 
 
+@pytest.mark.false_alarm(ALPHA, "chi-square")
 def test_krr_outputs_follow_their_distribution() -> None:
     krr = Krr(epsilon0=randomizer_from("krr", 1.5, 5).epsilon0, categories=5)
     size = 20_000
@@ -65,6 +66,7 @@ def test_krr_outputs_follow_their_distribution() -> None:
     assert chisquare([counts[cell] for cell in range(5)], expected).pvalue > ALPHA
 
 
+@pytest.mark.false_alarm(ALPHA, "four binomial tails of a quarter each")
 def test_rr_outputs_follow_their_distribution() -> None:
     rr = randomizer_from("rr", 0.7, 2)
     size = 20_000
@@ -76,6 +78,7 @@ def test_rr_outputs_follow_their_distribution() -> None:
         assert binom.sf(ones - 1, size, p) > ALPHA / 4
 
 
+@pytest.mark.false_alarm(ALPHA, "chi-square")
 def test_rappor_bits_flip_independently_and_rejection_has_its_stated_rate() -> None:
     rappor = Rappor(epsilon0=randomizer_from("rr", 2.0, 2).epsilon0, categories=4, max_weight=2)
     size = 20_000
@@ -109,6 +112,7 @@ def test_rejection_does_not_depend_on_the_answer(max_weight: int) -> None:
         assert rappor.reject_probability == pytest.approx(total, abs=1e-15)
 
 
+@pytest.mark.false_alarm(ALPHA, "a Clopper-Pearson bound")
 @pytest.mark.parametrize("name", ["krr", "rr", "rappor"])
 def test_an_audit_finds_no_more_than_epsilon0(name: str) -> None:
     epsilon0 = 1.2
@@ -164,6 +168,7 @@ def many_runs(name: str, epsilon0: float, truth: list[int], q: float, runs: int)
     return normality(true), normality(reported, coverage_slack=0.02)
 
 
+@pytest.mark.false_alarm(2 * ALPHA, "four corrected tests, one of the coverage, one normal beyond five")
 @pytest.mark.parametrize(
     ("name", "epsilon0", "truth", "q"),
     [
@@ -177,7 +182,7 @@ def test_estimates_are_unbiased_with_the_stated_spread(name: str, epsilon0: floa
     by_truth, by_report = many_runs(name, epsilon0, truth, q, 200)
     assert by_truth.smallest() > ALPHA, by_truth
     assert by_report.coverage > ALPHA, by_report
-    assert abs(by_report.mean_square - 1) < 0.15
+    assert abs(by_report.mean_square - 1) < 5 * math.sqrt(2 / 200)
 
 
 def test_ignoring_the_coin_in_the_error_bar_would_be_noticed() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import secrets
 from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.lab.kit.entropy import SeededEntropy
 from tacit import hpke, ohttp
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import RecipientContext, Suite
@@ -21,6 +21,7 @@ from tacit.multibuffer.ohttp import decapsulate_all
 SUITES = [hpke.DEFAULT_SUITE, Suite(hpke.KEM_X25519, hpke.KDF_HKDF_SHA256, hpke.AEAD_CHACHA20POLY1305)]
 PAIR = hpke.key_pair_from_private(bytes(range(32)))
 INFO = b"info string"
+ENTROPY = SeededEntropy(b"multibuffer")
 P = 2**255 - 19
 SIZES = [*range(18), 65, 130]
 LOW_ORDER = [
@@ -56,8 +57,8 @@ def require_kernels() -> Multibuffer:
 def sealed_messages(count: int, suite: Suite = hpke.DEFAULT_SUITE) -> tuple[list[Sealed], list[bytes]]:
     sealed, plaintexts = [], []
     for i in range(count):
-        aad, plaintext = secrets.token_bytes(i % 9), secrets.token_bytes(3 * i)
-        enc, ciphertext = hpke.seal(suite, PAIR.public, INFO, aad, plaintext, secrets.token_bytes)
+        aad, plaintext = ENTROPY(i % 9), ENTROPY(3 * i)
+        enc, ciphertext = hpke.seal(suite, PAIR.public, INFO, aad, plaintext, ENTROPY)
         sealed.append((enc, aad, ciphertext))
         plaintexts.append(plaintext)
     return sealed, plaintexts
@@ -88,7 +89,7 @@ def test_every_batch_size_opens_what_was_sealed_alone(size: int, suite: Suite) -
 @pytest.mark.parametrize("size", SIZES)
 def test_every_batch_size_seals_what_opens_alone(size: int, suite: Suite) -> None:
     messages = [(bytes((i,)), bytes(i)) for i in range(size)]
-    sealed = BatchSealer(PAIR.public, suite, INFO).seal_all(messages, secrets.token_bytes)
+    sealed = BatchSealer(PAIR.public, suite, INFO).seal_all(messages, ENTROPY)
     assert [alone((enc, messages[i][0], ciphertext), suite) for i, (enc, ciphertext) in enumerate(sealed)] == [
         plaintext for _, plaintext in messages
     ]
@@ -173,7 +174,7 @@ def test_shared_secrets_agree_with_openssl_on_many_random_points() -> None:
 
 @pytest.mark.usefixtures("path")
 def test_contexts_export_and_continue_like_those_made_alone() -> None:
-    senders = [hpke.setup_sender(SUITES[0], PAIR.public, INFO, secrets.token_bytes) for _ in range(10)]
+    senders = [hpke.setup_sender(SUITES[0], PAIR.public, INFO, ENTROPY) for _ in range(10)]
     encs = [sender.enc for sender in senders]
     encs[5:5] = [bytes(32), b"short"]
     contexts = BatchOpener(PAIR, SUITES[0], INFO).contexts(encs)
@@ -187,9 +188,9 @@ def test_contexts_export_and_continue_like_those_made_alone() -> None:
 
 @pytest.mark.usefixtures("path")
 def test_requests_of_a_gateway_are_decapsulated_as_alone() -> None:
-    keys = [ohttp.generate_key_config(key_id, secrets.token_bytes) for key_id in (1, 2)]
+    keys = [ohttp.generate_key_config(key_id, ENTROPY) for key_id in (1, 2)]
     gateway = ohttp.Gateway(keys)
-    clients = [ohttp.encapsulate_request(keys[i % 2][0], b"request %d" % i, secrets.token_bytes) for i in range(20)]
+    clients = [ohttp.encapsulate_request(keys[i % 2][0], b"request %d" % i, ENTROPY) for i in range(20)]
     messages = [message for message, _ in clients]
     messages[4] = messages[4][:-1] + bytes((messages[4][-1] ^ 1,))
     messages[5] = b"\x09" + messages[5][1:]
@@ -205,15 +206,15 @@ def test_requests_of_a_gateway_are_decapsulated_as_alone() -> None:
             assert isinstance(result, tuple)
             request, context = result
             assert request == b"request %d" % i
-            response = context.encapsulate_response(b"response", secrets.token_bytes)
+            response = context.encapsulate_response(b"response", ENTROPY)
             assert clients[i][1].decapsulate_response(response) == b"response"
 
 
 def test_keys_from_faulty_kernels_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     require_kernels()
     sealed, plaintexts = sealed_messages(9)
-    keys = [ohttp.generate_key_config(1, secrets.token_bytes)]
-    message, _ = ohttp.encapsulate_request(keys[0][0], b"request", secrets.token_bytes)
+    keys = [ohttp.generate_key_config(1, ENTROPY)]
+    message, _ = ohttp.encapsulate_request(keys[0][0], b"request", ENTROPY)
     right = Multibuffer.hpke_open
 
     def wrong(self: Multibuffer, private_key: bytes, *rest: object) -> object:
@@ -235,7 +236,7 @@ def test_what_cannot_work_is_refused_before_anything_is_computed() -> None:
         BatchSealer(b"short", SUITES[0], INFO)
     for count in (1, 3):
         with pytest.raises(CryptoError, match="low order"):
-            BatchSealer(bytes(32), SUITES[0], INFO).seal_all([(b"", b"")] * count, secrets.token_bytes)
+            BatchSealer(bytes(32), SUITES[0], INFO).seal_all([(b"", b"")] * count, ENTROPY)
 
 
 @pytest.mark.usefixtures("path")

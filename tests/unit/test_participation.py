@@ -24,7 +24,7 @@ from client_agent.sources import Reading, read
 from infra.lab.kit.recipes import census_question
 from tacit.errors import UsageError
 from tacit.methods.registry import METHODS
-from tacit.recipe.derive import design_of, randomizer_of, shape_of, vdaf_of
+from tacit.recipe.derive import design_of, randomizer_of, shape_of, vdaf_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
 from tacit.tlog.canonical import validated
@@ -265,9 +265,9 @@ async def test_a_device_without_an_answer_adds_to_the_estimate_what_the_result_s
 
 def cells_of(recipe: Recipe, sent: int) -> tuple[int, ...]:
     """What a scalar measurement adds to each cell: a category to its own, a number to the only one."""
-    if recipe.vdaf.name != "Prio3Histogram":
+    if vdaf_spec(recipe).name != "Prio3Histogram":
         return (sent,)
-    return tuple(int(cell == sent) for cell in range(recipe.vdaf.length))
+    return tuple(int(cell == sent) for cell in range(vdaf_spec(recipe).length))
 
 
 # Sources, and encoders, always answer

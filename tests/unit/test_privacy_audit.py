@@ -160,6 +160,7 @@ MECHANISMS: dict[str, tuple[Draw, Draw, float, float, float]] = {
 }  # fmt: skip
 
 
+@pytest.mark.false_alarm(1e-6, "Clopper-Pearson bounds, corrected for the sets")
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_what_samples_prove_stays_below_the_claim(name: str) -> None:
     first, second, delta, claim, share = MECHANISMS[name]

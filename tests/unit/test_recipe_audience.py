@@ -22,7 +22,7 @@ from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import MAX_CELLS, Attributes, Recipe
 from tacit.recipe.policy import Policy, parse_policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.client import Bundle, BundleEntry, LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
@@ -68,7 +68,12 @@ def without(body: dict[str, Any], member: str) -> dict[str, Any]:
 def census_of(truth: Sequence[int] = TRUTH, census: Recipe = CENSUS, index: int = 5, **changes: Any) -> Census:
     counts = expected_counts(census, truth)
     leader, helper = (KIT.census_share(census, role, sum(truth), counts) for role in ("leader", "helper"))
-    return dataclasses.replace(Census(census, leader, helper, index), **changes)
+    return dataclasses.replace(Census(census, {"leader": leader, "helper": helper}, index), **changes)
+
+
+def with_helper(census: Census, update: dict[str, Any]) -> Census:
+    helper = census.shares["helper"].model_copy(update=update)
+    return dataclasses.replace(census, shares={**census.shares, "helper": helper})
 
 
 def context(*censuses: Census, now: float = NOW, index: int | None = None) -> Context:
@@ -206,7 +211,10 @@ def test_the_two_shares_add_up_to_the_counts_and_the_floor_is_four_errors_below_
 def test_no_conjunction_has_more_devices_than_the_census_stands_for() -> None:
     """As many dishonest devices could make it look that answer a cell without randomising."""
     shares = [KIT.census_share(CENSUS, role, REPORTS, [REPORTS, 0, 0, 0, 0, 0, 0]) for role in ("leader", "helper")]
-    assert attested(Census(CENSUS, shares[0], shares[1], 5), {"os": "linux"}).estimate <= REPORTS
+    assert (
+        attested(Census(CENSUS, dict(zip(("leader", "helper"), shares, strict=True)), 5), {"os": "linux"}).estimate
+        <= REPORTS
+    )
     raw = randomizer_of(CENSUS).estimate([REPORTS, 0, 0, 0, 0, 0, 0], REPORTS, SampleDesign(1.0))
     assert raw.values[0] > REPORTS
 
@@ -239,9 +247,9 @@ def test_shares_that_are_not_of_one_batch_attest_nothing() -> None:
     vdaf = vdaf_of(CENSUS)
     foreign = b64url(vdaf.encode_agg_share([12345] * 7))
     bad = [
-        dataclasses.replace(good, helper=good.helper.model_copy(update={"report_count": REPORTS + 1})),
-        dataclasses.replace(good, helper=good.helper.model_copy(update={"aggregate_share": foreign})),
-        dataclasses.replace(good, helper=good.helper.model_copy(update={"aggregate_share": "AAAA"})),
+        with_helper(good, {"report_count": REPORTS + 1}),
+        with_helper(good, {"aggregate_share": foreign}),
+        with_helper(good, {"aggregate_share": "AAAA"}),
         census_of([one // 4 for one in TRUTH]),
     ]
     words = ("500 and 501", "add up", "bytes", "B = 400")

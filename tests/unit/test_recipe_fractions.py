@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.vectors.cast import cast
-from infra.recipe_outlook import outlook
 from tacit.errors import DecodeError
 from tacit.methods.flips import Flips
+from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
+from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEncoder
 from tacit.recipe.model import Number, Question, Recipe, Vector
 from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken
 from tacit.recipe.rounding import coarse_words, rounding_words
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.tlog.canonical import validated
 
 KIT = RecipeKit()
@@ -229,7 +229,9 @@ def test_noise_in_fractions_is_that_of_as_many_whole_steps() -> None:
     assert other.stderrs[0] == pytest.approx(one.stderrs[0] / 100)
     noise = [randomizer_of(recipe) for recipe in (cents, euros)]
     assert [shares.neutral for shares in noise if isinstance(shares, Flips)] == [20, 20]
-    assert 100 * outlook(euros)["outlook"]["one_device"] == pytest.approx(outlook(cents)["outlook"]["one_device"])
+    assert 100 * outlook(euros).document()["outlook"]["one_device"] == pytest.approx(
+        outlook(cents).document()["outlook"]["one_device"]
+    )
 
 
 def test_the_usual_answer_of_a_sum_in_fractions_is_the_one_that_stands_for_0() -> None:
@@ -264,7 +266,7 @@ def test_a_unit_that_is_coarse_for_its_range_is_warned_about_with_a_finer_one_th
     assert "take unit 0.01" in words
     finer = KIT.recipe(question=SHARE, population=2000)
     assert coarse_words(finer) is None
-    bits = (finer.vdaf.max_measurement or 0).bit_length()
+    bits = (vdaf_spec(finer).max_measurement or 0).bit_length()
     assert any(f"about {near} bits" in words for near in (bits - 1, bits, bits + 1))
-    assert outlook(trap)["warnings"] == [words]
-    assert "warnings" not in outlook(finer)
+    assert outlook(trap).document()["warnings"] == [words]
+    assert "warnings" not in outlook(finer).document()

@@ -11,10 +11,10 @@ from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import randomizer_of
+from tacit.recipe.derive import randomizer_of, vdaf_spec
 from tacit.recipe.model import Boolean, Categories, Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
-from tacit.recipe.rules import RULES, check, require
+from tacit.rules.table import RULES, check, require
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.claims import compute_claim
 from tests.unit.test_recipe_audience import RULES as AUDIENCE_RULES
@@ -33,8 +33,7 @@ def context_of(recipe: Recipe, stage: Stage = Stage.PUBLISH) -> Context:
 ACTIVE = dataclasses.replace(
     context_of(GOOD, Stage.ACTIVE),
     slot_owner=GOOD.hash,
-    leader_opt_in=KIT.opt_in(GOOD, "leader"),
-    helper_opt_in=KIT.opt_in(GOOD, "helper"),
+    opt_ins={role: KIT.opt_in(GOOD, role) for role in ("leader", "helper")},
 )
 
 
@@ -91,7 +90,7 @@ def test_an_aggregator_that_the_policy_does_not_pin_with_address_and_key_is_refu
     parties = GOOD.parties
     pins = {
         party.operator: AggregatorPin(url=party.url, signing_key=party.signing_key)
-        for party in (parties.leader, parties.helper)
+        for party in parties.servers().values()
     }
     pinned = KIT.policy.model_copy(update={"aggregators": pins})
     devices = KIT.policy.model_copy(update={"aggregators": None})
@@ -119,11 +118,8 @@ def test_a_slot_that_another_recipe_took_first_is_refused() -> None:
 
 def test_a_recipe_needs_both_opt_ins() -> None:
     for role in ("leader", "helper"):
-        missing = (
-            dataclasses.replace(ACTIVE, leader_opt_in=None)
-            if role == "leader"
-            else dataclasses.replace(ACTIVE, helper_opt_in=None)
-        )
+        others = {name: opt_in for name, opt_in in ACTIVE.opt_ins.items() if name != role}
+        missing = dataclasses.replace(ACTIVE, opt_ins=others)
         (refusal,) = check(GOOD, KIT.policy, missing)
         assert (refusal.rule, role in refusal.detail) == ("opt-in-missing", True)
 
@@ -140,7 +136,7 @@ def test_a_recipe_needs_both_opt_ins() -> None:
 )
 def test_opt_ins_must_agree_with_the_recipe_and_each_other(change: dict[str, str]) -> None:
     helper = KIT.opt_in(GOOD, "helper").model_copy(update=change)
-    wrong = dataclasses.replace(ACTIVE, helper_opt_in=helper)
+    wrong = dataclasses.replace(ACTIVE, opt_ins={**ACTIVE.opt_ins, "helper": helper})
     assert names(check(GOOD, KIT.policy, wrong)) == ["opt-in-mismatch"]
 
 
@@ -208,7 +204,7 @@ def test_proposals_for_categories_pass_the_rules(randomizer: str, population: in
 
 def test_a_proposal_for_a_boolean_question_is_a_count() -> None:
     recipe = KIT.recipe(question=question(Boolean(kind="boolean")))
-    assert (recipe.randomizer.name, recipe.vdaf.name) == ("rr", "Prio3Count")
+    assert (recipe.randomizer.name, vdaf_spec(recipe).name) == ("rr", "Prio3Count")
     assert check(recipe, KIT.policy, Context(Stage.DRAFT, NOW)) == []
 
 
@@ -225,7 +221,7 @@ def test_the_proposed_claim_is_the_accountants_rounded_up() -> None:
     assert claim["aggregator_with_relay"] <= float(stated["aggregator_with_relay"]) <= 1
     assert stated["both_aggregators_with_relay"] == GOOD.randomizer.epsilon0
     assert GOOD.batch.expected_contributions == 250
-    assert GOOD.vdaf.chunk_length == 6
+    assert vdaf_spec(GOOD).chunk_length == 6
 
 
 def test_a_proposal_that_cannot_be_made_says_so_in_one_line() -> None:

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
-from infra.recipe_outlook import outlook, outlook_lines
+from infra.recipe_outlook import outlook_lines
 from tacit.dp.poisson import upper_quantile
 from tacit.errors import Refusal, UsageError
 from tacit.ledger.account import ChargeState
+from tacit.operations.outlook import outlook
 from tacit.recipe.charges import charge_of
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
 from tacit.recipe.turnout import TurnoutPlan
+from tacit.rules.table import check
 
 KIT = RecipeKit()
 DRAFT = Context(Stage.DRAFT, NOW)
@@ -100,7 +101,7 @@ def test_dummies_alone_keep_the_target_against_the_relay_and_are_as_many_as_were
     assert local.privacy.epsilon["both_aggregators_with_relay"] == local.randomizer.epsilon0
     half = claim_of(shares, shares.batch.min_batch_size // 2)
     assert 0.9 < half["aggregator_with_relay"] <= 1
-    told = outlook(shares)["hiding"]
+    told = outlook(shares).document()["hiding"]
     assert 0.99 < told["dummies_epsilon"] <= 1
     assert told["part_epsilon"] == 0
     assert shares.sampling.dummies is not None
@@ -126,9 +127,9 @@ def test_dummies_are_no_reports() -> None:
 def test_a_released_batch_costs_no_more_than_b_and_claims_take_milliseconds() -> None:
     for recipe in RECIPES.values():
         size = recipe.batch.min_batch_size
-        began = time.perf_counter()
+        began = time.thread_time()
         larger = claim_of(recipe, size + 137)
-        assert time.perf_counter() - began < 1
+        assert time.thread_time() - began < 1
         assert larger.n == size + 137
         released = larger.no_worse_than(claim_of(recipe))
         assert released.exceeds(recipe.privacy.epsilon.model_dump()) == ()
@@ -138,8 +139,9 @@ def test_members_that_are_absent_change_nothing() -> None:
     recipe = KIT.recipe()
     assert set(recipe.body()["sampling"]) == {"rate"}
     assert recipe.privacy.mechanism == "shuffle-fmt22+sampling"
-    assert "hiding" not in outlook(recipe)
-    assert outlook_lines(recipe) == []
+    found = outlook(recipe)
+    assert (found.shares, found.hiding) == (None, None)
+    assert outlook_lines(recipe, found) == [found.rounding.words]
 
 
 @pytest.mark.parametrize(
@@ -226,10 +228,10 @@ def test_a_claim_that_cannot_be_computed_is_a_refusal() -> None:
 
 
 def test_the_outlook_says_in_words_what_hides_whom() -> None:
-    lines = outlook_lines(RECIPES["both"])
+    lines = outlook_lines(RECIPES["both"], outlook(RECIPES["both"]))
     assert any("the number of messages adds epsilon 0." in line for line in lines)
     assert any("does not fill it tells epsilon 0.0" in line and "20,000 devices" in line for line in lines)
     assert any("somebody who knows which others took part: epsilon 0." in line for line in lines)
     assert any("the relay sees who sends: epsilon 2." in line for line in lines)
     assert any("expected standard error" in line for line in lines)
-    assert outlook(RECIPES["both"])["outlook"]["noise_stderr"] > 0
+    assert outlook(RECIPES["both"]).document()["outlook"]["noise_stderr"] > 0

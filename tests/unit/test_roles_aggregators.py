@@ -239,9 +239,9 @@ def test_leader_selected_job_names_its_batch_and_only_it() -> None:
     with pytest.raises(ValueError, match="batch id"):
         leader.init_request(AT_B.task, [one], None)
     with pytest.raises(ValueError, match="batch id"):
-        bucket_of(AT_B.task, None)
-    assert bucket_of(AT_B.task, batch_id) == batch_id
-    assert bucket_of(TASK, None) == TASK.interval.start.to_bytes(8, "big")
+        bucket_of(AT_B.task, None, 1001)
+    assert bucket_of(AT_B.task, batch_id, 1001) == batch_id
+    assert bucket_of(TASK, None, 1001) == TASK.interval.start.to_bytes(8, "big")
 
 
 def check(report: Report, task: Task = TASK, now: float = NOW) -> None:

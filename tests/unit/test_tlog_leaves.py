@@ -17,7 +17,7 @@ from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.recipe.context import Stage
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import Policy
-from tacit.recipe.rules import check
+from tacit.rules.table import check
 from tacit.signing import signing_key_from_private
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, sign_checkpoint
@@ -164,7 +164,7 @@ def test_bodies_are_strict() -> None:
         with pytest.raises(DecodeError, match=r"^ohttp-config"):
             sign_leaf(LeafType.OHTTP_CONFIG, {**config.canonical(), **change}, "someone", KEY).body_as(OhttpConfig)
     opt_in = KIT.opt_in(RECIPE, "leader").canonical()
-    for wrong_part in ({"role": "collector"}, {"task_id": "AAAA"}, {"seed_id": ""}):
+    for wrong_part in ({"role": "no role"}, {"task_id": "AAAA"}, {"seed_id": ""}):
         with pytest.raises(DecodeError, match=r"^opt-in"):
             sign_leaf(LeafType.OPT_IN, {**opt_in, **wrong_part}, "someone", KEY).body_as(OptIn)
     assert (directory.start, directory.end) == (EPOCH * 86_400, (EPOCH + 1) * 86_400)

@@ -17,8 +17,9 @@ from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, write_hpke_k
 from tacit.codec import b64url
 from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
 from tacit.messages import HpkeConfig
-from tacit.recipe import derive, rules
+from tacit.recipe import derive
 from tacit.recipe.context import Context, Stage
+from tacit.rules import table as rules
 from tacit.service.config import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.blind_rsa import TokenKey

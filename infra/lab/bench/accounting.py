@@ -1,8 +1,8 @@
 """What accounting costs: one recipe's claim where nothing is loaded yet, and a ledger of a thousand recipes.
 
 A claim is computed in a fresh interpreter, and the processor time of that whole process is counted, less that of an
-interpreter with nothing to do. ``claim alone`` loads ``tacit.dp``; ``read and claim`` also reads the recipe, which
-loads its model and every type that a recipe has.
+interpreter with nothing to do. ``claim alone`` loads ``tacit.dp`` and the method; ``read and claim`` also reads the
+recipe, which loads its model and every type that a recipe has.
 """
 
 from __future__ import annotations
@@ -22,17 +22,22 @@ from infra.lab.bench.targets import ALONE, CLAIM, LEDGER, READ
 from infra.lab.kit.recipes import RecipeKit
 from tacit.accounting.accountants import require_library
 from tacit.accounting.budgets import compose
+from tacit.dp.reports import NoiseStep
 from tacit.errors import Fatal
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Accountant, conservative, judge, largest_epsilon
+from tacit.methods.flips import Flips
+from tacit.methods.krr import Krr
+from tacit.methods.rappor import Rappor
+from tacit.methods.rr import Rr
 
 REPORTS, RECIPES = 10_000, 1000
 DAY = 86_400
 YEAR = 365 * DAY
 _CLAIM = (
-    "from tacit.dp.claim import NoiseStep; from tacit.dp.hidden_claim import Sample, local_reports, noise_reports; "
-    "from tacit.models.forms.registry import form_of; form, reports = form_of('secure-aggregation'), {reports}; "
+    "from decimal import Decimal; from tacit.dp.hidden_claim import Sample; from {module} import {kind}; "
+    "from tacit.models.forms.registry import form_of; form, reports = form_of('secure-aggregation'), {kind}({given}); "
     "[form.claim(reports, Sample({n}, 0.1), n=n, delta=1e-8) for n in ({n}, {n} // 2)]"
 )
 _RECIPE = (
@@ -40,8 +45,13 @@ _RECIPE = (
     "recipe = Recipe.from_body(json.load(open({path!r}))); [claim_of(recipe, n) for n in ({n}, {n} // 2)]"
 )
 CODES = {
-    **{name: _CLAIM.format(reports=f"local_reports('{name}', 2.0)", n=REPORTS) for name in ("krr", "rr", "rappor")},
-    "flips": _CLAIM.format(reports="noise_reports(NoiseStep(12, 3, 1, 2))", n=REPORTS),
+    name: _CLAIM.format(module=kind.__module__, kind=kind.__name__, given=given, n=REPORTS)
+    for name, kind, given in (
+        (Krr.NAME, Krr, "Decimal(2), 16"),
+        (Rr.NAME, Rr, "Decimal(2)"),
+        (Rappor.NAME, Rappor, "Decimal(2), 16, 16"),
+        (Flips.NAME, NoiseStep, "12, 3, 1, 2"),
+    )
 }
 
 
@@ -76,7 +86,7 @@ def _claims(repetitions: int) -> Iterator[Row]:
         path = Path(folder) / "recipe.json"
         path.write_text(json.dumps(RecipeKit().recipe(min_batch_size=REPORTS, population=10 * REPORTS).body()))
         timing = start_up(_RECIPE.format(path=str(path), n=REPORTS), repetitions)
-    yield Subject("krr", {"n": REPORTS}).row(CLAIM, "device", READ, timing)
+    yield Subject(Krr.NAME, {"n": REPORTS}).row(CLAIM, "device", READ, timing)
 
 
 def _ledgers(repetitions: int) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from infra.lab.demo.dataset import Dataset, load_csv, load_randhie
 from infra.lab.demo.report import prepare_report, write_report
-from infra.lab.demo.run import DemoRun
+from infra.lab.demo.run import AGENTS_OF_A_CROWD, MOST_AGENTS, DemoRun, rate_of
 from infra.lab.demo.view import Stages, show
 from infra.survey_flags import edges_of
 from tacit.errors import UsageError
@@ -23,6 +24,8 @@ from tacit.recipe.quantity import exact
 from tacit.service.log import set_log_level
 
 DEFAULT_DEVICES = 1500
+AGENTS_SECONDS, CONTRIBUTION_SECONDS = 30.0, 0.012
+"""What a crowd takes on two cores, about: its agents and the parties, and each further contribution."""
 
 
 def demo(
@@ -48,6 +51,8 @@ def demo(
         _say_proposed(dataset, progress)
     if dataset.missing:
         _say_missing(dataset, progress)
+    if len(dataset.values) > MOST_AGENTS:
+        _say_crowd(len(dataset.values), progress)
     stages = Stages(progress)
     set_log_level("error")
     with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder, stages.running():
@@ -106,6 +111,19 @@ def _say_proposed(dataset: Dataset, progress: Console) -> None:
         raise UsageError("the question has neither buckets nor categories")
     progress.print(
         f"proposed from the file: {flag}\n(in a real recipe these are public and fixed before any device is asked)",
+        highlight=False,
+        style="yellow",
+        soft_wrap=True,
+    )
+
+
+def _say_crowd(devices: int, progress: Console) -> None:
+    taking_part = round(rate_of(devices) * devices)
+    minutes = math.ceil((AGENTS_SECONDS + CONTRIBUTION_SECONDS * taking_part) / 60)
+    progress.print(
+        f"{devices:,} devices, of whom some {taking_part:,} take part: {AGENTS_OF_A_CROWD} as agents of their own, the "
+        f"others in batches as tacit fleet simulates them; about {minutes} min on two free cores\n"
+        "(for more devices, for rates, faults and other parties' machines: tacit up, then tacit fleet run)",
         highlight=False,
         style="yellow",
         soft_wrap=True,

@@ -7,14 +7,12 @@ proof is broken. None of them may count, so the collection that follows must fai
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from client_agent.deciding import upload_url
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.result import StagedRefusal
-from tacit.errors import DAP_ERROR_PREFIX, Refusal
+from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, Refusal
 from tacit.media_types import dap
 from tacit.messages import (
     REPORT_ID_SIZE,
@@ -28,12 +26,13 @@ from tacit.messages import (
     UploadRequest,
 )
 from tacit.ports import Clock, Entropy, Transport
-from tacit.recipe import rules
+from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.client import make_report, seal_report, shard
 from tacit.roles.collector import collection_request
+from tacit.rules import table as rules
 from tacit.task import Task
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
@@ -72,7 +71,7 @@ class Thief:
         for report in (self._replayed(spent), self._stolen(honest), self._broken_proof(own)):
             body = UploadRequest((report,)).encode()
             answer = await self._client.request(
-                "POST", upload_url(self._task), media_type=dap("upload-req"), content=body
+                "POST", self._task.url(Role.LEADER, "reports"), media_type=dap("upload-req"), content=body
             )
             if answer.status != 200:
                 raise Refusal("demo-upload", f"the leader answered {answer.status} to an upload")
@@ -122,7 +121,7 @@ async def refused_publication(leaf: SignedLeaf, url: str, transport: Transport) 
     )
     if answer.status < 400:
         raise Refusal("demo-staged", "the recipe server accepted an understated epsilon")
-    return str(json.loads(answer.body).get("type", "")).rsplit(":", 1)[-1]
+    return problem_type(answer.body).removeprefix(REFUSAL_PREFIX)
 
 
 async def helper_refusal(task: Task, token: str, transport: Transport) -> str:
@@ -134,7 +133,7 @@ async def helper_refusal(task: Task, token: str, transport: Transport) -> str:
     answer = await transport.request("POST", url, headers=headers, body=request.encode())
     if answer.status < 400:
         raise Refusal("demo-staged", "the helper released a batch of B-1")
-    return str(json.loads(answer.body).get("type", "")).removeprefix(DAP_ERROR_PREFIX)
+    return problem_type(answer.body).removeprefix(DAP_ERROR_PREFIX)
 
 
 def staged_refusals(leader: Mapping[str, int], helper: Mapping[str, int]) -> list[StagedRefusal]:

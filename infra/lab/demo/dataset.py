@@ -7,18 +7,17 @@ The built-in data is the RAND Health Insurance Experiment as statsmodels ships i
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from client_agent.csv_rows import SEPARATORS, MalformedCsvError, table_of
+from infra.lab.devices.columns import read_column
 from tacit.errors import UsageError
 from tacit.recipe.encoder import BucketEncoder
 from tacit.recipe.quantity import PLACES, exact, quantity
@@ -26,6 +25,7 @@ from tacit.recipe.quantity import PLACES, exact, quantity
 T = TypeVar("T")
 
 MIN_DEVICES = 200
+MAX_DEVICES = 100_000
 MAX_CATEGORIES = 64
 MAX_BUCKETS = 16
 FEW_BUCKETS = 6
@@ -100,8 +100,13 @@ def load_csv(
     categories: Sequence[str] | None,
     devices: int | None,
 ) -> Dataset:
-    """Read ``column`` of ``path`` and settle the question. Raises ``UsageError`` with the first thing wrong."""
-    cells = list(read_column(path, column))
+    """Read ``column`` of ``path``, no more rows of it than there are to be ``devices``, and settle the question. Raises
+    ``UsageError`` with the first thing wrong."""
+    if devices is not None and devices > MAX_DEVICES:
+        raise UsageError(_too_many(path, column, f"{devices:,} devices are asked for"))
+    cells = list(itertools.islice(read_column(path, column), MAX_DEVICES + 1 if devices is None else devices))
+    if len(cells) > MAX_DEVICES:
+        raise UsageError(_too_many(path, column, f"has more than {MAX_DEVICES:,} rows"))
     if len(cells) < MIN_DEVICES and devices is None:
         raise UsageError(
             f"{path}: {len(cells)} rows below the header, column {column}; "
@@ -120,6 +125,14 @@ def load_csv(
     return Dataset(str(path), question, tuple(text for _, text in taken.cells))
 
 
+def _too_many(path: Path, column: str, what: str) -> str:
+    return (
+        f"{path}: {what}, and the demo simulates {MAX_DEVICES:,} at most; take the first ones with --devices "
+        f"{MAX_DEVICES}, or ask all of them on a stack (tacit up) with tacit fleet run --population {path} --column "
+        f"{column}"
+    )
+
+
 def _take(items: list[T], devices: int | None, source: str) -> list[T]:
     if devices is None:
         return items
@@ -128,42 +141,6 @@ def _take(items: list[T], devices: int | None, source: str) -> list[T]:
     if devices > len(items):
         raise UsageError(f"{source}: has {len(items)} rows, --devices asks for {devices}; ask for fewer")
     return items[:devices]
-
-
-def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
-    """Yield (line where the row begins, cell) for each data row. Raises ``UsageError`` for what is not a clean
-    table."""
-    text = _read_text(path)
-    try:
-        header, separator, rows = table_of(io.StringIO(text, newline=""), column)
-        if not header:
-            raise UsageError(f"{path}: line 1: the file is empty; it needs a header and a row per device")
-        if header.count(column) != 1:
-            found = "more than once" if column in header else f"not among: {', '.join(header)[:120]}"
-            raise UsageError(f"{path}: line 1: column {column} is {found}; name one with --column")
-        at = header.index(column)
-        for line, cells in rows:
-            if len(cells) != len(header):
-                raise UsageError(
-                    f"{path}: line {line}: {len(cells)} cells where the header has {len(header)} (with "
-                    f"{SEPARATORS[separator]} between), column {column} cannot be told; make every row as long as "
-                    "the header"
-                )
-            yield line, cells[at]
-    except MalformedCsvError as error:
-        raise UsageError(f"{path}: line {error.line}, column {column}: {error.why}; mend the quoting") from error
-
-
-def _read_text(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); check --input") from error
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}: line {line}: not UTF-8 text; save the file as UTF-8") from error
 
 
 def _number(text: str) -> float | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client_agent.agent import Agent
+from client_agent.config import AgentConfig
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.sources import CallableSource
@@ -54,8 +55,7 @@ class Fleet:
     ) -> Fleet:
         """One device per member of ``data`` (metric -> value), each with the policy at its place."""
         authority = SoftwareRoot.from_pem(layout.device_authority.read_bytes())
-        unused = {"kind": "csv", "path": Path("unused.csv")}
-        config = layout.agent_config(layout.state_dir / "fleet", unused, join_late=False, staged=True)
+        config = cls.config(layout)
         devices = []
         for number, (row, policy) in enumerate(zip(data, policies, strict=True)):
             store = MemoryAgentStore()
@@ -63,6 +63,12 @@ class Fleet:
             devices.append(Device(Agent(config, policy, world, store, CallableSource(row.get), identity), store))
             tick()
         return cls(devices, world.clock)
+
+    @staticmethod
+    def config(layout: Layout) -> AgentConfig:
+        """That of every device."""
+        unused = {"kind": "csv", "path": Path("unused.csv")}
+        return layout.agent_config(layout.state_dir / "fleet", unused, join_late=False, staged=True)
 
     async def sync(self, tick: Callable[[], None]) -> None:
         """Every device fetches and verifies the log through the relay."""

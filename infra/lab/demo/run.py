@@ -13,10 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
@@ -50,7 +50,7 @@ from tacit.models.forms.registry import form_of
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
-from tacit.recipe.derive import labels, task_of
+from tacit.recipe.derive import labels, task_of, vdaf_spec
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Categories, Recipe
 from tacit.recipe.policy import parse_policy
@@ -59,6 +59,9 @@ from tacit.recipe.survey import Survey
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
+
+if TYPE_CHECKING:
+    from infra.lab.demo.crowd import Crowd
 
 DAY, HOUR = 86400, 3600
 RATE = Decimal("0.5")
@@ -71,6 +74,12 @@ RETRIES, RETRY_SECONDS = 4, 10
 """Further moments before the interval is over, for what a busy machine did not store at once."""
 WITNESSES = 2
 MAIN_SLOT, DRILL_SLOT = 0, 1
+MOST_AGENTS, AGENTS_OF_A_CROWD = 2000, 200
+"""Up to so many devices, each is an agent of its own; of more, so many are, and the others are simulated in batches."""
+CROWD_JOB, SETTLE_SECONDS = 1000, 2.0
+"""Reports in a job of a crowd, and how often jobs are made of what has come."""
+MOST_CONTRIBUTIONS = 10_000
+"""So many contributions are enough; of more devices, fewer are asked."""
 CANDIDATES = 20
 """Devices that are followed one by one; with a rate of 1/2 one of them takes part but for one run in a million."""
 
@@ -92,7 +101,11 @@ class DemoRun:
         self._epoch = int(self._clock.now()) // DAY + 2
         self._entropy = OsEntropy()
         self._observer = FollowingObserver(MAIN_SLOT)
+        devices = len(dataset.values)
+        self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
         options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR, witnesses=WITNESSES)
+        if devices > self._agents:
+            options = replace(options, job_size=CROWD_JOB)
         self._layout = create_layout(state_dir, options, self._entropy, self._clock.now())
         self._policy = parse_policy(self._layout.policy_path.read_bytes(), self._layout.policy_path.name)
         self._stack = LocalStack(self._layout, self._clock, self._entropy, self._observer)
@@ -110,10 +123,11 @@ class DemoRun:
             with self._timed("recipe"):
                 recipes, understated = await self._publish(transport)
             fleet = await self._devices(world)
+            crowd = await self._crowd(recipes.main, world)
             await self._tokens(fleet)
             await self._decide(fleet)
             followed = await self._pick_followed(fleet, recipes.main)
-            await self._uploads(fleet, recipes, followed)
+            await self._uploads(fleet, crowd, recipes, followed)
             with self._timed("attacks"):
                 refusals = await self._attacks(fleet, recipes, transport)
             values = self._outside(), next(value for value in self._dataset.values if value.strip())
@@ -123,7 +137,8 @@ class DemoRun:
                 raise Refusal("collection", f"the collection ended as {result.get('state')}: {result.get('detail')}")
             sightings = self._observer.sightings(followed)
             self._seconds["all"] = time.monotonic() - began
-            return await self._result(fleet, recipes.main, sightings, [understated, second, *refusals], transport)
+            attempts = [understated, second, *refusals]
+            return await self._result(fleet, crowd, recipes.main, sightings, attempts, transport)
 
     # Stages
 
@@ -149,7 +164,7 @@ class DemoRun:
 
     async def _devices(self, world: AgentDeps) -> Fleet:
         metric = self._dataset.question.metric
-        data = [{metric: value} for value in self._values()]
+        data = [{metric: value} for value in self._values()[: self._agents]]
         for row in data[:DRILL_DEVICES]:
             row[DRILL_METRIC] = "yes"
         stricter = self._policy.model_copy(update={"min_batch_size": BATCH_FLOOR + 1})
@@ -161,6 +176,21 @@ class DemoRun:
         with self._timed("log"), self._stages.stage("devices: log fetched by relay, verified", len(data)) as tick:
             await fleet.sync(tick)
         return fleet
+
+    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Crowd | None:
+        """The other devices of a large data set: their coins, tokens and reports, made the day before."""
+        values = self._values()[self._agents :]
+        if not values:
+            return None
+        from infra.lab.demo.crowd import Crowd
+
+        encoder = encoder_of(recipe.question)
+        answers = [encoder.encode(value if value.strip() else None) for value in values]
+        crowd = Crowd(self._layout, Fleet.config(self._layout), self._policy, answers)
+        name, total = "other devices: coins, tokens, reports", round(recipe.rate * len(values))
+        with self._timed("crowd"), self._stages.stage(name, total) as tick:
+            await crowd.prepare(recipe, world, tick)
+        return crowd
 
     async def _tokens(self, fleet: Fleet) -> None:
         """The day before: every device fetches the token of every slot at its own random time."""
@@ -189,7 +219,7 @@ class DemoRun:
         with self._timed("coins"), self._stages.stage(name, len(fleet.devices)) as tick:
             await fleet.consider(tick)
 
-    async def _uploads(self, fleet: Fleet, recipes: _Recipes, followed: int) -> None:
+    async def _uploads(self, fleet: Fleet, crowd: Crowd | None, recipes: _Recipes, followed: int) -> None:
         """The interval: reports go out at their random times, leader and helper aggregate behind them."""
         scheduled = await fleet.count(recipes.main.hash, State.SCHEDULED)
         scheduled += await fleet.count(recipes.drill.hash, State.SCHEDULED)
@@ -203,6 +233,20 @@ class DemoRun:
                 with self._observer.following(followed):
                     await fleet.send_due(tick, only=followed)
                 await asyncio.gather(fleet.send_due(tick), self._stack.settle("leader"))
+                if crowd is not None and moment == moments[0]:
+                    await self._send_crowd(crowd)
+
+    async def _send_crowd(self, crowd: Crowd) -> None:
+        """The reports of the others, as fast as the stack takes them, while leader and helper aggregate."""
+        with self._stages.stage("other devices: uploads in batches", crowd.sampled) as tick:
+            sending = asyncio.ensure_future(crowd.send(self._clock, tick))
+            try:
+                while not sending.done():
+                    await self._stack.settle("leader")
+                    await asyncio.wait((sending,), timeout=SETTLE_SECONDS)
+            finally:
+                sending.cancel()
+            await sending
 
     async def _attacks(self, fleet: Fleet, recipes: _Recipes, transport: Transport) -> list[StagedRefusal]:
         with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
@@ -259,6 +303,7 @@ class DemoRun:
     async def _result(
         self,
         fleet: Fleet,
+        crowd: Crowd | None,
         recipe: Recipe,
         sightings: tuple[Sighting, ...],
         refusals: list[StagedRefusal],
@@ -274,8 +319,9 @@ class DemoRun:
             source=self._dataset.source,
             question=recipe.question.text,
             recipe=_recipe_summary(recipe),
-            devices=len(fleet.devices),
-            sampled=await fleet.count(recipe.hash, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED),
+            devices=len(self._dataset.values),
+            sampled=await fleet.count(recipe.hash, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
+            + (0 if crowd is None else crowd.sampled),
             accepted=document["report_count"],
             rejected=sum(causes.values()),
             rejected_by_cause=causes,
@@ -308,7 +354,7 @@ class DemoRun:
             slot=MAIN_SLOT,
             start=self._epoch * DAY + 8 * HOUR,
             duration=HOUR,
-            rate=RATE,
+            rate=rate_of(len(self._dataset.values)),
             time_precision=PRECISION,
         )
         return propose(survey, self._layout.parties)
@@ -365,8 +411,9 @@ class DemoRun:
         return Counter(names[answer] for answer in answers if isinstance(answer, int))
 
     def _values(self) -> tuple[str, ...]:
-        """What the devices hold: the data, but that the last one's value lies outside the answers."""
-        return (*self._dataset.values[:-1], self._outside())
+        """What the devices hold: the data, but that the value of the last agent lies outside the answers."""
+        values, last = self._dataset.values, self._agents - 1
+        return (*values[:last], self._outside(), *values[last + 1 :])
 
     def _outside(self) -> str:
         """A value outside the buckets, or of no category."""
@@ -383,6 +430,11 @@ class DemoRun:
             yield
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - began
+
+
+def rate_of(devices: int) -> Decimal:
+    """The share of the devices that is asked."""
+    return min(RATE, (Decimal(MOST_CONTRIBUTIONS) / devices).quantize(Decimal("0.001"), ROUND_DOWN))
 
 
 async def _spender(devices: Sequence[Device], recipe: Recipe) -> Device:
@@ -427,8 +479,8 @@ def _recipe_summary(recipe: Recipe) -> dict[str, Any]:
             "categories": recipe.randomizer.categories,
         },
         "vdaf": {
-            "name": recipe.vdaf.name,
-            "length": recipe.vdaf.length,
-            "chunk_length": recipe.vdaf.chunk_length,
+            "name": vdaf_spec(recipe).name,
+            "length": vdaf_spec(recipe).length,
+            "chunk_length": vdaf_spec(recipe).chunk_length,
         },
     }

@@ -17,7 +17,7 @@ from rich.progress import (
     SpinnerColumn,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +28,7 @@ from infra.terminal import adversary_text, delta_text, epsilon_text
 
 
 class Stages:
-    """One progress bar per stage of the run."""
+    """One progress bar per stage of the run: what is left of its time, then what it took."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -36,7 +36,7 @@ class Stages:
             TextColumn("{task.description:<44}"),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
             transient=False,
         )

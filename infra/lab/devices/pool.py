@@ -21,7 +21,7 @@ from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.shard import Shard, ShardPlan, ShardResult, World
 from tacit.adapters.http import ClientTls
 from tacit.adapters.lean_http import LeanTransport
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Fatal, TacitError, UsageError
 from tacit.ports import TransportError
 
@@ -43,11 +43,12 @@ Look = Callable[[Sequence[Snapshot]], None]
 
 async def run_shard(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult:
     """One shard on the system's clock, randomness and network."""
-    target = plan.target
+    target, system = plan.target, SystemClock()
+    clock = ShiftedClock(system, start=system.now() + plan.ahead) if plan.ahead else system
     async with LeanTransport(
         connections=2 * plan.window, tls=ClientTls(target.tls_ca), insecure_http=target.insecure_http
     ) as transport:
-        return await Shard(plan, World(SystemClock(), OsEntropy(), transport), tell).run()
+        return await Shard(plan, World(clock, OsEntropy(), transport), tell).run()
 
 
 def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: float) -> list[ShardResult]:

@@ -255,9 +255,10 @@ def _numbers(question: Question, spec: Number | Vector, text: str) -> DrawnNumbe
 
 
 def _plain(data: Data) -> list[Answer | None]:
-    """Integers, or tuples of them."""
-    plain = data.tolist()
-    return plain if data.ndim == 1 else [tuple(row) for row in plain]
+    """Integers, or tuples of them; ``MISSING`` where there is ``nothing``."""
+    void = data == nothing(data.dtype)
+    plain = data.tolist() if data.ndim == 1 else [tuple(row) for row in data.tolist()]
+    return [MISSING if none else one for none, one in zip(void.reshape(len(data), -1).all(axis=1), plain, strict=True)]
 
 
 def _number(text: str, least: float = 0.0) -> float:

@@ -21,6 +21,7 @@ from infra.lab.devices.additions import add
 from infra.lab.devices.contributions import Contribution
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.metrics import Snapshot, bin_of
+from tacit.models.model import Model
 from tacit.ports import Clock, Entropy
 
 TIMING = Timing(retry_seconds=0.5, retry_limit_seconds=10.0)
@@ -59,9 +60,18 @@ class Sender:
     """Delivers contributions to one URL until ``deadline`` (POSIX seconds)."""
 
     def __init__(
-        self, clients: Clients, url: str, clock: Clock, entropy: Entropy, deadline: float, window: int, note: Note
+        self,
+        clients: Clients,
+        model: Model,
+        url: str,
+        clock: Clock,
+        entropy: Entropy,
+        deadline: float,
+        window: int,
+        note: Note,
     ) -> None:
         self._clients = clients
+        self._model = model
         self._url = url
         self._clock = clock
         self._entropy = entropy
@@ -130,7 +140,7 @@ class Sender:
         self.progress.in_flight += 1
         self.progress.attempts += 1
         try:
-            return await offer(client, self._url, contribution.body)
+            return await offer(client, self._model, self._url, contribution.body)
         finally:
             self.progress.in_flight -= 1
 

@@ -32,6 +32,7 @@ from infra.lab.devices.target import Target
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
 from tacit.adapters.http import ClientTls
+from tacit.models.registry import model_of
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive
 from tacit.tokens.software_root import SoftwareRoot
@@ -56,7 +57,8 @@ class ShardPlan:
     """Everything that one shard is told. ``authority`` (PEM) issues identities for issued tokens, ``slot_key`` (PKCS#8)
     signs direct ones: one of the two is there unless contributions are ``prepared``. ``rate`` is this shard's own;
     ``send_at`` is the POSIX second from which reports are sent. ``contributions`` of the ``prepared`` file are this
-    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know.
+    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know. The
+    services' clock is ``ahead`` of this machine's, in seconds.
     """
 
     number: int
@@ -77,6 +79,7 @@ class ShardPlan:
     contributions: int = 0
     prepare: Path | None = None
     everybody: bool = False
+    ahead: float = 0.0
 
 
 @dataclass
@@ -259,8 +262,16 @@ class Shard:
         self._flush()
         with self._stage("wait"):
             await world.clock.sleep(max(0.0, plan.send_at - world.clock.now()))
+        target, model = plan.target, model_of(plan.target.recipe.model)
         sender = Sender(
-            self._clients(), plan.target.url, world.clock, world.entropy, plan.target.deadline, plan.window, self._note
+            self._clients(),
+            model,
+            target.url,
+            world.clock,
+            world.entropy,
+            target.deadline,
+            plan.window,
+            self._note,
         )
         sender.progress = self._progress
         sender.outcome = self._result.outcome

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
-from client_agent.deciding import Deps, last_start, upload_url
+from client_agent.deciding import Deps, last_start
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
 from client_agent.wallet import AttestedDevice
@@ -23,6 +23,7 @@ from infra.lab.devices.tokens import SlotKey
 from tacit import ohttp
 from tacit.adapters.origins import is_loopback
 from tacit.errors import UsageError
+from tacit.messages import Role
 from tacit.recipe import derive
 from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
@@ -60,7 +61,7 @@ class Target:
     @property
     def url(self) -> str:
         """Where reports go."""
-        return upload_url(self.task)
+        return self.task.url(Role.LEADER, "reports")
 
     @property
     def slot_key(self) -> SlotKey:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
 from infra.deployables import deployable
-from infra.lab.demo.dataset import read_column
+from infra.lab.devices.columns import read_column
 from infra.lab.devices.population import (
     Population,
     WithMissing,
@@ -38,11 +38,13 @@ FOLDER = "fleet"
 @dataclass(frozen=True)
 class Origin:
     """A deployment as one device's configuration names it, and the authority (PEM) that attests the fleet's devices.
-    ``layout`` is there for a local stack only."""
+    ``layout`` is there for a local stack only; ``ahead`` is by how many seconds its clock is ahead of this machine's,
+    as that of the demo is."""
 
     config: AgentConfig
     authority: bytes = field(repr=False)
     layout: Layout | None = None
+    ahead: float = 0.0
 
 
 def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path | None) -> Origin:

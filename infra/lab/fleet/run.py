@@ -137,7 +137,7 @@ class FleetRun:
     def prepare(self, out: Path, look: Look) -> FleetResult:
         """Write the contributions of the sampled devices to ``out`` instead of sending them."""
         recipe = self._target.recipe
-        send_at = max(recipe.interval.start, min(int(time.time()), recipe.interval.end - 1))
+        send_at = max(recipe.interval.start, min(int(self._now()), recipe.interval.end - 1))
         parts = [out.with_name(f"{out.name}.part-{number}") for number in range(self._load.workers)]
         plans = [
             replace(plan, prepare=part, send_at=float(send_at)) for plan, part in zip(self._plans(), parts, strict=True)
@@ -158,6 +158,9 @@ class FleetRun:
                 part.unlink(missing_ok=True)
         result.seconds = time.monotonic() - began
         return result
+
+    def _now(self) -> float:
+        return time.time() + self._origin.ahead
 
     def _shards(self, plans: Sequence[ShardPlan], look: Look) -> list[ShardResult]:
         if self._load.ray:
@@ -192,6 +195,7 @@ class FleetRun:
                 slot_key=slot_key,
                 prepared=load.prepared,
                 contributions=len(range(number, contributions, workers)),
+                ahead=self._origin.ahead,
             )
 
     def _contributions(self, path: Path) -> int:
@@ -202,7 +206,7 @@ class FleetRun:
 
     def _check_time(self, plans: Sequence[ShardPlan]) -> None:
         """A load that cannot end before the recipe does is refused before it begins."""
-        recipe, now = self._target.recipe, time.time()
+        recipe, now = self._target.recipe, self._now()
         left = recipe.interval.end - max(now, recipe.interval.start)
         rate, dummy_rate = Fraction(recipe.rate), recipe.sampling.dummy_rate
         expected = math.ceil((rate + (1 - rate) * dummy_rate) * self._devices)

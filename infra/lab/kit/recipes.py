@@ -12,10 +12,12 @@ from infra.lab.kit.reports import issuer_key
 from tacit import hpke
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig, Role
+from tacit.methods.rappor import Rappor
+from tacit.models.forms.secure_aggregation import SecureAggregationParties, aggregators_of
 from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import answer_label, task_id, vdaf_of
-from tacit.recipe.model import Attributes, Buckets, Parties, Question, Recipe
+from tacit.recipe.model import Attributes, Buckets, Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
@@ -125,7 +127,7 @@ class RecipeKit:
         public = self.key_pairs[role].public
         return HpkeConfig(10 + role, hpke.KEM_X25519, hpke.KDF_HKDF_SHA256, hpke.AEAD_AES128GCM, public)
 
-    def parties(self) -> Parties:
+    def parties(self) -> SecureAggregationParties:
         """The recipe's member ``parties``."""
         collector, leader, helper = (
             b64url(self.hpke_config(role).encode()) for role in (Role.COLLECTOR, Role.LEADER, Role.HELPER)
@@ -140,7 +142,7 @@ class RecipeKit:
             "attester": {"operator": "attester.example"},
             "issuer": {**named["issuer"], "name": "issuer.example"},
         }
-        return Parties.model_validate(body)
+        return SecureAggregationParties.model_validate(body)
 
     def recipe(self, **options: Any) -> Recipe:
         """A recipe that passes every rule of ``policy`` at NOW: 500 devices, q = 0.5, B = 200, 16 buckets.
@@ -216,7 +218,7 @@ class RecipeKit:
         """The share of ``role``: the leader's holds a mask of 7s more than ``counts`` (of the first cells; the others
         are 0), the helper's takes it off."""
         vdaf = vdaf_of(census)
-        counts = [*counts, *[0] * (census.vdaf.length - len(counts))]
+        counts = [*counts, *[0] * (census.randomizer.categories - len(counts))]
         share = [count + 7 for count in counts] if role == "leader" else [vdaf.field.MODULUS - 7] * len(counts)
         return CensusShare.model_validate(
             {
@@ -312,12 +314,12 @@ def _bad_parties(good: Recipe) -> list[Change]:
         ("url-invalid", "parties.leader.url", "https://leader.example/"),
         ("url-invalid", "parties.helper.url", "ftp://helper.example"),
         ("url-invalid", "parties.helper.url", "https://user@helper.example"),
-        ("url-invalid", "parties.helper.url", good.parties.leader.url),
+        ("url-invalid", "parties.helper.url", aggregators_of(good.parties).leader.url),
         ("url-invalid", "parties.relay.url", "https://relay.example?x"),
         ("url-invalid", "parties.relay.url", "https://relay.example:port"),
         *_bad_hpke_keys(good),
         ("signing-key-invalid", "parties.leader.signing_key", b64url(bytes(32))),
-        ("signing-key-shared", "parties.helper.signing_key", good.parties.leader.signing_key),
+        ("signing-key-shared", "parties.helper.signing_key", aggregators_of(good.parties).leader.signing_key),
     ]
 
 
@@ -325,7 +327,7 @@ def _bad_hpke_keys(good: Recipe) -> list[Change]:
     weak = b64url(HpkeConfig(9, 0x0010, 1, 1, bytes(65)).encode())
     zero = b64url(HpkeConfig(9, 0x0020, 1, 1, bytes(32)).encode())
     return [
-        ("hpke-key-invalid", "parties.leader.hpke_config", good.parties.collector.hpke_config),
+        ("hpke-key-invalid", "parties.leader.hpke_config", aggregators_of(good.parties).collector.hpke_config),
         ("hpke-key-invalid", "parties.leader.hpke_config", "AAAA"),
         ("hpke-key-invalid", "parties.collector.hpke_config", weak),
         ("hpke-key-invalid", "parties.helper.hpke_config", zero),
@@ -341,7 +343,7 @@ def _bad_questions() -> list[Change]:
         (
             "rejection-too-likely",
             "randomizer",
-            {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
+            {"name": Rappor.NAME, "categories": 16, "epsilon0": "2", "max_weight": 1},
         ),
         ("randomizer-vdaf-mismatch", "vdaf.name", "Prio3Count"),
         ("randomizer-vdaf-mismatch", "vdaf.length", 17),

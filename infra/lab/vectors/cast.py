@@ -14,6 +14,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit import ohttp
 from tacit.hpke import KeyPair
+from tacit.methods.rappor import Rappor
 from tacit.recipe.derive import slot_of, task_of
 from tacit.recipe.model import Question, Recipe
 from tacit.signing import SigningKey, generate_signing_key
@@ -66,7 +67,7 @@ ASKED: dict[str, dict[str, Any]] = {
             other="another",
             missing="none",
         ),
-        "randomizer": "rappor",
+        "randomizer": Rappor.NAME,
     },
     "spent": {"question": _question("How much?", "spent", "sum", kind="number", low=-20, high=100, unit=5)},
     "update": {

@@ -18,8 +18,6 @@ from infra.lab.vectors.log import log
 from infra.lab.vectors.wire import aggregate, ohttp_exchange, reports
 from tacit.codec import b64url
 from tacit.messages import Role
-from tacit.methods.bounded import weight_thresholds
-from tacit.methods.draws import keep_threshold
 from tacit.recipe.derive import randomizer_of, task_configuration, task_id
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
@@ -180,13 +178,7 @@ def answers() -> dict[str, Any]:
 
 def _thresholds(recipe: Recipe) -> dict[str, Any]:
     """What the draws are compared with: the randomizer's, and that of a dummy's coin."""
-    spec, found = recipe.randomizer, dict[str, Any]()
-    if spec.name == "rappor":
-        keep = keep_threshold(recipe.epsilon0 / 2, 1)
-        weights = weight_thresholds(spec.categories, keep, spec.max_weight or 0)
-        found = {"keep_threshold": f"{keep:032x}", "weight_thresholds": [f"{one:048x}" for one in weights]}
-    elif spec.epsilon0 is not None:
-        found = {"keep_threshold": f"{keep_threshold(recipe.epsilon0, spec.categories - 1):032x}"}
+    found = randomizer_of(recipe).thresholds()
     if recipe.sampling.dummies is not None:
         found["dummy_coin_threshold"] = f"{coin_threshold(recipe.sampling.dummy_rate):032x}"
     return found

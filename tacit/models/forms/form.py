@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from tacit.dp.claim import Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
+from tacit.models.forms.parties import Parties
 
 
 class Cap(enum.Enum):
@@ -42,10 +43,17 @@ class Adversary:
 
 
 class Form(ABC):
-    """The form of one model's recipes. ``charged`` is the adversary whose epsilon an account is charged (P22), and
+    """The form of one model's recipes: their ``parties``; the roles in ``opts_in``, whose servers all sign an opt-in
+    before devices answer, each with an address of its own; pairs of ``different_operators`` (P1). ``proves``: whether a
+    recipe names a VDAF, and so has a DAP task, whose key opt-ins confirm; without one the recipe's hash stands for the
+    task (P24). ``charged`` is the adversary whose epsilon an account is charged (P22), and
     ``charged_with_relay`` the one of the balance beside it."""
 
     name: ClassVar[str]
+    parties: ClassVar[type[Parties]]
+    opts_in: ClassVar[tuple[str, ...]]
+    different_operators: ClassVar[tuple[tuple[str, str], ...]]
+    proves: ClassVar[bool]
     adversaries: ClassVar[tuple[Adversary, ...]]
     charged: ClassVar[str]
     charged_with_relay: ClassVar[str]

@@ -21,7 +21,9 @@ from tacit.dp.claim import RELATION, SAMPLING_SUFFIX, Claim
 from tacit.dp.hidden_claim import Sample, crowd_epsilon, mechanism_name
 from tacit.dp.reports import Reports
 from tacit.dp.sampling import amplify_visible
+from tacit.errors import Refusal
 from tacit.models.forms.form import Adversary, Cap, Form
+from tacit.models.forms.parties import Aggregator, Analyst, Attester, Collector, Gateway, Issuer, Parties, Relay
 
 AGGREGATOR = "aggregator"
 AGGREGATOR_WITH_RELAY = "aggregator_with_relay"
@@ -29,10 +31,44 @@ BOTH = "both_aggregators"
 BOTH_WITH_RELAY = "both_aggregators_with_relay"
 
 
+class SecureAggregationParties(Parties):
+    """Everyone who takes part: leader and helper, of whom one is honest, and the collector."""
+
+    analyst: Analyst
+    leader: Aggregator
+    helper: Aggregator
+    collector: Collector
+    relay: Relay
+    gateway: Gateway
+    attester: Attester
+    issuer: Issuer
+
+
+def aggregators_of(parties: Parties) -> SecureAggregationParties:
+    """``parties`` of this model. Refusal ``model-unsupported`` for those of another one."""
+    if not isinstance(parties, SecureAggregationParties):
+        raise Refusal("model-unsupported", "the recipe's model has no leader, helper and collector")
+    return parties
+
+
 class SecureAggregation(Form):
     """The form of model ``secure-aggregation``."""
 
     name: ClassVar[str] = "secure-aggregation"
+    parties: ClassVar[type[Parties]] = SecureAggregationParties
+    opts_in: ClassVar[tuple[str, ...]] = ("leader", "helper")
+    different_operators: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("relay", "gateway"),
+        ("leader", "helper"),
+        ("attester", "issuer"),
+        ("attester", "leader"),
+        ("attester", "helper"),
+        ("attester", "analyst"),
+        ("issuer", "leader"),
+        ("issuer", "helper"),
+        ("issuer", "analyst"),
+    )
+    proves: ClassVar[bool] = True
     adversaries: ClassVar[tuple[Adversary, ...]] = (
         Adversary(AGGREGATOR, "one aggregator, or the analyst", Cap.AGGREGATE, unseen=True),
         Adversary(AGGREGATOR_WITH_RELAY, "... together with the relay", Cap.AGGREGATE_WITH_RELAY),

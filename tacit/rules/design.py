@@ -10,7 +10,7 @@ from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import MODE_OF_CLOSE, Recipe
 from tacit.recipe.policy import Policy
 
 MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
@@ -18,7 +18,6 @@ MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
 MOST_REJECTED = 0.5
 """Most of the answers that a bound of the weight may keep back."""
 _ONE_ELEMENT = ("Prio3Count", "Prio3Sum")
-MODE_OF_CLOSE = {"interval_end": "time_interval", "at_B": "leader_selected"}
 
 
 def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -68,6 +67,8 @@ def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | 
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF proves exactly the outputs of the randomizer (P18): its name, ``vdaf.length``, ``max_weight`` and
     ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them."""
+    if recipe.vdaf is None:
+        return None
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
     try:
         proof = randomizer_of(recipe).proof
@@ -100,6 +101,8 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
     elements that are checked (1 for Prio3Count and Prio3Sum), and the leader's input share has at most 258,048 bytes:
     it fits into what a device can send."""
     spec = recipe.vdaf
+    if spec is None:
+        return None
     if spec.length > policy.max_length:
         return f"length {spec.length} is over the limit of {policy.max_length}"
     elements = spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)

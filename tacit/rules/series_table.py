@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from tacit.errors import Refusal
 from tacit.ledger.account import Charge, ChargeState
 from tacit.ledger.budget import Accountant, conservative
-from tacit.recipe import rules
 from tacit.recipe.charges import series_charge
-from tacit.recipe.checks.budget import charge_left
-from tacit.recipe.checks.series import donation_form, total_problem
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
+from tacit.rules import table as rules
+from tacit.rules.budget import charge_left
+from tacit.rules.series import donation_form, total_problem
 
 OF_A_ROUND = frozenset({"interval-unaligned", "interval-too-long"})
 """Rules on the interval, which without donation each round has for itself."""

@@ -10,35 +10,23 @@ from urllib.parse import urlsplit
 from tacit import hpke
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
+from tacit.models.forms.registry import form_of
 from tacit.recipe.context import Context
 from tacit.recipe.derive import hpke_config
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.signing import checked_public_key
 
-DIFFERENT_OPERATORS = (
-    ("relay", "gateway"),
-    ("leader", "helper"),
-    ("attester", "issuer"),
-    ("attester", "leader"),
-    ("attester", "helper"),
-    ("attester", "analyst"),
-    ("issuer", "leader"),
-    ("issuer", "helper"),
-    ("issuer", "analyst"),
-)
-"""Pairs of parties that one operator must not run (P1)."""
-
-_SIGNERS = ("analyst", "leader", "helper", "gateway", "issuer")
 _PASSING_URL = "https://host[:port][/path]"
 
 
 def operators_equal(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Parties whose separation the privacy rests on have different operators: relay and gateway; leader and helper;
     attester and issuer; and neither attester nor issuer is leader, helper or analyst (P1)."""
-    for first, second in DIFFERENT_OPERATORS:
-        operator = getattr(recipe.parties, first).operator
-        if operator == getattr(recipe.parties, second).operator:
+    operators = recipe.parties.having("operator")
+    for first, second in form_of(recipe.model).different_operators:
+        operator = operators[first]
+        if operator == operators[second]:
             return f"{first} and {second} are both run by {operator}; they must have different operators"
     return None
 
@@ -89,7 +77,7 @@ def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str |
     """Leader and helper, operator, URL and key, are ones of the policy's ``aggregators``, where it lists any."""
     if policy.aggregators is None:
         return None
-    for role, party in (("leader", recipe.parties.leader), ("helper", recipe.parties.helper)):
+    for role, party in recipe.parties.servers().items():
         pin = policy.aggregators.get(party.operator)
         if pin is None or (pin.url, pin.signing_key) != (party.url, party.signing_key):
             if pin is None:
@@ -109,17 +97,13 @@ def issuer_matches(recipe: Recipe, policy: Policy, context: Context) -> str | No
 def urls(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The URLs of leader, helper and relay are https (http on loopback, or with the policy's ``insecure_http``),
     absolute, without user, query, fragment or a slash at the end, and the aggregators' differ."""
-    parties = recipe.parties
-    for party, url in (
-        ("leader", parties.leader.url),
-        ("helper", parties.helper.url),
-        ("relay", parties.relay.url),
-    ):
+    for party, url in recipe.parties.having("url").items():
         reason = _url_problem(url, policy)
         if reason is not None:
             return f"{party}: {reason}"
-    if parties.leader.url == parties.helper.url:
-        return f"leader and helper have the same address, {parties.leader.url}; each needs its own"
+    for (first, one), (second, other) in itertools.combinations(recipe.parties.servers().items(), 2):
+        if one.url == other.url:
+            return f"{first} and {second} have the same address, {one.url}; each needs its own"
     return None
 
 
@@ -154,12 +138,7 @@ def hpke_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The HPKE configurations of leader, helper and collector can be sealed to (X25519, HKDF-SHA256, AES-128-GCM), and
     are three different keys (P2)."""
     seen: dict[bytes, str] = {}
-    parties = recipe.parties
-    for party, text in (
-        ("leader", parties.leader.hpke_config),
-        ("helper", parties.helper.hpke_config),
-        ("collector", parties.collector.hpke_config),
-    ):
+    for party, text in recipe.parties.having("hpke_config").items():
         try:
             config = hpke_config(text)
         except Refusal as refusal:
@@ -176,9 +155,9 @@ def hpke_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 def signing_keys_valid(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Every signing key is a point of large order: under another one a signature says nothing."""
-    for party in _SIGNERS:
+    for party, key in recipe.parties.having("signing_key").items():
         try:
-            checked_public_key(unb64url(getattr(recipe.parties, party).signing_key))
+            checked_public_key(unb64url(key))
         except DecodeError as error:
             return f"{party}: {error}; an Ed25519 key that was generated as one passes"
     return None
@@ -186,10 +165,10 @@ def signing_keys_valid(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 def signing_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """No two parties sign with one key, unless one operator runs both."""
-    holders = {party: getattr(recipe.parties, party) for party in _SIGNERS}
+    holders, operator = recipe.parties.having("signing_key"), recipe.parties.having("operator")
     for (first, one), (second, other) in itertools.combinations(holders.items(), 2):
-        if one.signing_key == other.signing_key and one.operator != other.operator:
-            operators = f"{one.operator} and {other.operator}"
+        if one == other and operator[first] != operator[second]:
+            operators = f"{operator[first]} and {operator[second]}"
             return f"{first} and {second} have the same signing key; {operators} each need their own"
     return None
 

@@ -8,10 +8,10 @@ from decimal import Decimal
 
 from tacit.errors import Refusal
 from tacit.recipe.census import STDERRS, Attested, attested, census_for
-from tacit.recipe.checks.budget import period_text
 from tacit.recipe.context import Context
 from tacit.recipe.model import Attributes, Recipe, conjunction
 from tacit.recipe.policy import Policy
+from tacit.rules.budget import period_text
 
 
 def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:

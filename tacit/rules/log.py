@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, Refusal
+from tacit.models.forms.registry import form_of
 from tacit.recipe.context import Context
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.leaves import LeafType
+from tacit.tlog.leaves import LeafType, OptIn
 
 
 def recipe_signature(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -35,29 +39,36 @@ def recipe_in_log(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Leader and helper have both opted in."""
-    present = (("leader", context.leader_opt_in), ("helper", context.helper_opt_in))
-    missing = [role for role, opt_in in present if opt_in is None]
-    return f"no opt-in of {' and '.join(missing)}; both must opt in" if missing else None
+    wanted = form_of(recipe.model).opts_in
+    missing = [role for role in wanted if role not in context.opt_ins]
+    if not missing:
+        return None
+    return f"no opt-in of {' and '.join(missing)}; {'both' if len(wanted) == 2 else 'all'} must opt in"
 
 
 def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Both opt-ins name this recipe's hash, its task id as this party derives it, and their own role, and agree in
     ``seed_id`` and ``verify_key_confirmation``."""
-    leader, helper = context.leader_opt_in, context.helper_opt_in
+    form = form_of(recipe.model)
     try:
         task = b64url(task_id(recipe))
     except Refusal as refusal:
         return refusal.detail
-    for role, opt_in in (("leader", leader), ("helper", helper)):
-        if opt_in is None:
-            continue
+    found = [(role, context.opt_ins[role]) for role in form.opts_in if role in context.opt_ins]
+    for role, opt_in in found:
         if opt_in.role != role or opt_in.recipe_hash != recipe.hash_text or opt_in.task_id != task:
             said = f"{opt_in.role}, recipe {opt_in.recipe_hash}, task {opt_in.task_id}"
             return f"the opt-in of {role} is of {said}; it must be of {role}, {recipe.hash_text}, {task}"
-    if leader is None or helper is None:
-        return None
-    if leader.seed_id != helper.seed_id:
-        return f"leader uses seed {leader.seed_id}, helper {helper.seed_id}; both must use one"
-    if leader.verify_key_confirmation != helper.verify_key_confirmation:
-        return f"leader and helper confirm different verify keys of seed {leader.seed_id}; both need one peer file"
+        if form.proves != (opt_in.verify_key_confirmation is not None):
+            return f"the opt-in of {role} must {'confirm a verify key' if form.proves else 'name no verify key'}"
+    return _seeds_differ(found)
+
+
+def _seeds_differ(found: Sequence[tuple[str, OptIn]]) -> str | None:
+    """Why two opt-ins are not under one verify key, or None."""
+    for (first, one), (second, other) in itertools.pairwise(found):
+        if one.seed_id != other.seed_id:
+            return f"{first} uses seed {one.seed_id}, {second} {other.seed_id}; both must use one"
+        if one.verify_key_confirmation != other.verify_key_confirmation:
+            return f"{first} and {second} confirm different verify keys of seed {one.seed_id}; both need one peer file"
     return None

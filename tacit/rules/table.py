@@ -11,10 +11,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tacit.errors import Refusal
-from tacit.recipe.checks import audience, budget, design, log, parties, privacy, sampling, series
 from tacit.recipe.context import Check, Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules import audience, budget, design, log, parties, privacy, sampling, series
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,161 @@
+"""DAP tasks without a recipe: the parties that count their reports without tokens, and their credentials."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from aiohttp import web
+
+from tacit import hpke
+from tacit.curve25519 import checked_public_key
+from tacit.errors import DapAbort, DapProblem, DecodeError, Refusal, ReportRejected
+from tacit.messages import BatchMode, Extension, HpkeConfig, Interval, Role, TaskConfiguration, check_report_extensions
+from tacit.ports import HttpResponse, Transport
+from tacit.roles.aggregator import Party
+from tacit.roles.crypto import JobCrypto
+from tacit.service.auth import token_digest, unauthorized
+from tacit.service.callers import Callers
+from tacit.service.config import Listen
+from tacit.service.connection import vouch
+from tacit.task import BatchClose, Task, interval_of, vdaf_of
+from tacit.tokens.slots import Slot
+from tacit.version import DapVersion
+
+MOST_REPORTS = 1_000_000
+"""Reports that a task is made for; twice as many may come."""
+GRACE_SECONDS = 7 * 86400.0
+ALWAYS = Interval(0, 1 << 40)
+"""The interval of a task that states none."""
+AUTH_HEADER = "DAP-Auth-Token"
+"""Where the draft of the test API has the token; ``Authorization: Bearer`` is taken and sent too."""
+_NO_SLOT = Slot("", 0, 0)
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_RESOURCE = re.compile(r"/tasks/([A-Za-z0-9_-]{43})(?:/|$)")
+
+
+class BareParty(Party):
+    """An aggregator's view of a task whose reports bear no token: each counts once by its id, and nothing tells senders
+    apart."""
+
+    EXTENSION_TYPE: ClassVar[int | None] = None
+
+    def evidence(self, public: Sequence[Extension], private: Sequence[Extension]) -> bytes:
+        """Nothing; an extension of any kind is unknown."""
+        check_report_extensions(public, private, ())
+        return b""
+
+    def nullifier(self, report_id: bytes, evidence: bytes) -> bytes:
+        """A digest of task and report id, in the place of a token's."""
+        return hashlib.sha256(b"tacit interop report" + self.task.task_id + report_id + evidence).digest()
+
+    def nullifiers(
+        self, report_ids: Sequence[bytes], evidence: Sequence[bytes], _crypto: JobCrypto
+    ) -> list[bytes | ReportRejected]:
+        """``nullifier`` of each."""
+        return [self.nullifier(report_id, one) for report_id, one in zip(report_ids, evidence, strict=True)]
+
+
+def bare_task(
+    task_id: bytes, configuration: TaskConfiguration, version: DapVersion, configs: Mapping[Role, HpkeConfig]
+) -> Task:
+    """The task of ``configuration`` under an id that somebody chose, with the HPKE configurations that a party knows.
+    Raises ``Refusal``."""
+    if configuration.batch_config or configuration.time_precision < 1 or configuration.min_batch_size < 1:
+        raise Refusal("task-batch", "batch_config must be empty, time precision and minimum batch size at least 1")
+    selected = configuration.batch_mode is BatchMode.LEADER_SELECTED
+    interval = interval_of(configuration) or ALWAYS
+    if interval.end * configuration.time_precision >= 1 << 63:
+        raise Refusal("task-interval", "the task interval ends after the times that can be stored")
+    return Task(
+        task_id=task_id,
+        configuration=configuration,
+        vdaf=vdaf_of(configuration),
+        leader_hpke_config=configs.get(Role.LEADER),
+        helper_hpke_config=configs.get(Role.HELPER),
+        collector_hpke_config=configs.get(Role.COLLECTOR),
+        slot=_NO_SLOT,
+        token_key_spki=b"",
+        interval=interval,
+        batch_close=BatchClose.AT_B if selected else BatchClose.ON_QUERY,
+        expected_contributions=MOST_REPORTS,
+        recipe_hash=task_id,
+        version=version,
+    )
+
+
+def usable(config: HpkeConfig) -> bool:
+    """Whether something can be sealed to an HPKE configuration."""
+    try:
+        checked_public_key(config.public_key)
+    except DecodeError:
+        return False
+    return hpke.Suite(config.kem_id, config.kdf_id, config.aead_id).supported
+
+
+class Credentials:
+    """Tokens by task: digests of those that callers must show, and what we show to the task's other aggregator."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, dict[str, bytes]] = {}
+        self._shown: dict[str, str] = {}
+
+    def add(self, task: Task, callers: Mapping[str, str], shown: str = "") -> None:
+        """The tokens of a task: by the role of the caller, and ``shown`` in our own requests."""
+        self._digests[task.task_id_text] = {role: token_digest(token) for role, token in callers.items()}
+        self._shown[task.task_id_text] = shown
+
+    def digests(self, task_id: str) -> dict[str, bytes] | None:
+        """By role; ``None`` for an unknown task."""
+        return self._digests.get(task_id)
+
+    def headers(self, url: str) -> dict[str, str]:
+        """What a request to a task's resource shows."""
+        found = _RESOURCE.search(url)
+        token = "" if found is None else self._shown.get(found[1], "")
+        bearer = {"Authorization": f"Bearer {token}"} if _BEARER.fullmatch(token) else {}
+        return {AUTH_HEADER: token, **bearer} if token else {}
+
+
+class TaskCallers(Callers):
+    """Each task has callers of its own, who show their token as the test API says or as a bearer token."""
+
+    def __init__(self, service: str, credentials: Credentials) -> None:
+        super().__init__(service, Listen(), {})
+        self._credentials = credentials
+
+    def require(self, request: web.Request, *roles: str) -> str:
+        """See ``Callers``. Raises ``DapAbort`` for a task that is not known."""
+        digests = self._credentials.digests(request.match_info.get("task_id", ""))
+        if digests is None:
+            raise DapAbort(DapProblem.UNRECOGNIZED_TASK)
+        presented = token_digest(_presented(request).encode("utf-8", "surrogateescape"))
+        for role in roles:
+            if role in digests and hmac.compare_digest(presented, digests[role]):
+                vouch(request)
+                return role
+        raise unauthorized()
+
+
+def _presented(request: web.Request) -> str:
+    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+    return bearer if scheme.lower() == "bearer" and bearer else request.headers.get(AUTH_HEADER, "")
+
+
+class TaskTransport:
+    """A ``Transport`` that shows the token of the task whose resource it asks for, in the place of any other."""
+
+    def __init__(self, onward: Transport, credentials: Credentials) -> None:
+        self._onward = onward
+        self._credentials = credentials
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        """See ``tacit.ports.Transport``."""
+        others = {name: value for name, value in (headers or {}).items() if name.lower() != "authorization"}
+        shown = {**others, **self._credentials.headers(url)}
+        return await self._onward.request(method, url, headers=shown, body=body)

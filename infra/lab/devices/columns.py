@@ -1,0 +1,66 @@
+"""One column of a CSV file with a header, a row a device; whatever is wrong with it is one ``UsageError``."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from client_agent.csv_rows import SEPARATORS, MalformedCsvError, table_of
+from tacit.errors import UsageError
+
+MAX_COLUMNS = 1000
+CHUNK = 1 << 16
+
+
+def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
+    """Yield (line where the row begins, cell) for each data row. Raises ``UsageError`` for what is not a clean
+    table."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from _cells(path, file, column)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check --input") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: line {_line_of_other_text(path)}: not UTF-8 text; save the file as UTF-8") from error
+
+
+def _cells(path: Path, file: TextIO, column: str) -> Iterator[tuple[int, str]]:
+    try:
+        header, separator, rows = table_of(file, column)
+        if not header:
+            raise UsageError(f"{path}: line 1: the file is empty; it needs a header and a row per device")
+        if len(header) > MAX_COLUMNS:
+            raise UsageError(
+                f"{path}: line 1: {len(header):,} columns are more than {MAX_COLUMNS:,}; keep column {column} alone"
+            )
+        if header.count(column) != 1:
+            found = "more than once" if column in header else f"not among: {', '.join(header)[:120]}"
+            raise UsageError(f"{path}: line 1: column {column} is {found}; name one with --column")
+        at = header.index(column)
+        for line, cells in rows:
+            if len(cells) != len(header):
+                raise UsageError(
+                    f"{path}: line {line}: {len(cells)} cells where the header has {len(header)} (with "
+                    f"{SEPARATORS[separator]} between), column {column} cannot be told; make every row as long as "
+                    "the header"
+                )
+            yield line, cells[at]
+    except MalformedCsvError as error:
+        raise UsageError(
+            f"{path}: line {error.line}, column {column}: {error.why}; mend the line, or its quoting"
+        ) from error
+
+
+def _line_of_other_text(path: Path) -> int:
+    """The first line of the file that is not UTF-8."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError as error:
+                return line + error.object.count(b"\n", 0, error.start)
+            line += chunk.count(b"\n")
+    return line

@@ -1,0 +1,192 @@
+"""Unary encodings (design rule P18): an answer is a one-hot vector of which every bit is randomised on its own.
+
+Proved by Prio3MultihotCountVec, which bounds the weight. With h the probability of a one in the own category's cell and
+f that in any other, the weight is ``Ber(h) + Bin(k-1, f)`` for every category, so the chance that an output exceeds
+``max_weight`` and is not sent says nothing about the answer, and the output given that it is sent is still epsilon0-LDP
+by replacement. It does shift the cells' probabilities and the effective sampling rate, and the estimator uses the
+shifted ones (``tacit.methods.estimate``). Sums of k bits, each one with probability f, are written B(k). With w =
+``max_weight``, S the chance that an output is sent and an answer v, a sent one has a one
+
+* in cell v with ``h Pr[B(k-1) <= w-1] / S``,
+* in another cell with ``f (h Pr[B(k-2) <= w-2] + (1-h) Pr[B(k-2) <= w-1]) / S``,
+* in cell v and another one with ``h f Pr[B(k-2) <= w-2] / S``,
+* in two others with ``f^2 (h Pr[B(k-3) <= w-3] + (1-h) Pr[B(k-3) <= w-2]) / S``.
+
+A dummy is a vector of zeros whose bits are randomised likewise, given that it has at most w ones, so that it is always
+sent (``tacit.methods.bounded``): a one in a cell with ``f Pr[B(k-1) <= w-1] / Pr[B(k) <= w]``, in two with ``f^2
+Pr[B(k-2) <= w-2] / Pr[B(k) <= w]``.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Self
+
+from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
+from tacit.methods.design import SampleDesign
+from tacit.methods.draws import BYTES, ONE, epsilon0_from, hex_threshold
+from tacit.methods.estimate import CellModel, Estimate, check_counts
+from tacit.methods.method import LocalMethod, Members, check_category
+from tacit.methods.proof import Proof
+from tacit.methods.statistics import Shape
+from tacit.ports import Entropy
+
+MAX_CATEGORIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryEncoding(LocalMethod):
+    """A bit per category; at most ``max_weight`` ones are ever sent. A draw below ``_hit`` makes the own category's bit
+    a one, a draw below ``_keep`` leaves any other one a zero."""
+
+    MEMBERS = ("epsilon0", "max_weight")
+    STATISTICS = ("histogram",)
+
+    categories: int
+    max_weight: int
+    _hit: int = field(default=0, init=False, repr=False)
+    _keep: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.categories <= MAX_CATEGORIES:
+            raise ValueError(f"categories must be from 2 to {MAX_CATEGORIES}")
+        if not 1 <= self.max_weight <= self.categories:
+            raise ValueError("max_weight must be from 1 to the number of categories")
+        object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
+        for name, threshold in zip(("_hit", "_keep"), self._drawn_below(), strict=True):
+            object.__setattr__(self, name, threshold)
+
+    @abstractmethod
+    def _drawn_below(self) -> tuple[int, int]:
+        """``_hit`` and ``_keep``, for which epsilon0 holds."""
+
+    @property
+    @abstractmethod
+    def _own(self) -> tuple[float, float]:
+        """The probabilities h and 1 - h of a one and a zero in the own category's cell, before rejection."""
+
+    @classmethod
+    def fits(cls, shape: Shape) -> bool:
+        """Histograms of so many categories."""
+        return shape.statistic.name in cls.STATISTICS and 2 <= shape.cells <= MAX_CATEGORIES
+
+    @classmethod
+    def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
+        """``ValueError`` names what is out of range."""
+        return cls(members["epsilon0"], members["categories"], members["max_weight"])
+
+    def rejecting_at_most(self, chance: float) -> Self:
+        """With the least bound of the weight that an output exceeds with at most this probability."""
+
+        def rarely_exceeded(weight: int) -> bool:
+            return replace(self, max_weight=weight).reject_probability <= chance
+
+        found = bisect.bisect_left(range(1, self.categories), x=True, key=rarely_exceeded) + 1
+        return replace(self, max_weight=found)
+
+    def members(self) -> dict[str, Any]:
+        """``epsilon0``, ``categories`` and ``max_weight``."""
+        return {**LocalMethod.members(self), "max_weight": self.max_weight}
+
+    @property
+    def proof(self) -> Proof:
+        """Bits, at most ``max_weight`` of them one."""
+        k, w = self.categories, self.max_weight
+        return Proof("Prio3MultihotCountVec", k, k + w.bit_length(), max_weight=w)
+
+    @property
+    def cells(self) -> int:
+        """One per category."""
+        return self.categories
+
+    def randomise(self, category: int, entropy: Entropy, /) -> list[int] | None:
+        """The noisy bits, or None when there are more than ``max_weight`` ones."""
+        check_category(category, self.categories)
+        bits = self._randomised(category, entropy)
+        return bits if sum(bits) <= self.max_weight else None
+
+    def dummy(self, entropy: Entropy, /) -> list[int]:
+        """Zeros, randomised, given that at most ``max_weight`` are one; the work depends on the parameters alone."""
+        return bounded_bits(self.categories, self._keep, self.max_weight, entropy)
+
+    def missing(self, entropy: Entropy, /) -> list[int] | None:
+        """None as often as for every category: whether anything is sent is drawn as for the first one; then a dummy."""
+        return None if self.randomise(0, entropy) is None else self.dummy(entropy)
+
+    def _randomised(self, category: int, entropy: Entropy) -> list[int]:
+        """The one-hot vector of ``category`` with every bit randomised."""
+        stream = entropy(BYTES * self.categories)
+        bits = []
+        for cell in range(self.categories):
+            drawn = int.from_bytes(stream[BYTES * cell : BYTES * (cell + 1)], "big")
+            bits.append(int(drawn < self._hit if cell == category else drawn >= self._keep))
+        return bits
+
+    @property
+    def reject_probability(self) -> float:
+        """Pr[weight > max_weight], summed from the top so that tiny values keep their digits."""
+        return _rejected(self.categories, self._own, self._noise, self.max_weight)
+
+    def output_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Probability of a one in (the true category's cell, any other), before rejection."""
+        return Fraction(self._hit, ONE), 1 - Fraction(self._keep, ONE)
+
+    @property
+    def _noise(self) -> float:
+        """The probability f of a one in any other cell, before rejection."""
+        return float(self.output_probabilities()[1])
+
+    def _model(self, design: SampleDesign) -> CellModel:
+        """The cells' probabilities in what is sent."""
+        (h, none), f, k, w = self._own, self._noise, self.categories, self.max_weight
+        sent, dummy_sent = 1 - self.reject_probability, _upto(k, f, w)
+        one, two = _upto(k - 2, f, w - 2), _upto(k - 2, f, w - 1)
+        others = f * f * (h * _upto(k - 3, f, w - 3) + none * _upto(k - 3, f, w - 2))
+        return CellModel(
+            hit=h * _upto(k - 1, f, w - 1) / sent,
+            noise=f * (h * one + none * two) / sent,
+            design=design,
+            dummy=f * _upto(k - 1, f, w - 1) / dummy_sent,
+            sent=sent,
+            pairs=(h * f * one / sent, others / sent, f * f * one / dummy_sent),
+        )
+
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
+        """Population counts per category; the design is the recipe's, rejection is accounted here."""
+        check_counts(counts, self.categories, n, design, self.categories)
+        if sum(counts) > n * self.max_weight:
+            raise ValueError("counts must not exceed n times max_weight in total")
+        return self._model(design).estimate(counts, n)
+
+    def thresholds(self) -> dict[str, Any]:
+        """Draws below the first leave a zero, below the second make the own bit a one; a dummy has as many ones as
+        thresholds of the third are at most its draw."""
+        weights = weight_thresholds(self.categories, self._keep, self.max_weight)
+        return {
+            "keep_threshold": hex_threshold(self._keep),
+            **({} if self._hit == self._keep else {"hit_threshold": hex_threshold(self._hit)}),
+            "weight_thresholds": [hex_threshold(one, DRAW_BYTES) for one in weights],
+        }
+
+
+def _upto(trials: int, p: float, limit: int) -> float:
+    """Pr[Bin(trials, p) <= limit]; 0 for a limit below 0, and for fewer than no trials."""
+    return math.fsum(_binomial(trials, p, k) for k in range(min(limit, trials) + 1))
+
+
+def _binomial(trials: int, p: float, k: int) -> float:
+    return math.comb(trials, k) * p**k * (1 - p) ** (trials - k)
+
+
+@lru_cache(maxsize=256)
+def _rejected(k: int, own: tuple[float, float], f: float, w: int) -> float:
+    """The chance that an answer's weight exceeds w: kept, because a claim asks for it dozens of times."""
+    own_one = math.fsum(_binomial(k - 1, f, j) for j in range(w, k))
+    own_zero = math.fsum(_binomial(k - 1, f, j) for j in range(w + 1, k))
+    return own[0] * own_one + own[1] * own_zero

@@ -1,0 +1,132 @@
+"""The parties that recipes name: their parts, those that every model has, and those of a model that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from tacit.tlog.leaves import Blob, Body, Key32, Name
+
+Base64 = Blob
+Key = Key32
+Operator = Name
+Url = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,512}$")]
+"""ASCII text, never normalised: its bytes are authenticated."""
+
+
+class Part(Body):
+    """Base of every part of a recipe: frozen, strict types, no unknown members."""
+
+
+class Analyst(Part):
+    """Who signs the recipe."""
+
+    operator: Operator
+    signing_key: Key
+
+
+class Server(Part):
+    """Who opts in and takes reports: its endpoint, encoded HpkeConfig and the key that signs its leaves."""
+
+    operator: Operator
+    url: Url
+    hpke_config: Base64
+    signing_key: Key
+
+
+class Aggregator(Server):
+    """Leader or helper: its DAP endpoint, encoded HpkeConfig and the key that signs its opt-in."""
+
+
+class Collector(Part):
+    """The only party that aggregate shares are sealed to."""
+
+    operator: Operator
+    hpke_config: Base64
+
+
+class Relay(Part):
+    """OHTTP relay."""
+
+    operator: Operator
+    url: Url
+
+
+class Gateway(Part):
+    """OHTTP gateway; the key signs its key configurations."""
+
+    operator: Operator
+    signing_key: Key
+
+
+class Attester(Part):
+    """Device attester."""
+
+    operator: Operator
+
+
+class Issuer(Part):
+    """Token issuer; ``name`` is its name in challenges, the key signs its directories."""
+
+    operator: Operator
+    name: Operator
+    signing_key: Key
+
+
+class Parties(Part):
+    """Everyone who takes part. A model's parties are a subclass that lists all of them, the five of every model among
+    them, in the order of documents (members of a base would come before its own)."""
+
+    if TYPE_CHECKING:
+        analyst: Analyst
+        relay: Relay
+        gateway: Gateway
+        attester: Attester
+        issuer: Issuer
+
+    def by_role(self) -> dict[str, Part]:
+        """Every party by its role."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def servers(self) -> dict[str, Server]:
+        """The parties that opt in, by role."""
+        return {role: party for role, party in self.by_role().items() if isinstance(party, Server)}
+
+    def server(self, role: str) -> Server | None:
+        """The server in this role, where there is one."""
+        return self.servers().get(role)
+
+    def having(self, member: str) -> dict[str, Any]:
+        """That member of every party that has it, by role."""
+        return {role: getattr(party, member) for role, party in self.by_role().items() if hasattr(party, member)}
+
+
+class UnknownParties(Parties):
+    """Parties of a model that this version does not know: the others are kept as they are, so that the recipe's bytes
+    and hash are, and it can be refused by name."""
+
+    model_config = ConfigDict(extra="allow")
+
+    analyst: Analyst
+    relay: Relay
+    gateway: Gateway
+    attester: Attester
+    issuer: Issuer
+
+    def by_role(self) -> dict[str, Part]:
+        """Those that every model has, and others that look like a server."""
+        found = super().by_role()
+        for role, party in (self.model_extra or {}).items():
+            server = _server(party)
+            if server is not None:
+                found[role] = server
+        return found
+
+
+def _server(party: Any) -> Server | None:
+    try:
+        return Server.model_validate(party) if isinstance(party, Mapping) else None
+    except ValidationError:
+        return None

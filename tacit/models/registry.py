@@ -1,0 +1,20 @@
+"""How devices and collectors act in the models that this version knows, by the word that recipes use."""
+
+from __future__ import annotations
+
+from tacit.errors import Refusal
+from tacit.models.forms.registry import unsupported
+from tacit.models.model import Model
+from tacit.models.secure_aggregation import SecureAggregationModel
+
+MODELS: dict[str, Model] = {
+    SecureAggregationModel.name: SecureAggregationModel(),
+}
+
+
+def model_of(name: str) -> Model:
+    """The model of this name. Refusal ``model-unsupported``."""
+    found = MODELS.get(name)
+    if found is None:
+        raise Refusal("model-unsupported", unsupported(name))
+    return found

@@ -1,0 +1,80 @@
+"""Secure aggregation: a device uploads one DAP report to the leader (DAP-18, upload)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tacit import bhttp
+from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
+from tacit.media_types import dap
+from tacit.messages import REPORT_ID_SIZE, Role, UploadErrors, UploadRequest
+from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.models.model import Channel, Fate, Model, Submission, Verdict
+from tacit.ports import Entropy
+from tacit.problem import party_of, problem_type
+from tacit.recipe.derive import task_of
+from tacit.recipe.model import Recipe
+from tacit.roles.client import make_report
+from tacit.task import Task
+from tacit.tokens.binding import Preimages
+
+RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
+"""Clocks that differ; every other verdict on a report is final, ``OUTDATED_CONFIG`` too (P11)."""
+TERMINAL = frozenset(
+    {
+        DapProblem.INVALID_MESSAGE,
+        DapProblem.UNSUPPORTED_EXTENSION,
+        DapProblem.INVALID_EXTENSION,
+        DapProblem.INVALID_TASK,
+    }
+)
+"""Refusals of the report itself. Any other (a task that the leader has not learnt of yet, say) may pass later."""
+
+
+@dataclass(frozen=True)
+class DapChannel(Channel):
+    """The leader's upload resource of one task."""
+
+    task: Task
+
+    @property
+    def url(self) -> str:
+        """Where reports go."""
+        return self.task.url(Role.LEADER, "reports")
+
+    def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
+        """An upload request with one report, whose time is the interval's beginning (P28)."""
+        task = self.task
+        report_id = entropy(REPORT_ID_SIZE)
+        report = make_report(task, measurement, token, preimages, report_id, task.interval.start, entropy)
+        return Submission(self.url, SecureAggregationModel.media_type, UploadRequest((report,)).encode())
+
+
+class SecureAggregationModel(Model):
+    """Model ``secure-aggregation``."""
+
+    name: ClassVar[str] = SecureAggregation.name
+    media_type: ClassVar[str] = dap("upload-req")
+
+    def channel(self, recipe: Recipe, slot_key: bytes) -> DapChannel:
+        """The upload resource of the recipe's task. Refusal as ``task_of``."""
+        return DapChannel(task_of(recipe, slot_key))
+
+    def verdict(self, response: bhttp.Response) -> Verdict:
+        """The report's status, or what a problem document means. Its words are not kept, only which of the known types
+        it is."""
+        if not 200 <= response.status < 300:
+            problem = problem_type(response.content)
+            known = next((one for one in DapProblem if problem == DAP_ERROR_PREFIX + one), None)
+            party = party_of(response.content, "the leader")
+            said = f"{party} answered {response.status}" + (f", {known}" if known else "")
+            return Verdict(Fate.REFUSED if known in TERMINAL else Fate.LATER, said)
+        try:
+            statuses = UploadErrors.decode(response.content).status
+        except DecodeError:
+            return Verdict(Fate.LATER, "the leader's answer cannot be read")
+        if not statuses:
+            return Verdict(Fate.STORED, "durably stored")
+        code = statuses[0].error
+        return Verdict(Fate.LATER if code in RETRIED else Fate.REFUSED, code.name.lower())

@@ -1,0 +1,139 @@
+"""What a recipe will cost and give, before any device is asked: noise shares (claim, expected error, report size), what
+hides who sends under importance sampling and dummies, and how values are rounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
+from tacit.methods.flips import Flips
+from tacit.models.forms.registry import form_of
+from tacit.recipe.claims import claim_of, count_cost_of, sample_of
+from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.rounding import coarse_words, rounding_words
+
+
+@dataclass(frozen=True)
+class SharesOutlook:
+    """Noise shares. Errors are in units of the result at the expected contributions: ``noise_stderr`` per number,
+    ``sampling_stderr`` at most that of the sample; in importance sampling they are those of a number whose holders take
+    part at the higher rate, at as many contributions. ``epsilon`` is the claim, ``epsilon_half`` claim (b) with half of
+    B honest; sizes are those of one device's measurement and of the leader's input share. ``one_device`` is how far a
+    dishonest device can move a total within what is proved."""
+
+    scale: int
+    flips: int
+    epsilon: Mapping[str, float | str]
+    epsilon_half: float
+    noise_stderr: float
+    sampling_stderr: float
+    one_device: float
+    measurement_bits: int
+    leader_share_bytes: int
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """Importance sampling and dummies. ``count_epsilon``: what the number of messages adds to claim (a) before
+    sampling; ``unfilled_epsilon``: what it tells alone of a batch that need not fill; ``dummies_epsilon``: whether a
+    device sent, against somebody who knows which others took part (of these three ``None``: not hidden);
+    ``part_epsilon``: what it tells the relay about an answer that its device sent, or did not."""
+
+    count_epsilon: float | None
+    unfilled_epsilon: float | None
+    dummies_epsilon: float | None
+    part_epsilon: float
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """In words, how values are rounded, and a warning where that is coarse for their range; ``None``: nothing to
+    say."""
+
+    words: str | None
+    coarse: str | None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: ``{rounding: ..., warnings: [...]}``, each where there is something to say."""
+        return {
+            **({"rounding": self.words} if self.words else {}),
+            **({"warnings": [self.coarse]} if self.coarse else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """``shares`` for noise shares, ``hiding`` for importance sampling and dummies, ``None`` for other recipes."""
+
+    shares: SharesOutlook | None
+    hiding: Hiding | None
+    rounding: Rounding
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: ``{outlook: {...}, hiding: {...}, rounding: ..., warnings: [...]}``, each where there is something
+        to say."""
+        return {
+            **({"outlook": asdict(self.shares)} if self.shares else {}),
+            **({"hiding": asdict(self.hiding)} if self.hiding else {}),
+            **self.rounding.document(),
+        }
+
+
+def outlook(recipe: Recipe) -> Outlook:
+    """The outlook of ``recipe``. Raises ``Refusal`` for one from which nothing can be derived."""
+    randomizer = randomizer_of(recipe)
+    shares = _shares(recipe, randomizer) if isinstance(randomizer, Flips) else None
+    return Outlook(shares, _hiding(recipe), rounding_of(recipe))
+
+
+def rounding_of(recipe: Recipe) -> Rounding:
+    """How ``recipe``'s devices round."""
+    return Rounding(rounding_words(recipe.question), coarse_words(recipe))
+
+
+def _hiding(recipe: Recipe) -> Hiding | None:
+    sampling = recipe.sampling
+    if sampling.importance is None and sampling.dummies is None:
+        return None
+    reports, sample = randomizer_of(recipe), sample_of(recipe)
+    n, delta = sample.batch, float(recipe.delta)
+    return Hiding(
+        count_epsilon=_finite(count_cost_of(recipe)),
+        unfilled_epsilon=_finite(unfilled_cost(reports, sample, n=n, delta=delta)),
+        dummies_epsilon=_finite(dummies_cost(reports, sample, n=n, delta=delta)),
+        part_epsilon=sample.turnout(reports).part_epsilon(),
+    )
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def _shares(recipe: Recipe, shares: Flips) -> SharesOutlook:
+    vdaf = vdaf_of(recipe)
+    half = max(1, recipe.batch.min_batch_size // 2)
+    return SharesOutlook(
+        scale=shares.scale,
+        flips=shares.flips,
+        epsilon=claim_of(recipe).stated(),
+        epsilon_half=claim_of(recipe, half)[form_of(recipe.model).charged_with_relay],
+        **_errors(recipe, shares),
+        one_device=float(shares.unit * shares.largest / shares.scale),
+        measurement_bits=shares.cells * shares.largest.bit_length(),
+        leader_share_bytes=(vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE,
+    )
+
+
+def _errors(recipe: Recipe, shares: Flips) -> dict[str, float]:
+    design = replace(design_of(recipe), default=None, default_rate=None)
+    reports = recipe.batch.expected_contributions
+    population = reports / design.sends(design.rate)
+    low, high = shares.low, shares.low + shares.unit * shares.maximum
+    worst = float((low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high))
+    noise = shares.noise_stderr(reports, design)
+    (total,) = shares.expected_stderrs([worst], round(population), design)[:1]
+    return {"noise_stderr": noise, "sampling_stderr": max(0.0, total**2 - noise**2) ** 0.5}
