@@ -18,7 +18,8 @@ from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import MODE_OF_CLOSE, UNBOUNDED, Buckets, Categories, Question, Recipe, Vector
+from tacit.recipe.model import MODE_OF_CLOSE, Buckets, Categories, Question, Recipe, Vector
+from tacit.recipe.privacy import UNBOUNDED
 from tacit.recipe.survey import AUTO, Survey
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan

@@ -27,22 +27,8 @@ from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.models.forms.parties import Operator, Part
 from tacit.recipe.derive import shape_of
 from tacit.recipe.fields import filled, parse_file, wrong
-from tacit.recipe.model import (
-    AttributeName,
-    Attributes,
-    AttributeValue,
-    Boolean,
-    Buckets,
-    Categories,
-    Label,
-    Natural,
-    Number,
-    Positive,
-    Question,
-    Size,
-    Text,
-    Vector,
-)
+from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
+from tacit.recipe.model import Attributes, Boolean, Buckets, Categories, Number, Question, Vector
 from tacit.tlog.canonical import shown
 
 AUTO: Final = "auto"
