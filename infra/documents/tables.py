@@ -21,7 +21,7 @@ STAGES = {
     Stage.LOGGED: "the log",
     Stage.ACTIVE: "both opt-ins",
 }
-MEMBERS_OF = ("recipe", "series", "policy", "config-agent")
+MEMBERS_OF = ("recipe", "survey", "series", "policy", "config-agent")
 _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
 """Of the questions by which methods are asked for their proof."""
 _BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
@@ -33,8 +33,8 @@ def readme() -> str:
     return _page(
         "# JSON Schemas",
         f"Draft 2020-12, of every document that Tacit reads or writes as JSON. {MADE} `members.md` shows recipe, "
-        "series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass, `methods.md` "
-        "what is drawn.",
+        "survey, series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass, "
+        "`methods.md` what is drawn.",
         "A schema says which documents are well formed. What it cannot say, the descriptions in it do, and what makes "
         "a recipe acceptable are the rules. Documents that are signed are written in RFC 8785 form: no floats, no "
         "duplicate members, and an absent member is left out, never null. Configurations may be TOML as well.",
