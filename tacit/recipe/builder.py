@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
+from tacit.dp.claim import RELATION, UNBOUNDED
 from tacit.errors import Refusal, UsageError
 from tacit.methods.method import plain
 from tacit.methods.registry import METHODS, methods_of
@@ -20,7 +21,8 @@ from tacit.models.forms.form import Cap
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.model import MODE_OF_CLOSE, UNBOUNDED, Question, Recipe, TokenSlot
+from tacit.recipe.derive import mode_of_close
+from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan
 
@@ -83,7 +85,7 @@ def propose(
         "sampling": plan.body(),
         "batch": {
             "min_batch_size": batch_size,
-            "mode": MODE_OF_CLOSE[close],
+            "mode": mode_of_close(close),
             "close": close,
             "time_precision": time_precision,
             "expected_contributions": plan.expected_contributions(batch_size),
@@ -116,7 +118,7 @@ def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default"
     form = form_of(body["model"])
     privacy = {
         "delta": plain(delta),
-        "relation": "replacement",
+        "relation": RELATION,
         "mechanism": "none",
         "n": body["batch"]["min_batch_size"],
         "epsilon0": epsilon0,

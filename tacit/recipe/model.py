@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, SerializeAsAny, ValidationInfo, field_validator
 from pydantic_core import CoreSchema
 
+from tacit.dp.claim import UNBOUNDED
 from tacit.methods.statistics import StatisticName
 from tacit.models.forms.form import Form
 from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
@@ -37,8 +38,6 @@ LEAST_STEPS = 2
 """Of a range that is not of whole numbers."""
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
-UNBOUNDED = "unbounded"
-"""Claim where nothing is guaranteed."""
 
 DecimalText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
 """A non-negative decimal number such as ``0.5``; never a float."""
@@ -316,13 +315,6 @@ class Sampling(Part):
     def dummy_rate(self) -> Fraction:
         """The probability with which a device that does not take part sends a dummy."""
         return Fraction(self.dummies.intensity) / self.dummies.population if self.dummies else Fraction(0)
-
-
-MODE_OF_CLOSE: dict[str, Literal["time_interval", "leader_selected"]] = {
-    "interval_end": "time_interval",
-    "at_B": "leader_selected",
-}
-"""The mode of a batch that goes with when it ends (P13)."""
 
 
 class Batch(Part):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.dp.claim import TOLERANCE, Claim, covers, stated_epsilon
+from tacit.dp.claim import TOLERANCE, UNBOUNDED, Claim, covers, stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context
-from tacit.recipe.model import UNBOUNDED, Recipe, epsilon_of
+from tacit.recipe.model import Recipe, epsilon_of
 from tacit.recipe.policy import Policy
 
 _SEARCHED = 1 << 14
