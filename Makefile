@@ -4,7 +4,8 @@
 # make test      the tests, without the long ones; make test-all runs those too
 # make test-flaky  every test that depends on a random draw RUNS times (100), compared with the rates that they state
 # make fmt       format the code
-# make documents docs/schemas and docs/vectors anew, after a change of a model, a rule or a message
+# make documents docs/schemas, docs/vectors and the states in docs/data_model.md anew, after a change of a model, a rule,
+#                a message or a table of states
 # make lock      choose dependency versions anew (needs uv)
 
 PYTHON ?= python3
@@ -69,6 +70,7 @@ fmt: $(STAMP)
 documents: $(STAMP)
 	$(BIN)/tacit schemas --out docs/schemas
 	$(BIN)/tacit vectors --out docs/vectors
+	$(BIN)/python -m infra.documents.states docs/data_model.md
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation.
 lock:

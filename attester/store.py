@@ -6,14 +6,14 @@ goes to the issuer. Writes come in groups; inside a group the order of arrival d
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from attester.ports import Debit, Issued, Outcome
 from attester.schema import (
     CHALLENGE_FLOOR,
     ISSUANCE,
@@ -24,82 +24,19 @@ from attester.schema import (
     QUOTAS,
     USED_CHALLENGES,
 )
-from tacit.adapters.sql import Database
-from tacit.adapters.upsert import upsert
+from tacit.adapters.dialect import Dialect
+from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
 
 
-@dataclass(frozen=True, slots=True)
-class Debit:
-    """One device asks for its token of one slot, with a challenge that it answered before it ended.
+class SqlAttesterStore(DatabaseStore):
+    """``attester.ports.AttesterStore`` over a database."""
 
-    ``challenge_expires`` is the POSIX second in which that is, ``expires`` the one after which the quota's row may be
-    forgotten.
-    """
-
-    challenge: bytes = field(repr=False)
-    challenge_expires: int
-    stable_id: bytes = field(repr=False)
-    epoch: int
-    slot: int
-    request_hash: bytes = field(repr=False)
-    expires: int
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Epoch and slot."""
-        return (self.epoch, self.slot)
-
-    @property
-    def quota(self) -> tuple[bytes, int, int]:
-        """What there is one token of."""
-        return (self.stable_id, self.epoch, self.slot)
-
-
-class Outcome(enum.Enum):
-    """What became of a debit."""
-
-    GRANTED = "granted"  # this request, now or before: forward it
-    EXHAUSTED = "exhausted"  # the device had another request for this slot
-    FORGOTTEN = "forgotten"  # who has had a token of this slot is not known any more
-    CHALLENGE_USED = (
-        "challenge-used"  # the challenge was used before, or ended so long ago that this is not known any more
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """What one slot came to (P15); none of it ever falls. ``devices`` had their token debited, ``requested`` counts the
-    requests that were released to the issuer (each again where a device asked again), ``answered`` the tokens that came
-    back and were passed on."""
-
-    devices: int = 0
-    requested: int = 0
-    answered: int = 0
-
-
-class AttesterStore:
-    """The attester's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @classmethod
-    async def open(cls, url: str, mark: Watermark | None = None) -> AttesterStore:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
-
-    @property
-    def durable(self) -> Database:
-        """The database."""
-        return self._database
-
-    async def close(self) -> None:
-        """Close the database."""
-        await self._database.close()
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def debit(self, debits: Sequence[Debit]) -> list[Outcome]:
-        """Burn each challenge, take each quota and count what is granted, all in one transaction."""
+        """Challenges first, then quotas, then counts; this spends."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
             floor = await _floor(connection, OF_QUOTAS)
@@ -123,20 +60,18 @@ class AttesterStore:
             await self._database.spend(connection)
         return outcomes
 
-    @staticmethod
-    async def _burn(connection: AsyncConnection, debits: Sequence[Debit]) -> set[bytes]:
+    async def _burn(self, connection: AsyncConnection, debits: Sequence[Debit]) -> set[bytes]:
         """The challenges that nobody used before. The floor is read after the insert: whoever forgot the row of one in
         the meantime has raised it by then."""
         rows = {one.challenge: {"challenge": one.challenge, "expires": one.challenge_expires} for one in debits}
-        insert = upsert(connection, USED_CHALLENGES).values(list(rows.values())).on_conflict_do_nothing()
+        insert = self._database.dialect.upsert(USED_CHALLENGES).values(list(rows.values())).on_conflict_do_nothing()
         added = await connection.execute(insert.returning(USED_CHALLENGES.c.challenge, USED_CHALLENGES.c.expires))
         fresh = {row.challenge: int(row.expires) for row in added}
         floor = await _floor(connection, OF_CHALLENGES)
         return {challenge for challenge, expires in fresh.items() if expires > floor}
 
-    @staticmethod
     async def _take(
-        connection: AsyncConnection, debits: Sequence[Debit]
+        self, connection: AsyncConnection, debits: Sequence[Debit]
     ) -> tuple[Counter[tuple[int, int]], dict[tuple[bytes, int, int], bytes]]:
         """Insert where there is no row yet; returns new rows by (epoch, slot), and whose request holds each quota."""
         if not debits:
@@ -151,7 +86,7 @@ class AttesterStore:
             }
             for one in debits
         ]
-        insert = upsert(connection, QUOTAS).values(rows).on_conflict_do_nothing()
+        insert = self._database.dialect.upsert(QUOTAS).values(rows).on_conflict_do_nothing()
         added = await connection.execute(insert.returning(QUOTAS.c.epoch, QUOTAS.c.slot))
         fresh = Counter((epoch, slot) for epoch, slot in added)
         key = sa.tuple_(QUOTAS.c.stable_id, QUOTAS.c.epoch, QUOTAS.c.slot)
@@ -160,31 +95,30 @@ class AttesterStore:
         return fresh, {(stable, epoch, slot): request_hash for stable, epoch, slot, request_hash in held}
 
     async def add_answered(self, answered: Mapping[tuple[int, int], int]) -> None:
-        """Count tokens, by (epoch, slot), that came back from the issuer."""
+        """By INSERT ... ON CONFLICT."""
         async with self._database.transaction() as connection:
             await self._add(connection, {place: Issued(answered=count) for place, count in answered.items()})
 
-    @staticmethod
-    async def _add(connection: AsyncConnection, more: Mapping[tuple[int, int], Issued]) -> None:
+    async def _add(self, connection: AsyncConnection, more: Mapping[tuple[int, int], Issued]) -> None:
         if not more:
             return
         rows = [{"epoch": epoch, "slot": slot, **asdict(counts)} for (epoch, slot), counts in more.items()]
-        added = upsert(connection, ISSUANCE)
+        added = self._database.dialect.upsert(ISSUANCE)
         sums = {name: ISSUANCE.c[name] + added.excluded[name] for name in ("devices", "requested", "answered")}
         await connection.execute(
             added.on_conflict_do_update(index_elements=[ISSUANCE.c.epoch, ISSUANCE.c.slot], set_=sums), rows
         )
 
     async def forget(self, now: float) -> int:
-        """Delete what ended by ``now``; returns the floor below which no challenge counts any more (POSIX seconds):
-        the latest end of any that was ever deleted, kept with the deletion."""
+        """Challenges and quotas have a floor each."""
+        dialect = self._database.dialect
         async with self._database.transaction() as connection:
-            floor = await _forget(connection, USED_CHALLENGES, OF_CHALLENGES, now)
-            await _forget(connection, QUOTAS, OF_QUOTAS, now)
+            floor = await _forget(connection, dialect, USED_CHALLENGES, OF_CHALLENGES, now)
+            await _forget(connection, dialect, QUOTAS, OF_QUOTAS, now)
         return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """What every slot came to so far, by (epoch, slot)."""
+        """In one snapshot."""
         columns = ISSUANCE.c
         statement = sa.select(columns.epoch, columns.slot, columns.devices, columns.requested, columns.answered)
         async with self._database.read() as connection:
@@ -196,7 +130,7 @@ async def _floor(connection: AsyncConnection, of: int) -> int:
     return int(await connection.scalar(sa.select(CHALLENGE_FLOOR.c.expires).where(CHALLENGE_FLOOR.c.only == of)) or 0)
 
 
-async def _forget(connection: AsyncConnection, table: sa.Table, of: int, now: float) -> int:
+async def _forget(connection: AsyncConnection, dialect: Dialect, table: sa.Table, of: int, now: float) -> int:
     """Delete the rows of ``table`` that ended by ``now``; the latest end of any that was ever deleted."""
     ended = table.c.expires <= now
     latest = await connection.scalar(sa.select(sa.func.max(table.c.expires)).where(ended))
@@ -204,7 +138,7 @@ async def _forget(connection: AsyncConnection, table: sa.Table, of: int, now: fl
     if latest is None:
         return floor
     floor = max(floor, int(latest))
-    raised = upsert(connection, CHALLENGE_FLOOR).values(only=of, expires=floor)
+    raised = dialect.upsert(CHALLENGE_FLOOR).values(only=of, expires=floor)
     keys = [CHALLENGE_FLOOR.c.only]
     await connection.execute(
         raised.on_conflict_do_update(index_elements=keys, set_={"expires": raised.excluded.expires})

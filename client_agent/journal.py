@@ -16,13 +16,14 @@ from typing import ClassVar, Protocol
 
 from tacit.errors import Fatal, Unavailable
 from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.states import Move, States
 from tacit.tokens.slots import Slot
 
 DRAWN_TWICE = "a series is drawn for once"
 
 
 class State(enum.StrEnum):
-    """Life of one journal entry; ``TRANSITIONS`` is the whole table."""
+    """Life of one journal entry; ``ENTRY_STATES`` is the whole table."""
 
     REFUSED = "refused"
     INELIGIBLE = "ineligible"
@@ -33,15 +34,20 @@ class State(enum.StrEnum):
     EXPIRED = "expired"
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.REFUSED: frozenset(),
-    State.INELIGIBLE: frozenset(),
-    State.NOT_SAMPLED: frozenset(),
-    State.SCHEDULED: frozenset({State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED}),
-    State.SENT: frozenset(),
-    State.FAILED: frozenset(),
-    State.EXPIRED: frozenset(),
-}
+ENTRY_STATES = States(
+    "an entry of the journal",
+    State,
+    [
+        Move(None, State.REFUSED, "a rule says no"),
+        Move(None, State.INELIGIBLE, "outside the audience, too late, or without a token"),
+        Move(None, State.NOT_SAMPLED, "charged, and the coins say no"),
+        Move(None, State.SCHEDULED, "charged, the report (or dummy) stored with its time"),
+        Move(State.SCHEDULED, State.SCHEDULED, "not stored yet, later again"),
+        Move(State.SCHEDULED, State.SENT, "the Leader has it"),
+        Move(State.SCHEDULED, State.FAILED, "refused for good"),
+        Move(State.SCHEDULED, State.EXPIRED, "its deadline has passed"),
+    ],
+)
 
 
 class Fact(enum.StrEnum):
@@ -176,7 +182,7 @@ class AgentStore(Protocol):
         slot's token as spent, together.
 
         Returns ``False`` and changes nothing if the recipe has an entry already. Raises ``Fatal`` if the token
-        is missing or was used before, or if there is a draw for the series.
+        is missing or was used before, if there is a draw for the series, or if no entry begins in its state.
         """
         ...
 
@@ -185,7 +191,7 @@ class AgentStore(Protocol):
         ...
 
     async def update(self, entry: Entry) -> None:
-        """Move an entry along ``TRANSITIONS``. Raises ``Fatal`` on any other move."""
+        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` on any other move."""
         ...
 
 
@@ -211,12 +217,6 @@ async def note(store: AgentStore, fact: Fact, what: str, now: float) -> None:
     known = Trouble.decode(await store.fact(fact))
     if what != (known.what if known else ""):
         await store.keep({fact: Trouble(now, what).encode() if what else b""})
-
-
-def check_transition(old: Entry | None, new: Entry) -> None:
-    """Raise ``Fatal`` unless the journal may go from ``old`` to ``new``."""
-    if old is None or new.state not in TRANSITIONS[old.state]:
-        raise Fatal(f"the journal cannot go from {old.state if old else 'nothing'} to {new.state}")
 
 
 class MemoryAgentStore:
@@ -260,6 +260,7 @@ class MemoryAgentStore:
         """See ``AgentStore``."""
         if entry.recipe_hash in self._entries:
             return False
+        ENTRY_STATES.check(None, entry.state)
         if draw is not None and draw.series_hash in self._draws:
             raise Fatal(DRAWN_TWICE)
         if spend is not None:
@@ -278,5 +279,8 @@ class MemoryAgentStore:
 
     async def update(self, entry: Entry) -> None:
         """See ``AgentStore``."""
-        check_transition(self._entries.get(entry.recipe_hash), entry)
+        known = self._entries.get(entry.recipe_hash)
+        if known is None:
+            raise Fatal("the journal has no entry of this recipe")
+        ENTRY_STATES.check(known.state, entry.state)
         self._entries[entry.recipe_hash] = entry

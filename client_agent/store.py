@@ -7,11 +7,12 @@ from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from client_agent.journal import DRAWN_TWICE, Entry, Fact, Prefetch, SeriesDraw, State, check_transition
-from tacit.adapters.sql import Database, Glance
+from client_agent.journal import DRAWN_TWICE, ENTRY_STATES, Entry, Fact, Prefetch, SeriesDraw, State
+from tacit.adapters.database import Database
+from tacit.adapters.dialect import Dialect
+from tacit.adapters.sql import glance_at, open_database
 from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal, Unavailable
 from tacit.tokens.slots import Slot
@@ -86,13 +87,13 @@ class SqlAgentStore:
     async def open(cls, url: str, mark: Watermark | None = None) -> SqlAgentStore:
         """Open or create the database behind ``url``, which is at least as new as ``mark`` says (P32). Raises
         ``UsageError`` or ``Fatal``."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS, mark=mark))
+        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
 
     @classmethod
     def look(cls, url: str) -> SqlAgentStore:
         """The store of an agent that may be at work, to be read as it is. Where an older version made it, reading
         raises ``sqlalchemy.exc.OperationalError``."""
-        return cls(Glance(url))
+        return cls(glance_at(url))
 
     async def close(self) -> None:
         """Write everything out and close."""
@@ -108,7 +109,7 @@ class SqlAgentStore:
         """See ``AgentStore``."""
         async with self._database.transaction() as connection:
             for name, content in facts.items():
-                await _upsert(connection, FACTS, {"name": name.value, "content": content})
+                await _upsert(connection, self._database.dialect, FACTS, {"name": name.value, "content": content})
 
     async def prefetches(self) -> list[Prefetch]:
         """See ``AgentStore``."""
@@ -119,7 +120,7 @@ class SqlAgentStore:
     async def put_prefetch(self, prefetch: Prefetch) -> None:
         """See ``AgentStore``."""
         async with self._database.transaction() as connection:
-            await _upsert(connection, PREFETCHES, _values(prefetch))
+            await _upsert(connection, self._database.dialect, PREFETCHES, _values(prefetch))
 
     async def forget(self, before: int) -> None:
         """See ``AgentStore``."""
@@ -140,8 +141,9 @@ class SqlAgentStore:
             known = sa.select(ENTRIES.c.name).where(ENTRIES.c.recipe_hash == entry.recipe_hash)
             if (await connection.execute(known)).first() is not None:
                 return False
+            ENTRY_STATES.check(None, entry.state)
             if draw is not None:
-                drawn = insert(SERIES).values(asdict(draw)).on_conflict_do_nothing()
+                drawn = self._database.dialect.upsert(SERIES).values(asdict(draw)).on_conflict_do_nothing()
                 if (await connection.execute(drawn)).rowcount != 1:
                     raise Fatal(DRAWN_TWICE)
             if spend is not None:
@@ -173,14 +175,15 @@ class SqlAgentStore:
         """See ``AgentStore``."""
         async with self._database.transaction() as connection:
             same = ENTRIES.c.recipe_hash == entry.recipe_hash
-            row = (await connection.execute(sa.select(ENTRIES).where(same))).first()
-            check_transition(None if row is None else _entry(row), entry)
-            await connection.execute(sa.update(ENTRIES).where(same).values(_entry_values(entry)))
+            movable = ENTRIES.c.state.in_(ENTRY_STATES.names_before(entry.state))
+            moved = await connection.execute(sa.update(ENTRIES).where(same, movable).values(_entry_values(entry)))
+            if moved.rowcount != 1:
+                raise Fatal(f"no entry of this recipe can become {entry.state}")
 
 
-async def _upsert(connection: AsyncConnection, table: sa.Table, values: dict[str, Any]) -> None:
+async def _upsert(connection: AsyncConnection, dialect: Dialect, table: sa.Table, values: dict[str, Any]) -> None:
     keys = [column.name for column in table.primary_key]
-    statement = insert(table).values(values)
+    statement = dialect.upsert(table).values(values)
     changes = {name: statement.excluded[name] for name in values if name not in keys}
     await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes))
 

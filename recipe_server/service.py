@@ -8,7 +8,7 @@ checkpoint never runs ahead of what is stored nor behind what was acknowledged.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.service.readiness import Durable
+from tacit.states import Move, States
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
@@ -45,6 +46,19 @@ class RecipeState(enum.StrEnum):
     PENDING = "pending"
     ACTIVE = "active"
     OVER = "over"
+
+
+RECIPE_STATES = States(
+    "a recipe in the log",
+    RecipeState,
+    [
+        Move(None, RecipeState.PENDING, "it is published"),
+        Move(RecipeState.PENDING, RecipeState.ACTIVE, "the last of the opt-ins that it needs is in the log"),
+        Move(RecipeState.PENDING, RecipeState.OVER, "its interval has ended"),
+        Move(RecipeState.ACTIVE, RecipeState.OVER, "its interval has ended"),
+    ],
+)
+"""What ``recipe_state`` answers as the log grows and time goes on. Nothing of it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,14 +306,21 @@ async def _checkpoint(tx: Transaction) -> tuple[int, bytes]:
     return stored
 
 
+def recipe_state(roles: Collection[str], opted_in: Collection[str], ends_at: int, now: float) -> RecipeState:
+    """The state at ``now`` of a recipe that needs the opt-ins of ``roles``, of whom ``opted_in`` are in the log, and
+    whose interval ends at ``ends_at`` (POSIX seconds)."""
+    if now >= ends_at:
+        return RecipeState.OVER
+    return RecipeState.ACTIVE if set(roles) <= set(opted_in) else RecipeState.PENDING
+
+
 def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
     recipe = stored_recipe(data)
-    state = RecipeState.ACTIVE if set(form_of(recipe.model).opts_in) <= logged.opt_ins.keys() else RecipeState.PENDING
     return {
         "hash": b64url(logged.hash),
         "name": recipe.name,
         "index": logged.index,
-        "state": RecipeState.OVER if now >= logged.ends_at else state,
+        "state": recipe_state(form_of(recipe.model).opts_in, logged.opt_ins, logged.ends_at, now),
         "question": recipe.question.text,
         "analyst": recipe.parties.analyst.operator,
         "interval": recipe.interval.model_dump(mode="json"),

@@ -31,7 +31,8 @@ from recipe_server.schema import (
     VOIDS,
 )
 from recipe_server.series import SeriesRows
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.models.forms.registry import form_of
@@ -382,8 +383,8 @@ class RecipeStore:
 
     @classmethod
     async def open(cls, url: str) -> RecipeStore:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        return cls(await Database.open(url, METADATA, MIGRATIONS))
+        """Open and migrate. Raises what ``open_database`` raises."""
+        return cls(await open_database(url, METADATA, MIGRATIONS))
 
     @property
     def durable(self) -> Database:

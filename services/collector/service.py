@@ -144,7 +144,7 @@ class Collector:
             ):
                 return last, False
             row = _new_collection(recipe_hash, len(earlier), request)
-            await tx.put_collection(row)
+            await tx.add_collection(row)
             return row, True
 
     async def show(self, collection_id: str) -> Collection:
@@ -182,7 +182,7 @@ class Collector:
 
     def _start_poll(self, row: Collection) -> None:
         if row.id not in self._polls:
-            task = self._polls[row.id] = asyncio.create_task(self._advance(row))
+            task = self._polls[row.id] = asyncio.create_task(self._poll_due(row.id))
             task.add_done_callback(lambda task: self._poll_ended(row.id, task))
 
     def _poll_ended(self, collection_id: str, task: asyncio.Task[int]) -> None:
@@ -191,6 +191,13 @@ class Collector:
             self._log.warning("poll_failed", error=error)
         else:
             self.wake.set()
+
+    async def _poll_due(self, collection_id: str) -> int:
+        """Poll for a collection as it is now: since the step has read it, an earlier poll may have moved it on."""
+        row = await self.show(collection_id)
+        if row.state is not CollectionState.COLLECTING or row.next_attempt > self._deps.clock.now():
+            return 0
+        return await self._advance(row)
 
     async def close(self) -> None:
         """Wait at the Leader no longer."""

@@ -11,21 +11,14 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.collector.schema import COLLECTIONS, LEAVES, LOG_STATE, METADATA, MIGRATIONS, RESULTS
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.errors import Fatal
+from tacit.states import Move, States
 
 
 class CollectionState(enum.StrEnum):
-    """How far a collection is.
-
-    | state      | next                                                                       |
-    |------------|----------------------------------------------------------------------------|
-    | requested  | the Leader knows the job -> collecting; it says no -> refused              |
-    | collecting | both shares came and were accepted -> released (or finishing) or refused   |
-    | finishing  | the result is stored, the Leader is told to forget the job -> released     |
-    | released   | (end)                                                                      |
-    | refused    | asked for again by the operator -> requested                               |
-    """
+    """How far a collection is."""
 
     REQUESTED = "requested"
     COLLECTING = "collecting"
@@ -34,6 +27,24 @@ class CollectionState(enum.StrEnum):
     REFUSED = "refused"
 
 
+COLLECTION_STATES = States(
+    "a collection",
+    CollectionState,
+    [
+        Move(None, CollectionState.REQUESTED, "the operator asks"),
+        Move(CollectionState.REQUESTED, CollectionState.REQUESTED, "the Leader did not answer, later again"),
+        Move(CollectionState.REQUESTED, CollectionState.COLLECTING, "the Leader knows the job"),
+        Move(CollectionState.REQUESTED, CollectionState.REFUSED, "the Leader says no"),
+        Move(CollectionState.COLLECTING, CollectionState.COLLECTING, "not ready yet, later again"),
+        Move(CollectionState.COLLECTING, CollectionState.REQUESTED, "the Leader does not know the job any more"),
+        Move(CollectionState.COLLECTING, CollectionState.FINISHING, "the result of a leader-selected batch is stored"),
+        Move(CollectionState.COLLECTING, CollectionState.RELEASED, "the result of an interval is stored"),
+        Move(CollectionState.COLLECTING, CollectionState.REFUSED, "the Leader says no, or what came is refused"),
+        Move(CollectionState.FINISHING, CollectionState.FINISHING, "the Leader did not answer, later again"),
+        Move(CollectionState.FINISHING, CollectionState.RELEASED, "the Leader has forgotten the job"),
+        Move(CollectionState.REFUSED, CollectionState.REQUESTED, "the operator asks again"),
+    ],
+)
 UNFINISHED = (CollectionState.REQUESTED, CollectionState.COLLECTING, CollectionState.FINISHING)
 
 
@@ -120,10 +131,17 @@ class CollectorTx:
         )
         return _collections(await self._connection.execute(query))
 
-    async def put_collection(self, row: Collection) -> None:
-        """Insert or replace one collection."""
-        await self._connection.execute(sa.delete(COLLECTIONS).where(COLLECTIONS.c.id == row.id))
+    async def add_collection(self, row: Collection) -> None:
+        """Keep a new collection."""
+        COLLECTION_STATES.check(None, row.state)
         await self._connection.execute(sa.insert(COLLECTIONS).values({**asdict(row), "state": row.state.value}))
+
+    async def put_collection(self, row: Collection) -> None:
+        """Replace one collection's row. Raises ``Fatal`` for a move that ``COLLECTION_STATES`` does not hold."""
+        movable = COLLECTIONS.c.state.in_(COLLECTION_STATES.names_before(row.state))
+        moved = sa.update(COLLECTIONS).where(COLLECTIONS.c.id == row.id, movable)
+        if (await self._connection.execute(moved.values({**asdict(row), "state": row.state.value}))).rowcount != 1:
+            raise Fatal(f"no collection of this id can become {row.state}")
 
     async def add_result(self, result: Result) -> None:
         """Store a release; a second one for the same batch is an integrity error."""
@@ -159,8 +177,8 @@ class CollectorStore:
         self._database: Database | None = None
 
     async def open(self) -> None:
-        """Open and migrate. Raises what ``Database.open`` raises."""
-        self._database = await Database.open(self._url, METADATA, MIGRATIONS)
+        """Open and migrate. Raises what ``open_database`` raises."""
+        self._database = await open_database(self._url, METADATA, MIGRATIONS)
 
     async def close(self) -> None:
         """Close the database."""

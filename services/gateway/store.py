@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.gateway.file_window import FileWriter
-from tacit.adapters.bulk import insert_new, is_postgres
-from tacit.adapters.sql import Database, typed
-from tacit.adapters.upsert import Int64, upsert
+from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.upsert import Int64
 from tacit.adapters.watermark import Watermark
-from tacit.errors import Fatal
 from tacit.ports import Clock
 from tacit.service.readiness import Durable
+from tacit.service.store import MarkedStore
 
 if TYPE_CHECKING:  # a gateway that uses no Redis imports no client of it
     from tacit.adapters.redis_replay import RedisSeen
@@ -49,26 +45,8 @@ class SeenRequest:
     date: int
 
 
-class ReplayWindow(Protocol):
-    """Remembers requests. ``open`` before use, ``close`` after."""
-
-    @property
-    def durable(self) -> Durable | None:
-        """Where it keeps them, while it is open."""
-        ...
-
-    @property
-    def closed_until(self) -> int:
-        """The POSIX second before which requests may have passed that are not remembered; 0 where there is none."""
-        ...
-
-    async def open(self) -> None:
-        """Get ready. Raises ``UsageError``."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        ...
+class ReplayWindow(MarkedStore, Protocol):
+    """Remembers requests; from before ``closed_until`` some may have passed that are not remembered."""
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Store ``requests``; per request whether it is new. Raises ``Unavailable`` rather than guess."""
@@ -112,74 +90,23 @@ class RedisReplayWindow:
         return 0
 
 
-class ReplayStore:
-    """The window in one database. ``open`` before use, ``close`` after."""
+class ReplayStore(DatabaseStore):
+    """The window in one database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
-        self._url = url
-        self._mark = mark
-        self._opened: Database | None = None
-        self._writer: FileWriter | None = None
-
-    async def open(self) -> None:
-        """Open the database and bring its schema up to date."""
-        self._opened = await Database.open(self._url, METADATA, MIGRATIONS, mark=self._mark)
-        url = sa.make_url(self._url)
-        if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
-            self._writer = FileWriter(Path(str(url.database)), self._mark)
-            await self._writer.open()
-
-    async def close(self) -> None:
-        """Close the database."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            await writer.close()
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+        super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Store ``requests`` in one transaction; per request whether it is new. Durable when it returns."""
-        if self._writer is not None:
-            with self._database.durability.noting(), typed():
-                fresh = await self._writer.insert([(request.enc, request.date) for request in requests])
-        else:
-            dates = {request.enc: request.date for request in requests}
-            async with self._database.transaction() as connection:
-                fresh = set(await _insert(connection, list(dates.items())))
-                await self._database.spend(connection)
+        dates = {request.enc: request.date for request in requests}
+        fresh = set(await self._database.insert_new(SEEN, ("enc", "date"), list(dates.items()), "enc"))
         answers: list[bool] = []
         for request in requests:
             answers.append(request.enc in fresh)
             fresh.discard(request.enc)
         return answers
 
-    @property
-    def durable(self) -> Durable | None:
-        """See ``ReplayWindow``."""
-        return self._opened
-
-    @property
-    def closed_until(self) -> int:
-        """See ``ReplayWindow``."""
-        return self._database.closed_until
-
     async def forget(self, before: int) -> int:
         """Delete the requests dated earlier than ``before``; returns how many."""
         async with self._database.transaction() as connection:
             return (await connection.execute(sa.delete(SEEN).where(SEEN.c.date < before))).rowcount
-
-    @property
-    def _database(self) -> Database:
-        if self._opened is None:
-            raise Fatal("the replay window is not open")
-        return self._opened
-
-
-async def _insert(connection: AsyncConnection, rows: Sequence[tuple[bytes, int]]) -> list[bytes]:
-    """Insert ``(enc, date)`` rows; returns the keys that were not there."""
-    if is_postgres(connection):
-        return await insert_new(connection, SEEN, ("enc", "date"), rows, "enc")
-    statement = upsert(connection, SEEN).on_conflict_do_nothing().returning(SEEN.c.enc)
-    found = await connection.execute(statement, [{"enc": enc, "date": date} for enc, date in rows])
-    return list(found.scalars())

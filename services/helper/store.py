@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.helper.records import JOB_STATES, JobState
 from services.helper.schema import COMMON, JOBS, METADATA, MIGRATIONS, SHARES
-from tacit.adapters.upsert import upsert
+from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
 from tacit.aggregator.store import CommonTx, SqlStore
+from tacit.errors import Fatal
 
 
 class HelperTx(CommonTx):
     """One transaction of the Helper."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        super().__init__(connection, COMMON)
+    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        super().__init__(connection, dialect, COMMON)
 
     async def job_response(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """The response of an aggregation job, as it was given."""
@@ -24,16 +26,21 @@ class HelperTx(CommonTx):
 
     async def begin_job(self, task_id: bytes, job_id: bytes) -> bool:
         """Take an aggregation job; False if another transaction has answered it. Waits for one that is about to."""
-        statement = upsert(self.connection, JOBS).values(job_id=job_id, task_id=task_id, response=b"")
+        statement = self.dialect.upsert(JOBS).values(job_id=job_id, task_id=task_id, response=b"")
         return bool((await self.connection.execute(statement.on_conflict_do_nothing())).rowcount)
 
     async def end_job(self, job_id: bytes, response: bytes) -> None:
-        """Keep the response of a job that this transaction took."""
-        await self.connection.execute(update(JOBS).where(JOBS.c.job_id == job_id).values(response=response))
+        """Keep the response, which is not empty, of a job that this transaction took. Raises ``Fatal`` for one that it
+        did not take, or that has a response."""
+        answered = update(JOBS).where(JOBS.c.job_id == job_id, _may_become(JobState.ANSWERED))
+        if (await self.connection.execute(answered.values(response=response))).rowcount != 1:
+            raise Fatal("a job that was not taken cannot be answered")
 
     async def drop_job(self, task_id: bytes, job_id: bytes) -> bool:
         """Forget a response; what was decided about its reports stays. False if there was none."""
-        result = await self.connection.execute(delete(JOBS).where(JOBS.c.job_id == job_id, JOBS.c.task_id == task_id))
+        result = await self.connection.execute(
+            delete(JOBS).where(JOBS.c.job_id == job_id, JOBS.c.task_id == task_id, _may_become(None))
+        )
         return bool(result.rowcount)
 
     async def job_count(self, task_id: bytes) -> int:
@@ -61,6 +68,12 @@ class HelperTx(CommonTx):
         """Decided reports: how many were counted and how many refused."""
         rejections = await self.rejections(task_id)
         return {"aggregated": await self.counted(task_id), "rejected": sum(rejections.values())}
+
+
+def _may_become(state: JobState | None) -> ColumnElement[bool]:
+    """Of a job: it may go to ``state`` (``None``: be deleted)."""
+    conditions = {JobState.TAKEN: JOBS.c.response == b"", JobState.ANSWERED: JOBS.c.response != b""}
+    return or_(*(conditions[before] for before in JOB_STATES.before(state)))
 
 
 class HelperStore(SqlStore[HelperTx]):

@@ -77,7 +77,7 @@ class Coordinator:
         if 0 <= now - self._room_seen_at < ROOM_SECONDS:
             return False
         self._room_seen_at = now
-        return await tx.lacks_room()
+        return await tx.numbered.lacks_room()
 
     async def _carve(self, party: Party) -> list[bytes]:
         """Form the jobs that one task is ready for."""
@@ -181,7 +181,7 @@ class Coordinator:
         that what was deleted from it does not stay for want of newer reports."""
         if lacks_room:
             async with self._store.transaction() as tx:
-                await tx.make_room()
+                await tx.numbered.make_room()
         now = self._deps.clock.now()
         if now - self._swept_at < min(SWEEP_SECONDS, self._limits.scrub_seconds):
             return
@@ -189,8 +189,8 @@ class Coordinator:
         closing = self._closed_at is None or now - self._closed_at >= self._limits.scrub_seconds
         async with self._store.transaction() as tx:
             if closing and self._closed_at is not None:
-                await tx.close_slice()
-            done = await tx.scrub(await tx.members_in_jobs(), rewrite=closing)
+                await tx.numbered.close_slice()
+            done = await tx.numbered.scrub(await tx.members_in_jobs(), rewrite=closing)
         if closing:
             self._closed_at = now
         if done.dropped or done.rewritten:

@@ -12,10 +12,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.leader.records import UNFINISHED, FailingJob, JobRow, JobState, pack_members, unpack_members
+from services.leader.records import (
+    JOB_STATES,
+    UNFINISHED,
+    FailingJob,
+    JobRow,
+    JobState,
+    pack_members,
+    unpack_members,
+)
 from services.leader.schema import JOBS
-from tacit.adapters.bulk import among
 from tacit.aggregator.store import CommonTx
+from tacit.errors import Fatal
 
 MAX_EXPIRED = 1
 """Leases that may run out on a formed job before it is split instead of given out again."""
@@ -79,7 +87,7 @@ class JobsTx(CommonTx):
         """Take those of ``job_ids`` that are still due and that no other process takes at this moment."""
         wanted = (
             sa.select(JOBS.c.job_id)
-            .where(among(self.connection, JOBS.c.job_id, sorted(job_ids)), _due(now))
+            .where(self.dialect.among(JOBS.c.job_id, sorted(job_ids)), _due(now))
             .with_for_update(skip_locked=True)
         )
         free = list((await self.connection.execute(wanted)).scalars())
@@ -87,7 +95,7 @@ class JobsTx(CommonTx):
             return []
         taken = (
             sa.update(JOBS)
-            .where(among(self.connection, JOBS.c.job_id, free))
+            .where(self.dialect.among(JOBS.c.job_id, free))
             .values(
                 holder=holder,
                 lease_until=until,
@@ -99,7 +107,7 @@ class JobsTx(CommonTx):
 
     async def renew_leases(self, job_ids: Collection[bytes], holder: int, until: float) -> None:
         """Keep those of ``job_ids`` that ``holder`` still has for longer."""
-        mine = among(self.connection, JOBS.c.job_id, sorted(job_ids))
+        mine = self.dialect.among(JOBS.c.job_id, sorted(job_ids))
         await self.connection.execute(
             sa.update(JOBS).where(mine, JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED)).values(lease_until=until)
         )
@@ -120,7 +128,7 @@ class JobsTx(CommonTx):
         """From now on the job is these bytes, made of these reports; False if the lease is another's by now."""
         result = await self.connection.execute(
             sa.update(JOBS)
-            .where(_held(job), JOBS.c.state == JobState.FORMED.value)
+            .where(_held(job), _may_become(JobState.SENT))
             .values(
                 state=JobState.SENT.value,
                 request=request,
@@ -134,7 +142,7 @@ class JobsTx(CommonTx):
 
     async def drop_job(self, job: JobRow) -> bool:
         """Forget a formed job that nothing came of; False if the lease is another's by now."""
-        result = await self.connection.execute(sa.delete(JOBS).where(_held(job), JOBS.c.state == JobState.FORMED.value))
+        result = await self.connection.execute(sa.delete(JOBS).where(_held(job), _may_become(None)))
         return bool(result.rowcount)
 
     async def postpone_job(self, job: JobRow, next_attempt: float, location: str, cause: str) -> None:
@@ -157,7 +165,7 @@ class JobsTx(CommonTx):
         """End a sent job and overwrite its request; False if it had ended before."""
         result = await self.connection.execute(
             sa.update(JOBS)
-            .where(JOBS.c.job_id == job_id, JOBS.c.state == JobState.SENT.value)
+            .where(JOBS.c.job_id == job_id, _may_become(state))
             .values(state=state.value, request=b"", members=b"", holder=0, lease_until=0.0, cause="")
         )
         return bool(result.rowcount)
@@ -168,9 +176,11 @@ class JobsTx(CommonTx):
         return [_job(row) for row in await self.connection.execute(sa.select(*_COLUMNS).where(poisonous).limit(limit))]
 
     async def remove_jobs(self, jobs: Sequence[JobRow]) -> None:
-        """Forget formed jobs whose reports go into others."""
-        ids = [job.job_id for job in jobs]
-        await self.connection.execute(sa.delete(JOBS).where(among(self.connection, JOBS.c.job_id, ids)))
+        """Forget formed jobs whose reports go into others. Raises ``Fatal`` where one of them is not formed."""
+        wanted = self.dialect.among(JOBS.c.job_id, [job.job_id for job in jobs])
+        gone = await self.connection.execute(sa.delete(JOBS).where(wanted, _may_become(None)))
+        if gone.rowcount != len(jobs):
+            raise Fatal("a job that is to be split is not formed any more")
 
     async def unfinished_jobs(self, task_id: bytes) -> int:
         """How many jobs of a task are formed or sent."""
@@ -222,6 +232,11 @@ def _due(now: float) -> sa.ColumnElement[bool]:
     to_split = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & (JOBS.c.lease_until > 0)
     free = (JOBS.c.lease_until <= now) & (JOBS.c.next_attempt <= now)
     return JOBS.c.state.in_(UNFINISHED) & free & sa.not_(to_split)
+
+
+def _may_become(state: JobState | None) -> sa.ColumnElement[bool]:
+    """Of a job: it may go to ``state`` (``None``: be deleted)."""
+    return JOBS.c.state.in_(JOB_STATES.names_before(state))
 
 
 def _held(job: JobRow) -> sa.ColumnElement[bool]:

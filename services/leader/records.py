@@ -7,6 +7,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tacit.states import Move, States
+
 
 class JobState(enum.StrEnum):
     """A formed job may still be split; a sent one is sent until it is answered (P14). Abandoned and failed jobs count
@@ -19,7 +21,19 @@ class JobState(enum.StrEnum):
     FAILED = "failed"
 
 
-UNFINISHED = (JobState.FORMED.value, JobState.SENT.value)
+JOB_STATES = States(
+    "an aggregation job",
+    JobState,
+    [
+        Move(None, JobState.FORMED, "carved from pending reports, in an order that tells nothing"),
+        Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request stored (transaction 1)"),
+        Move(JobState.FORMED, None, "no report is to be sent, or its leases ran out and it is split in halves"),
+        Move(JobState.SENT, JobState.DONE, "answer committed, bytes deleted (transaction 2)"),
+        Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer cannot be one"),
+        Move(JobState.SENT, JobState.FAILED, "no answer until the task's end and its grace"),
+    ],
+)
+UNFINISHED = sorted(state.value for state in JOB_STATES.lasting)
 
 
 class BatchState(enum.StrEnum):
@@ -30,6 +44,18 @@ class BatchState(enum.StrEnum):
     CLAIMED = "claimed"
 
 
+BATCH_STATES = States(
+    "a leader-selected batch",
+    BatchState,
+    [
+        Move(None, BatchState.OPEN, "a job is carved and no batch is open"),
+        Move(BatchState.OPEN, BatchState.FULL, "exactly B tokens accepted"),
+        Move(BatchState.FULL, BatchState.CLAIMED, "a collection job takes it"),
+        Move(BatchState.CLAIMED, BatchState.FULL, "that job is deleted before it closed the batch"),
+    ],
+)
+
+
 class CollectionState(enum.StrEnum):
     """A collection job waits for its batch, asks the Helper, and ends; deleted ones only keep their id."""
 
@@ -38,6 +64,24 @@ class CollectionState(enum.StrEnum):
     READY = "ready"
     FAILED = "failed"
     DELETED = "deleted"
+
+
+COLLECTION_STATES = States(
+    "a collection job",
+    CollectionState,
+    [
+        Move(None, CollectionState.WAITING, "the Collector asks"),
+        Move(CollectionState.WAITING, CollectionState.ASKING, "the batch is closed, the Helper's request stored"),
+        Move(CollectionState.WAITING, CollectionState.FAILED, "the batch may not be released"),
+        Move(CollectionState.FAILED, CollectionState.WAITING, "asked for again, where the batch was not closed"),
+        Move(CollectionState.ASKING, CollectionState.READY, "both shares are there, those of the batch overwritten"),
+        Move(CollectionState.ASKING, CollectionState.FAILED, "the Helper refuses for good"),
+        Move(CollectionState.WAITING, CollectionState.DELETED, "the Collector deletes it"),
+        Move(CollectionState.ASKING, CollectionState.DELETED, "the Collector deletes it"),
+        Move(CollectionState.READY, CollectionState.DELETED, "the Collector deletes it"),
+        Move(CollectionState.FAILED, CollectionState.DELETED, "the Collector deletes it"),
+    ],
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Leader:
             verdicts = await self._store_groups(groups)
         except IntegrityError:  # sequence numbers ran out of partitions: nobody coordinated in time
             async with self._store.transaction() as tx:
-                await tx.make_room()
+                await tx.numbered.make_room()
             verdicts = await self._store_groups(groups)
         if self._waking is None and self._deps.background:
             self._waking = asyncio.get_running_loop().call_later(WAKE_SECONDS, self._wake)

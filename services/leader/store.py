@@ -11,21 +11,29 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.leader.jobs import JobsTx
-from services.leader.records import BatchState, CollectionRow, CollectionState, Upload
+from services.leader.records import (
+    BATCH_STATES,
+    COLLECTION_STATES,
+    BatchState,
+    CollectionRow,
+    CollectionState,
+    Upload,
+)
 from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRATIONS
-from tacit.adapters.postgres_shared import WRITE_LOCK
+from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
 from tacit.aggregator.store import SqlStore
+from tacit.errors import Fatal
 
-_STORE_NEW = "SELECT store_reports($1, $2, $3, $4, $5, $6, $7)"
+_STORE_NEW = "store_reports"
 
 
 class LeaderTx(ReportsTx, JobsTx):
     """One transaction of the Leader."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        super().__init__(connection, COMMON)
+    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        super().__init__(connection, dialect, COMMON)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
         """The leader-selected batch that fills up."""
@@ -39,8 +47,11 @@ class LeaderTx(ReportsTx, JobsTx):
         )
 
     async def set_batch(self, batch_id: bytes, state: BatchState) -> None:
-        """Move a leader-selected batch on."""
-        await self.connection.execute(update(BATCHES).where(BATCHES.c.batch_id == batch_id).values(state=state.value))
+        """Move a leader-selected batch on. Raises ``Fatal`` for a move that ``BATCH_STATES`` does not hold."""
+        movable = BATCHES.c.state.in_(BATCH_STATES.names_before(state))
+        moved = update(BATCHES).where(BATCHES.c.batch_id == batch_id, movable).values(state=state.value)
+        if (await self.connection.execute(moved)).rowcount != 1:
+            raise Fatal(f"no batch of this id can become {state}")
 
     async def full_batch(self, task_id: bytes) -> bytes | None:
         """The oldest full batch that no collection job has."""
@@ -94,13 +105,16 @@ class LeaderTx(ReportsTx, JobsTx):
 
     async def add_collection(self, row: CollectionRow) -> None:
         """Create a collection job."""
+        COLLECTION_STATES.check(None, row.state)
         await self.connection.execute(insert(COLLECTIONS).values(**_columns(row)))
 
     async def put_collection(self, row: CollectionRow) -> None:
-        """Replace a collection job's row."""
-        await self.connection.execute(
-            update(COLLECTIONS).where(COLLECTIONS.c.job_id == row.job_id).values(**_columns(row))
-        )
+        """Replace a collection job's row by one in another state. Raises ``Fatal`` for a move that
+        ``COLLECTION_STATES`` does not hold."""
+        movable = COLLECTIONS.c.state.in_(COLLECTION_STATES.names_before(row.state))
+        moved = update(COLLECTIONS).where(COLLECTIONS.c.job_id == row.job_id, movable).values(**_columns(row))
+        if (await self.connection.execute(moved)).rowcount != 1:
+            raise Fatal(f"no collection job of this id can become {row.state}")
 
     async def postpone_collection(self, job_id: bytes, attempts: int, next_attempt: float) -> None:
         """Note a failed attempt, whatever became of the job meanwhile."""
@@ -142,11 +156,11 @@ class LeaderStore(SqlStore[LeaderTx]):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
         task_ids, *others = (list(column) for column in columns)
-        found = await self._opened().at_once(_STORE_NEW, WRITE_LOCK, now, sorted(closable), task_ids, *others)
+        found = await self._opened().call(_STORE_NEW, now, sorted(closable), task_ids, *others)
         return found is not None and bool(found[0][0])
 
     async def open(self) -> None:
         """As ``SqlStore.open``; there is room for uploads then."""
         await super().open()
         async with self.transaction() as tx:
-            await tx.make_room()
+            await tx.numbered.make_room()

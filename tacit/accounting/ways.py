@@ -86,10 +86,10 @@ def local(goal: Goal) -> Iterator[Alternative]:
 
 
 def _sampled_locally(goal: Goal, method: type[LocalMethod], rate: float, batch: int, inner: float) -> Alternative:
-    found = [goal.max_epsilon0]
-    for reports, most in ((batch, inner), (max(1, batch // 2), _half(goal, rate, batch))):
-        found.append(method.largest_epsilon0(reports, goal.delta, min(most, parameters.MAX_EPSILON0)))
-    made = method.tuned(goal.shape, Decimal(repr(min(found))), batch, goal.delta)
+    epsilon0 = goal.max_epsilon0
+    for reports, budget in ((batch, inner), (max(1, batch // 2), _half(goal, rate, batch))):
+        epsilon0 = method.largest_epsilon0(reports, goal.delta, min(budget, parameters.MAX_EPSILON0), epsilon0)
+    made = method.tuned(goal.shape, Decimal(repr(epsilon0)), batch, goal.delta)
     inner = min(inner, made.aggregate_epsilon(batch, goal.delta))
     return _run(goal, SAMPLED, made, rate, batch, inner)
 

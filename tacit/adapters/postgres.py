@@ -24,19 +24,21 @@ import importlib.util
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from tacit.adapters.database import Database
+from tacit.adapters.dialect import Dialect
 from tacit.adapters.migrate import MARKER_TABLE
-from tacit.adapters.postgres_tls import protection_of, speaks_no_tls
-from tacit.adapters.sql import Database
-from tacit.adapters.tls import tls_reason
+from tacit.adapters.postgres_dialect import PostgresDialect
+from tacit.adapters.postgres_driver import is_closed, reason, typed
+from tacit.adapters.postgres_tls import protection_of
 from tacit.adapters.watermark import Watermark
-from tacit.errors import Fatal, NoRoom, TacitError, Unavailable, UsageError
+from tacit.errors import Fatal, UsageError
 
 CONNECTIONS = 5
 CONNECT_SECONDS = 10
@@ -56,11 +58,6 @@ SERVER_SETTINGS = {
     "tcp_keepalives_count": "3",
 }
 
-_DISK_FULL = "53100"
-_REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
-"""Classes of SQLSTATE that are about the server or its disk, our right to be there or other writers, not about a
-statement."""
-
 MARKER = f"""
 CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -75,6 +72,8 @@ _BEGIN_WRITE = "SELECT holder FROM tacit_database FOR UPDATE"
 class PostgresReader(Database):
     """What every PostgreSQL database reads alike, whoever may write it."""
 
+    dialect: ClassVar[Dialect] = PostgresDialect()
+
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A read transaction: one consistent snapshot, beside any writer."""
@@ -83,12 +82,15 @@ class PostgresReader(Database):
                 await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 yield connection
 
+    async def checkpoint(self) -> None:
+        """Nothing: deleted rows are not overwritten, and the server decides when its log is recycled."""
+
 
 class PostgresDatabase(PostgresReader):
     """An open PostgreSQL database, its schema up to date, taken for this process."""
 
     def __init__(self, engine: AsyncEngine, service: str, mark: Watermark | None = None) -> None:
-        super().__init__(engine, mark, in_memory=False)
+        super().__init__(engine, mark)
         self._service = service
         self._owner: AsyncConnection | None = None
         self._holder_id = uuid.uuid4().hex
@@ -133,13 +135,6 @@ class PostgresDatabase(PostgresReader):
                             holder = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
                             self._check(holder == self._holder_id)
                             yield connection
-
-    async def checkpoint(self) -> None:
-        """Nothing: see above."""
-
-    async def leads(self) -> bool:
-        """Always: the process has the database alone."""
-        return True
 
     async def close(self) -> None:
         """Give the database free and close every connection."""
@@ -211,36 +206,6 @@ async def discard(connection: AsyncConnection) -> None:
 
 
 @contextmanager
-def typed() -> Iterator[None]:
-    """Errors of the connection or the server become ``Unavailable``; those of a statement (a violated constraint) stay
-    what they are."""
-    try:
-        yield
-    except TacitError:
-        raise
-    except sa.exc.DBAPIError as error:
-        if _sqlstate(error.orig) == _DISK_FULL:
-            raise NoRoom("there is no room for the database") from error
-        if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
-            raise Unavailable(f"the database does not answer: {reason(error.orig)}") from error
-        if _sqlstate(error.orig)[:2] in _REFUSALS:
-            raise Unavailable(f"the database refuses: {reason(error.orig)}") from error
-        raise
-    except sa.exc.PendingRollbackError as error:  # what was rolled back went with its connection
-        raise Fatal("the database does not answer: the connection broke within a transaction") from error
-    except sa.exc.TimeoutError as error:
-        raise Unavailable("every connection to the database is busy") from error
-    except (OSError, TimeoutError) as error:
-        raise Unavailable(f"the database cannot be reached: {reason(error)}") from error
-    except Exception as error:
-        if not type(error).__module__.startswith("asyncpg"):
-            raise
-        passing = _sqlstate(error)[:2] in {"", *_REFUSALS}
-        kind = NoRoom if _sqlstate(error) == _DISK_FULL else Unavailable
-        raise (kind if passing else Fatal)(f"the database refuses: {reason(error)}") from error
-
-
-@contextmanager
 def for_a_person(url: URL) -> Iterator[None]:
     """``Fatal`` at the start is a matter of configuration: one line that says where, without the password."""
     try:
@@ -263,19 +228,6 @@ async def administer(url: URL, statements: Sequence[str]) -> None:
                     await connection.exec_driver_sql(statement)
     finally:
         await engine.dispose()
-
-
-def _sqlstate(error: BaseException | None) -> str:
-    return str(getattr(error, "sqlstate", None) or "")
-
-
-def reason(error: BaseException | None) -> str:
-    """The kind of an error: its text may quote rows, addresses or statements. What is wrong with TLS in full."""
-    known = "it does not speak TLS" if speaks_no_tls(error) else tls_reason(error)
-    if known is not None:
-        return known
-    cause = error if error is None or error.__cause__ is None else error.__cause__
-    return type(cause).__name__
 
 
 def require_driver() -> None:
@@ -310,8 +262,3 @@ def _refuse_closed(dbapi_connection: Any, _record: object, _proxy: object) -> No
     """A connection whose server has gone is replaced before it is used."""
     if is_closed(dbapi_connection.driver_connection):
         raise sa.exc.DisconnectionError
-
-
-def is_closed(driver_connection: Any) -> bool:
-    """Whether a connection has ended, as far as this side knows."""
-    return bool(driver_connection is None or driver_connection.is_closed())

@@ -21,18 +21,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from tacit.adapters.bulk import driver_of, fetch_alone
-from tacit.adapters.postgres import (
-    MARKER,
-    OWNER_LOCK,
-    PostgresReader,
-    discard,
-    for_a_person,
-    is_closed,
-    make_engine,
-    reason,
-    typed,
-)
+from tacit.adapters.postgres import MARKER, OWNER_LOCK, PostgresReader, discard, for_a_person, make_engine
+from tacit.adapters.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
 from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal
 
@@ -54,7 +44,7 @@ class SharedPostgresDatabase(PostgresReader):
     """An open PostgreSQL database, its schema up to date, beside other processes of the same service."""
 
     def __init__(self, engine: AsyncEngine, service: str, mark: Watermark | None = None) -> None:
-        super().__init__(engine, mark, in_memory=False)
+        super().__init__(engine, mark)
         self._service = service
         self._session: AsyncConnection | None = None
         self._session_lock = asyncio.Lock()
@@ -106,13 +96,16 @@ class SharedPostgresDatabase(PostgresReader):
                         await connection.execute(_SHARED if shared else _ALONE)
                         yield connection
 
-    async def at_once(self, statement: str, *values: Any) -> list[Any]:
-        """The rows of one statement, on a connection kept for such: one round trip, beside this process's other
-        transactions. The statement itself takes ``WRITE_LOCK`` shared. Raises ``IntegrityError`` and ``Fatal``."""
+    async def call(self, function: str, *values: Any) -> list[Any]:
+        """The rows of a function, on a connection kept for such: one round trip, beside this process's other
+        transactions. Its first argument is the lock that it takes shared itself. Raises ``IntegrityError`` and
+        ``Fatal``."""
+        places = ", ".join(f"${place}" for place in range(1, len(values) + 2))
+        statement = f"SELECT {function}({places})"
         with self.durability.noting(), typed():
             async with self._direct_lock:
                 try:
-                    return await fetch_alone(await self._direct_driver(), statement, *values)
+                    return await fetch_alone(await self._direct_driver(), statement, WRITE_LOCK, *values)
                 except sa.exc.IntegrityError:
                     raise
                 except BaseException:
@@ -132,9 +125,6 @@ class SharedPostgresDatabase(PostgresReader):
         direct, self._direct = self._direct, None
         if direct is not None:
             await discard(direct)
-
-    async def checkpoint(self) -> None:
-        """Nothing: the server decides when its log is recycled."""
 
     async def leads(self) -> bool:
         """Whether this process holds the coordinator's lock, or could take it now. Raises ``Fatal`` when the database

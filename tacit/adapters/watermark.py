@@ -48,8 +48,8 @@ _INSERT = f"INSERT INTO {TABLE} (shard, number) VALUES (%d, %d)"  # noqa: S608
 _COUNT = (
     f"INSERT INTO {TABLE} (shard, number) VALUES (%d, 1) ON CONFLICT (shard) DO UPDATE SET number = {TABLE}.number + 1"  # noqa: S608
 )
-_SQLITE = _COUNT + " RETURNING number, 0"
-_POSTGRES = _COUNT + f" RETURNING number, 1 + (SELECT coalesce(sum(number), 0) FROM {TABLE} WHERE shard >= 0)"  # noqa: S608
+_COUNT_ONE = _COUNT + " RETURNING number, 0"
+_COUNT_ALL = _COUNT + f" RETURNING number, 1 + (SELECT coalesce(sum(number), 0) FROM {TABLE} WHERE shard >= 0)"  # noqa: S608
 
 
 _UNKNOWN = (
@@ -180,18 +180,19 @@ class Watermark:
         _, identity, generation, _ = _HEADER.unpack_from(data)
         return Kept(identity, generation, _slots(data[_HEADER.size :]))
 
-    async def advance(self, connection: AsyncConnection, shard: int) -> int:
-        """Count the transaction, as the last thing that it does; returns the count for ``note``. Raises ``RolledBack``
-        where the database is behind the mark: it was replaced while this process ran."""
+    async def advance(self, connection: AsyncConnection, shard: int, *, counts_all: bool) -> int:
+        """Count the transaction, as the last thing that it does; returns the count for ``note``. ``counts_all``: other
+        processes have the database too, so that the counts of all shards are compared. Raises ``RolledBack`` where the
+        database is behind the mark: it was replaced while this process ran."""
         kept = self._seen()  # before the statement: what it holds is committed, so the statement sees it
-        statement = (_POSTGRES if connection.dialect.name == "postgresql" else _SQLITE) % shard
+        statement = (_COUNT_ALL if counts_all else _COUNT_ONE) % shard
         row: Any = (await connection.exec_driver_sql(statement)).one()
         return _require(kept, shard, int(row[0]), int(row[1]))
 
     def advance_file(self, connection: sqlite3.Connection) -> int:
         """The same on a database file's own connection."""
         kept = self._seen()
-        number, total = connection.execute(_SQLITE % 0).fetchone()
+        number, total = connection.execute(_COUNT_ONE % 0).fetchone()
         return _require(kept, 0, number, total)
 
     def _seen(self) -> tuple[tuple[int, int], ...]:

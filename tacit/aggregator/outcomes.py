@@ -11,11 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, func, select, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.bulk import among, copy_rows, fetch, insert_new, is_postgres, pieces
-from tacit.adapters.upsert import upsert
+from tacit.adapters.dialect import Dialect, Rows
 from tacit.aggregator.schema import CommonTables
 from tacit.messages import Interval
 from tacit.roles.aggregator import Tally, bucket_key, merge
@@ -28,7 +26,6 @@ ACCEPTED = 0
 """The ``code`` of a report that counts; any other is the DAP report error that it got."""
 
 _COLUMNS = ("task_id", "report_id", "nullifier", "code", "cause", "bucket", "job_id", "digest")
-_KNOWN = "SELECT report_id, code, digest FROM outcomes WHERE task_id = $1 AND report_id = ANY($2::bytea[])"
 _TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
 
 
@@ -61,25 +58,18 @@ class OutcomesTx:
     spends: bool = False
     """Whether something was written that must not happen a second time: it goes into the database's mark."""
 
-    def __init__(self, connection: AsyncConnection, tables: CommonTables) -> None:
+    def __init__(self, connection: AsyncConnection, dialect: Dialect, tables: CommonTables) -> None:
         self.connection = connection
+        self.dialect = dialect
         self.common = tables
 
     async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
         """The outcomes that exist of ``report_ids``."""
-        if is_postgres(self.connection):
-            known = await fetch(self.connection, _KNOWN, task_id, report_ids)
-            return {report_id: Known(code, digest) for report_id, code, digest in known}
         table = self.common.outcomes
-        found: dict[bytes, Known] = {}
-        for piece in pieces(self.connection, report_ids):
-            rows = await self.connection.execute(
-                select(table.c.report_id, table.c.code, table.c.digest).where(
-                    table.c.task_id == task_id, among(self.connection, table.c.report_id, piece)
-                )
-            )
-            found.update((report_id, Known(code, digest)) for report_id, code, digest in rows)
-        return found
+        columns = (table.c.report_id, table.c.code, table.c.digest)
+        outcomes = Rows(columns, table.c.report_id, {table.c.task_id: task_id})
+        rows = await self.dialect.select_among(self.connection, report_ids, outcomes)
+        return {report_id: Known(code, digest) for report_id, code, digest in rows}
 
     async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
         """Insert those of ``rows`` whose report id and nullifier are free; returns the report ids of the others. Of
@@ -89,33 +79,10 @@ class OutcomesTx:
         fresh, refused = _first_of_each(rows)
         fresh.sort(key=lambda row: (row.nullifier or b"", row.report_id))
         table = self.common.outcomes
-        if not is_postgres(self.connection):
-            taken = await self._taken(task_id, fresh)
-            await copy_rows(
-                self.connection, table, _COLUMNS, _values(task_id, (row for row in fresh if row.report_id not in taken))
-            )
-            return refused | taken
-        values = _values(task_id, fresh)
-        try:
-            async with self.connection.begin_nested():
-                await copy_rows(self.connection, table, _COLUMNS, values)
-        except IntegrityError:
-            inserted = await insert_new(self.connection, table, _COLUMNS, values, "report_id")
-            refused |= {row.report_id for row in fresh} - set(inserted)
-        return refused
-
-    async def _taken(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
-        """Report ids of ``rows`` that have an outcome, or whose nullifier has one: nobody writes in between."""
-        table = self.common.outcomes
-        taken = set(await self.known(task_id, [row.report_id for row in rows]))
-        holders: set[bytes] = set()
-        wanted = [row.nullifier for row in rows if row.nullifier is not None]
-        for piece in pieces(self.connection, wanted):
-            found = await self.connection.execute(
-                select(table.c.nullifier).where(among(self.connection, table.c.nullifier, piece))
-            )
-            holders.update(found.scalars())
-        return taken | {row.report_id for row in rows if row.nullifier in holders}
+        inserted = await self.dialect.insert_new(
+            self.connection, table, _COLUMNS, _values(task_id, fresh), "report_id", mostly_new=True
+        )
+        return refused | ({row.report_id for row in fresh} - set(inserted))
 
     async def amend(self, task_id: bytes, rejections: Mapping[bytes, tuple[int, str]]) -> None:
         """Reports with an outcome are rejected after all: (code, cause) per report id. Their tokens stay spent."""
@@ -124,10 +91,10 @@ class OutcomesTx:
         for report_id, verdict in rejections.items():
             groups.setdefault(verdict, []).append(report_id)
         for (code, cause), report_ids in sorted(groups.items()):
-            for piece in pieces(self.connection, sorted(report_ids)):
+            for piece in self.dialect.pieces(sorted(report_ids)):
                 await self.connection.execute(
                     update(table)
-                    .where(table.c.task_id == task_id, among(self.connection, table.c.report_id, piece))
+                    .where(table.c.task_id == task_id, self.dialect.among(table.c.report_id, piece))
                     .values(code=code, cause=cause)
                 )
 
@@ -158,7 +125,7 @@ class OutcomesTx:
             key = {"task_id": task.task_id, "bucket": bucket, "shard": self.shard}
             values = {name: getattr(tally, name) for name in _TALLY}
             inserted = await self.connection.execute(
-                upsert(self.connection, table).values(**key, **values).on_conflict_do_nothing()
+                self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
             )
             if inserted.rowcount:
                 continue
@@ -190,7 +157,7 @@ class OutcomesTx:
         """Add to the task's counters of rejected reports by cause."""
         table = self.common.rejections
         for cause, count in sorted(causes.items()):
-            row = upsert(self.connection, table).values(task_id=task_id, cause=cause, count=count)
+            row = self.dialect.upsert(table).values(task_id=task_id, cause=cause, count=count)
             await self.connection.execute(
                 row.on_conflict_do_update(
                     index_elements=["task_id", "cause"], set_={"count": table.c["count"] + row.excluded["count"]}

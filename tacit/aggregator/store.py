@@ -15,13 +15,16 @@ from typing import Generic, TypeVar
 from sqlalchemy import MetaData, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.dialect import Dialect
+from tacit.adapters.sql import open_database
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import Batch, OutcomesTx
 from tacit.aggregator.schema import MARKS
 from tacit.errors import DapAbort, DapProblem, Fatal
 from tacit.messages import BatchMode, Interval
 from tacit.roles.aggregator import Party
+from tacit.states import Move, States
 from tacit.task import CLOCK_LEEWAY, BatchClose, Task
 
 UNRELEASED = b"unreleased"
@@ -37,6 +40,30 @@ class TaskState(enum.StrEnum):
     ACTIVE = "active"
     REFUSED = "refused"
     ENDED = "ended"
+
+
+TASK_STATES = States(
+    "a task",
+    TaskState,
+    [
+        Move(None, TaskState.WAITING, "the log has yet to show its slot's key, or its series"),
+        Move(None, TaskState.REFUSED, "a rule says no"),
+        Move(None, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
+        Move(None, TaskState.ACTIVE, "named by the interoperation API, of which no log tells"),
+        Move(TaskState.WAITING, TaskState.WAITING, "the log has grown"),
+        Move(TaskState.WAITING, TaskState.REFUSED, "a rule says no"),
+        Move(TaskState.WAITING, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
+        Move(TaskState.REFUSED, TaskState.REFUSED, "the log has grown"),
+        Move(TaskState.REFUSED, TaskState.WAITING, "only the slot's key is missing, or the series"),
+        Move(TaskState.REFUSED, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
+        Move(TaskState.OPTED_IN, TaskState.OPTED_IN, "the log has grown, or a void leaf is kept"),
+        Move(TaskState.OPTED_IN, TaskState.ACTIVE, "all opt-ins are in the log and equal"),
+        Move(TaskState.OPTED_IN, TaskState.ENDED, "the database was restored from the past"),
+        Move(TaskState.ACTIVE, TaskState.ACTIVE, "a void leaf is kept"),
+        Move(TaskState.ACTIVE, TaskState.ENDED, "end and retention have passed, or the database is from the past"),
+        Move(TaskState.ENDED, TaskState.ENDED, "another process ended it too"),
+    ],
+)
 
 
 @dataclass(frozen=True)
@@ -150,9 +177,12 @@ class CommonTx(OutcomesTx):
 
     async def put_task(self, task: TaskRow) -> bool:
         """Insert or replace one recipe's row, in a transaction that runs alone; False, and nothing changes, where the
-        row says that the task has ended and the new one does not: whoever decided on an older one is too late."""
-        if task.state is not TaskState.ENDED and await self.task_state(task.recipe_hash) is TaskState.ENDED:
+        row says that the task has ended and the new one does not: whoever decided on an older one is too late. Raises
+        ``Fatal`` for any other move that ``TASK_STATES`` does not hold."""
+        present = await self.task_state(task.recipe_hash)
+        if present is TaskState.ENDED and task.state is not TaskState.ENDED:
             return False
+        TASK_STATES.check(present, task.state)
         self.spends = True
         table = self.common.tasks
         await self.connection.execute(delete(table).where(table.c.recipe_hash == task.recipe_hash))
@@ -259,7 +289,7 @@ class SqlStore(Generic[Tx]):
         url: str,
         metadata: MetaData,
         migrations: str,
-        make_tx: Callable[[AsyncConnection], Tx],
+        make_tx: Callable[[AsyncConnection, Dialect], Tx],
         mark: Watermark | None = None,
     ) -> None:
         """``mark``: what tells that the database is from the past."""
@@ -273,8 +303,8 @@ class SqlStore(Generic[Tx]):
         """What shows that the database is from the past."""
 
     async def open(self) -> None:
-        """Open and migrate; see ``Database.open``. What a crash left in the write-ahead log goes into the file."""
-        self._database = await Database.open(self._url, self._metadata, self._migrations, shared=True, mark=self._mark)
+        """Open and migrate; see ``open_database``. What a crash left in the write-ahead log goes into the file."""
+        self._database = await open_database(self._url, self._metadata, self._migrations, shared=True, mark=self._mark)
         await self._database.checkpoint()
 
     async def close(self) -> None:
@@ -319,7 +349,7 @@ class SqlStore(Generic[Tx]):
         return self._database
 
     def _bound(self, connection: AsyncConnection, database: Database) -> Tx:
-        tx = self._make_tx(connection)
+        tx = self._make_tx(connection, database.dialect)
         tx.shard = database.shard
         return tx
 

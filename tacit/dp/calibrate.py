@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tacit.dp import parameters
 from tacit.dp.sampling import amplify_visible
-from tacit.dp.solve import largest_where
+from tacit.dp.solve import largest_where, largest_where_both
 
 Keeps = Callable[[float, int, float, float], bool]
 """Whether n reports at a local epsilon are (target, delta)-private: ``keeps(epsilon0, n, delta, target)``, without a
@@ -22,26 +22,43 @@ def _check(delta: float, target_epsilon: float) -> float:
     return target
 
 
-def largest_epsilon0(keeps: Keeps, n: int, delta: float, target_epsilon: float, *, places: int = 4) -> float:
-    """The largest local epsilon0 whose n reports stay within ``target_epsilon``, no sampling claimed.
+def largest_epsilon0(
+    keeps: Keeps,
+    n: int,
+    delta: float,
+    target_epsilon: float,
+    *,
+    places: int = 4,
+    seems_to_keep: Keeps | None = None,
+    most: float = parameters.MAX_EPSILON0,
+) -> float:
+    """The largest local epsilon0 up to ``most`` whose n reports stay within ``target_epsilon``, no sampling claimed.
 
-    Rounded down to ``places`` decimals (never below ``target_epsilon``, where no amplification is needed) and
-    then tested.
+    Where it is not ``most``, rounded down to ``places`` decimals (never below ``target_epsilon``, where no
+    amplification is needed) and then tested. ``seems_to_keep``, which holds wherever ``keeps`` does, spares work and
+    changes nothing.
     """
     target = _check(delta, target_epsilon)
     parameters.reports(n)
+    width, place = 0.25 * 10.0**-places, 10.0**-places
 
     def holds(epsilon0: float) -> bool:
         return keeps(epsilon0, n, delta, target)
 
-    found = largest_where(holds, target, parameters.MAX_EPSILON0, 0.25 * 10.0**-places)
+    def seems_to_hold(epsilon0: float) -> bool:
+        return (seems_to_keep or keeps)(epsilon0, n, delta, target)
+
+    beyond = most + place + width  # rounding down does not lead below ``most`` from here
+    if most <= target or (beyond < parameters.MAX_EPSILON0 and holds(beyond)):
+        return most
+    found = largest_where_both(seems_to_hold, holds, target, parameters.MAX_EPSILON0, width)
     if found is None:
-        return target
+        return min(target, most)
     scale = float(10**places)
     rounded = math.floor(found * scale) / scale
     while rounded > target and not holds(rounded):
         rounded = math.floor(rounded * scale - 0.5) / scale
-    return max(rounded, target)
+    return min(max(rounded, target), most)
 
 
 def smallest_n(keeps: Keeps, epsilon0: float, delta: float, target_epsilon: float) -> int:

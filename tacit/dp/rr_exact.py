@@ -207,6 +207,17 @@ def delta_two_cells(epsilon: float, f: float, n: int, *, others_hold_neither: bo
     return _largest(epsilon, usual, () if quoted else _further_pairs(f, n))
 
 
+def exceeds_one_cell(epsilon: float, f: float, n: int, delta: float) -> bool:
+    """Whether the composition that is mostly the worst one is enough to see that ``delta_one_cell`` is above ``delta``:
+    a small part of the work. False says nothing."""
+    return _one_cell(epsilon, f, n, 0) > delta
+
+
+def exceeds_two_cells(epsilon: float, f: float, n: int, delta: float) -> bool:
+    """The same for ``delta_two_cells``."""
+    return _two_cells(epsilon, f, n, (n - 1, 0)) > delta
+
+
 @lru_cache(maxsize=256)
 def epsilon_one_cell(f: float, n: int, delta: float) -> float:
     """The smallest epsilon with ``delta_one_cell <= delta``, at most the local ln((1-f)/f)."""

@@ -14,6 +14,8 @@ _MOST_GUESSES = 24
 """After so many guesses only bisection is left: whatever the function is, a search ends."""
 _ROOT_TWO = math.sqrt(2)
 _STEP = 0.99
+_WIDER = 4
+"""Each step away from a guess is so many times the one before."""
 _SIGNIFICANT = 1e-6
 """What ln delta must fall by for a slope to be more than rounding."""
 
@@ -129,3 +131,28 @@ def largest_where(holds: Callable[[float], bool], low: float, high: float, width
         else:
             high = middle
     return low
+
+
+def largest_where_both(
+    cheap: Callable[[float], bool], dear: Callable[[float], bool], low: float, high: float, width: float
+) -> float | None:
+    """As ``largest_where`` of ``dear``, to the last digit, where ``cheap`` is monotone too and holds wherever ``dear``
+    does: a search with the cheap one alone shows where the dear one need be asked."""
+    yes, no = -math.inf, math.inf
+
+    def may_hold(value: float) -> bool:
+        nonlocal no
+        possible = cheap(value)
+        no = no if possible else min(value, no)
+        return possible
+
+    def holds(value: float) -> bool:
+        nonlocal yes, no
+        if yes < value < no:
+            yes, no = (value, no) if dear(value) else (yes, value)
+        return value <= yes
+
+    guess, step = largest_where(may_hold, low, high, width), width
+    while guess is not None and guess >= low and not holds(guess):
+        guess, step = guess - step, _WIDER * step
+    return None if guess is None else largest_where(holds, low, high, width)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
 from tacit.dp.calibrate import largest_epsilon0
+from tacit.dp.parameters import MAX_EPSILON0
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import CellModel, Estimate
 from tacit.methods.proof import Proof
@@ -181,17 +182,32 @@ class LocalMethod(Method):
         return 1.0
 
     @classmethod
+    def exceeds(cls, _epsilon: float, _epsilon0: float, _n: int, _delta: float) -> bool:
+        """Whether a small part of its work is enough to see that ``aggregate_delta`` is above delta."""
+        return True
+
+    @classmethod
     def keeps(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
         """Whether the sum of n reports with ``epsilon0`` is (target, delta)-private, all of them being sent."""
         if epsilon0 <= target or delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta:
             return True
-        return cls.aggregate_delta(target, epsilon0, n) <= delta
+        return not cls.exceeds(target, epsilon0, n, delta) and cls.aggregate_delta(target, epsilon0, n) <= delta
 
     @classmethod
-    def largest_epsilon0(cls, n: int, delta: float, epsilon: float) -> float:
-        """The largest local epsilon with which the sum of n reports is (epsilon, delta)-private, rounded down.
-        ``ValueError`` names what is out of range."""
-        return largest_epsilon0(cls.keeps, n, delta * (1 - cls.TAIL_SHARE), epsilon, places=EPSILON_PLACES)
+    def seems_to_keep(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
+        """Whether ``keeps`` may hold, for a small part of its work."""
+        if epsilon0 <= target or not cls.exceeds(target, epsilon0, n, delta):
+            return True
+        return delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta
+
+    @classmethod
+    def largest_epsilon0(cls, n: int, delta: float, epsilon: float, most: float = MAX_EPSILON0) -> float:
+        """The largest local epsilon up to ``most`` with which the sum of n reports is (epsilon, delta)-private, rounded
+        down. ``ValueError`` names what is out of range."""
+        left = delta * (1 - cls.TAIL_SHARE)
+        return largest_epsilon0(
+            cls.keeps, n, left, epsilon, places=EPSILON_PLACES, seems_to_keep=cls.seems_to_keep, most=most
+        )
 
     def members(self) -> dict[str, Any]:
         """``epsilon0`` and ``categories``."""

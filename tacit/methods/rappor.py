@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Self
 
 from tacit.dp.reports import epsilon_with_rejection
-from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, rappor_flip
+from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, exceeds_two_cells, rappor_flip
 from tacit.methods.draws import keep_threshold
 from tacit.methods.statistics import Shape
 from tacit.methods.unary import UnaryEncoding
@@ -40,6 +40,11 @@ class Rappor(UnaryEncoding):
     def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
         """Exact: two counts of n flipped bits."""
         return delta_two_cells(epsilon, rappor_flip(epsilon0), n)
+
+    @classmethod
+    def exceeds(cls, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
+        """By one composition of the others."""
+        return exceeds_two_cells(epsilon, rappor_flip(epsilon0), n, delta)
 
     @property
     def mechanism(self) -> str:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
-from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, rr_flip
+from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, exceeds_one_cell, rr_flip
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
 from tacit.methods.estimate import CellModel, Estimate, check_counts
@@ -109,6 +109,11 @@ class Rr(LocalMethod):
     def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
         """Exact: one count of n flipped bits."""
         return delta_one_cell(epsilon, rr_flip(epsilon0), n)
+
+    @classmethod
+    def exceeds(cls, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
+        """By one composition of the others."""
+        return exceeds_one_cell(epsilon, rr_flip(epsilon0), n, delta)
 
     @property
     def mechanism(self) -> str:

@@ -53,7 +53,7 @@ class Target:
             return self._tuned(self.epsilon, honest, kept, batch_size)
         reports, kept = self._reports(plan, batch_size, batch_size)
         try:
-            largest = method.largest_epsilon0(reports, kept, float(self.epsilon))
+            largest = method.largest_epsilon0(reports, kept, float(self.epsilon), float(self.max_epsilon0))
         except ValueError as error:
             raise UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
         return self._tuned(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)

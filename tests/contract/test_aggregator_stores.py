@@ -17,7 +17,7 @@ from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.reports import make_task_kit
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.adapters import bulk
+from tacit.adapters import sqlite_dialect
 from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
 from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
 from tacit.errors import DapAbort, Fatal
@@ -160,7 +160,7 @@ async def test_of_a_hundred_transactions_at_once_one_spends_the_token(store: Sto
 
 
 async def test_a_job_of_thousands_is_recorded_in_one_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "MAX_PARAMETERS", 100)
+    monkeypatch.setattr(sqlite_dialect, "MAX_PARAMETERS", 100)
     rows = [OutcomeRow(n.to_bytes(16, "big"), n.to_bytes(32, "big"), ACCEPTED) for n in range(1050)]
     ids = [one.report_id for one in rows]
     async with store.transaction(shared=True) as tx:
@@ -286,6 +286,7 @@ async def test_a_task_that_was_closed_without_a_release_loses_its_sums_and_takes
 async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
     ended = TaskRow(token(1), TaskState.ENDED, b"recipe", task_id=TASK.task_id)
     async with store.transaction() as tx:
+        await tx.put_task(replace(ended, state=TaskState.ACTIVE))
         await tx.put_task(ended)
         await tx.record(TASK.task_id, [row(1, 1)])
         await tx.record(AT_B.task_id, [row(2, 2)])
@@ -299,7 +300,7 @@ async def test_forgotten_task_leaves_its_name_alone(store: Store) -> None:
 
 async def test_whatever_must_not_happen_twice_goes_into_the_mark_and_nothing_else_does(store: Store) -> None:
     party = party_of(make_task_kit(), Role.HELPER)
-    ended = TaskRow(TASK.recipe_hash, TaskState.ENDED, b"recipe", task_id=TASK.task_id)
+    accepted = TaskRow(TASK.recipe_hash, TaskState.OPTED_IN, b"recipe", task_id=TASK.task_id)
     async with store.transaction() as tx:
         await tx.put_log_state(b"state")
         await tx.count_rejections(TASK.task_id, {"proof": 1})
@@ -310,7 +311,7 @@ async def test_whatever_must_not_happen_twice_goes_into_the_mark_and_nothing_els
         lambda tx: tx.record(TASK.task_id, [row(1, 1)]),
         lambda tx: tx.release(TASK.task_id, b"selector"),
         lambda tx: tx.scrub_buckets(TASK.task_id),
-        lambda tx: tx.put_task(ended),
+        lambda tx: tx.put_task(accepted),
     ]
     for spend in spending:
         async with store.transaction() as tx:
@@ -379,9 +380,21 @@ async def test_log_and_tasks_are_kept(store: Store) -> None:
         assert await tx.log_state() == b"two"
         assert await tx.leaves() == [(2, b"two"), (5, b"five"), (7, b"seven")]
         assert await tx.tasks() == [waiting]
+        await tx.put_task(replace(active, state=TaskState.OPTED_IN))
         await tx.put_task(active)
     async with store.read() as tx:
         assert await tx.tasks() == [active]
+
+
+async def test_a_task_that_never_opted_in_cannot_become_active(store: Store) -> None:
+    waiting = TaskRow(token(1), TaskState.WAITING, b"recipe")
+    async with store.transaction() as tx:
+        await tx.put_task(waiting)
+    with pytest.raises(Fatal, match="from waiting to active"):
+        async with store.transaction() as tx:
+            await tx.put_task(replace(waiting, state=TaskState.ACTIVE))
+    async with store.read() as tx:
+        assert await tx.tasks() == [waiting]
 
 
 async def test_one_process_alone_leads(store: Store) -> None:

@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from infra.postgres import PostgresServer
 from services.leader import schema
 from tacit.adapters import postgres as adapter
+from tacit.adapters.database import Database
 from tacit.adapters.migrate import differences
 from tacit.adapters.postgres import PostgresDatabase
-from tacit.adapters.sql import Database
+from tacit.adapters.sql import open_database
 from tacit.errors import Fatal, UsageError
 from tests.contract.sessions import kill_sessions
 
@@ -38,7 +39,7 @@ def url(make_postgres_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -
 
 
 async def opened(url: str) -> Database:
-    return await Database.open(url, schema.METADATA, schema.MIGRATIONS)
+    return await open_database(url, schema.METADATA, schema.MIGRATIONS)
 
 
 @pytest.fixture
@@ -61,11 +62,11 @@ async def positions(database: Database) -> list[int]:
 @pytest.mark.parametrize("name", SCHEMAS)
 async def test_migrations_make_the_declared_tables(url: str, name: str) -> None:
     module = importlib.import_module(name)
-    database = await Database.open(url, module.METADATA, module.MIGRATIONS)
+    database = await open_database(url, module.METADATA, module.MIGRATIONS)
     async with database.read() as connection:
         assert await connection.run_sync(differences, module.METADATA) == []
     await database.close()
-    again = await Database.open(url, module.METADATA, module.MIGRATIONS)
+    again = await open_database(url, module.METADATA, module.MIGRATIONS)
     await again.close()
 
 
@@ -100,7 +101,7 @@ async def test_database_of_another_service_is_refused(url: str, *, shared: bool)
     await first.close()
     other = importlib.import_module("services.helper.schema")
     with pytest.raises(UsageError, match=r"this is the database of services\.leader\.migrations"):
-        await Database.open(url, other.METADATA, other.MIGRATIONS, shared=shared)
+        await open_database(url, other.METADATA, other.MIGRATIONS, shared=shared)
 
 
 async def test_writers_never_both_pass_a_check_then_write(database: Database) -> None:

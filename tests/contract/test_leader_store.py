@@ -23,8 +23,8 @@ from services.leader.records import (
     pack_members,
     unpack_members,
 )
-from services.leader.reports import SLICE
 from services.leader.store import LeaderStore
+from tacit.adapters.dialect import SLICE
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.store import TaskRow, TaskState
@@ -298,6 +298,7 @@ async def test_collection_jobs_are_kept(leader: LeaderStore) -> None:
         assert await tx.same_requests(TASK, b"other") == []
         await tx.postpone_collection(report(1), 2, 9.0)
         assert await tx.collection(report(1)) == replace(row, attempts=2, next_attempt=9.0)
+        await tx.put_collection(replace(row, state=CollectionState.ASKING))
         ready = replace(row, state=CollectionState.READY, response=b"response", batch_id=bytes(32))
         await tx.put_collection(ready)
         assert await tx.collection(report(1)) == ready
@@ -389,7 +390,7 @@ async def sliced(pair: tuple[LeaderStore, LeaderStore]) -> LeaderStore:
     async with pair[0].transaction(shared=True) as tx:
         await tx.add_reports([upload(number) for number in (1, 2, 3)], NOW)
     async with pair[0].transaction() as tx:
-        await tx.close_slice()
+        await tx.numbered.close_slice()
     async with pair[0].transaction(shared=True) as tx:
         await tx.add_reports([upload(4)], NOW)
     return pair[0]
@@ -397,21 +398,21 @@ async def sliced(pair: tuple[LeaderStore, LeaderStore]) -> LeaderStore:
 
 async def slices(store: LeaderStore) -> set[int]:
     async with store.read() as tx:
-        return await tx._slices()
+        return await tx.numbered.slices()
 
 
 async def test_a_slice_goes_as_a_whole_once_its_reports_are_dealt_with(sliced: LeaderStore) -> None:
     async with sliced.transaction() as tx:
         seqs = await tx.pending(TASK, NOW, 10)
         assert seqs[3] // SLICE == seqs[0] // SLICE + 1
-        before = await tx._slices()
-        assert (await tx.scrub([], rewrite=False)).dropped == 0
+        before = await tx.numbered.slices()
+        assert (await tx.numbered.scrub([], rewrite=False)).dropped == 0
         await tx.take_pending(TASK, seqs)
-        assert (await tx.scrub(seqs, rewrite=False)).dropped == 0
-        assert (await tx.scrub([], rewrite=False)).dropped == 0
+        assert (await tx.numbered.scrub(seqs, rewrite=False)).dropped == 0
+        assert (await tx.numbered.scrub([], rewrite=False)).dropped == 0
         await tx.delete_reports(seqs)
-        assert (await tx.scrub(seqs[:1], rewrite=False)).dropped == 0
-        assert (await tx.scrub([], rewrite=False)).dropped == 1
+        assert (await tx.numbered.scrub(seqs[:1], rewrite=False)).dropped == 0
+        assert (await tx.numbered.scrub([], rewrite=False)).dropped == 1
     assert await slices(sliced) == before - {seqs[0] // SLICE}
     async with sliced.transaction(shared=True) as tx:
         await tx.add_reports([upload(5)], NOW)
@@ -424,7 +425,7 @@ async def test_what_is_left_of_a_slice_moves_to_a_new_file(sliced: LeaderStore) 
         seqs = await tx.pending(TASK, NOW, 10)
         await tx.delete_reports(seqs[:2])
         before = (await tx.connection.exec_driver_sql(filenode)).scalar_one()
-        done = await tx.scrub([], rewrite=True)
+        done = await tx.numbered.scrub([], rewrite=True)
         assert (done.dropped, done.rewritten) == (0, 1)
         assert (await tx.connection.exec_driver_sql(filenode)).scalar_one() != before
         assert [row.seq for row in await tx.stored(seqs)] == seqs[2:]
@@ -441,7 +442,7 @@ async def test_whoever_reads_bodies_in_a_shared_transaction_waits_for_a_slice_th
 
     async with sliced.transaction() as tx:
         seqs = await tx.pending(TASK, NOW, 10)
-        assert (await tx.scrub([], rewrite=True)).rewritten == 1
+        assert (await tx.numbered.scrub([], rewrite=True)).rewritten == 1
         reader = asyncio.create_task(read())
         await until_waiting(pair_url)
         assert not reader.done()
@@ -451,13 +452,13 @@ async def test_whoever_reads_bodies_in_a_shared_transaction_waits_for_a_slice_th
 async def test_room_is_made_ahead_of_the_uploads(pair: tuple[LeaderStore, LeaderStore]) -> None:
     store = pair[1]
     async with store.transaction() as tx:
-        assert not await tx.lacks_room()
-        await tx.close_slice()
-        assert not await tx.lacks_room()
-        known = await tx._slices()
+        assert not await tx.numbered.lacks_room()
+        await tx.numbered.close_slice()
+        assert not await tx.numbered.lacks_room()
+        known = await tx.numbered.slices()
         beginning = max(known) * SLICE
         await tx.connection.exec_driver_sql(f"select setval('report_seqs', {beginning}, false)")
-        assert await tx.lacks_room()
-        await tx.make_room()
-        assert not await tx.lacks_room()
-        assert max(await tx._slices()) == max(known) + 1
+        assert await tx.numbered.lacks_room()
+        await tx.numbered.make_room()
+        assert not await tx.numbered.lacks_room()
+        assert max(await tx.numbered.slices()) == max(known) + 1

@@ -20,7 +20,7 @@ from infra.postgres import SUPERUSER, PostgresServer
 from services.leader import schema
 from tacit.adapters import postgres_tls
 from tacit.adapters.postgres import administer
-from tacit.adapters.sql import Database
+from tacit.adapters.sql import open_database
 from tacit.errors import UsageError
 from tacit.service.config import read_database_url, write_secret
 from tests.certificates import LIFETIME, Authority
@@ -69,7 +69,7 @@ async def databases(server: PostgresServer) -> str:
 async def refusal(url: str, *, shared: bool = False) -> str:
     """The one line in which a database is refused."""
     with pytest.raises(UsageError) as caught:
-        await Database.open(url, *MIGRATIONS, shared=shared)
+        await open_database(url, *MIGRATIONS, shared=shared)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
     return str(caught.value)
@@ -80,7 +80,7 @@ async def encrypted(url: str) -> set[bool]:
     query = "SELECT s.ssl FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.datname = current_database()"
     found: set[bool] = set()
     for shared in (False, True):
-        database = await Database.open(url, *MIGRATIONS, shared=shared)
+        database = await open_database(url, *MIGRATIONS, shared=shared)
         try:
             for _ in range(2):
                 async with database.transaction() as one, database.read() as two:
@@ -171,7 +171,7 @@ async def test_a_new_authority_is_followed_and_sessions_go_on(
 ) -> None:
     trusted = tmp_path / "ca.pem"
     trusted.write_bytes(authority.pem)
-    database = await Database.open(f"{databases}?sslrootcert={trusted}", *MIGRATIONS, shared=True)
+    database = await open_database(f"{databases}?sslrootcert={trusted}", *MIGRATIONS, shared=True)
     try:
         shutil.copy(other, trusted)
         async with database.read() as connection:
@@ -184,7 +184,7 @@ async def test_a_new_authority_is_followed_and_sessions_go_on(
 async def test_cancelling_a_statement_is_encrypted_too(server: PostgresServer, databases: str) -> None:
     """The request to cancel goes over a connection of its own, which the server would not take in plain text."""
     url = f"{databases}?sslrootcert={server.folder / 'ca.pem'}"
-    database = await Database.open(url, *MIGRATIONS, shared=True)
+    database = await open_database(url, *MIGRATIONS, shared=True)
     try:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2), database.read() as connection:

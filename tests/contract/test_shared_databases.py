@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from infra.postgres import PostgresServer
 from services.leader import schema
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.errors import Fatal, Unavailable, UsageError
 from tests.contract.sessions import PATIENCE, kill_sessions, until_waiting
 
@@ -19,7 +20,7 @@ LEAVES = schema.COMMON.leaves
 
 
 async def opened(url: str) -> Database:
-    return await Database.open(url, schema.METADATA, schema.MIGRATIONS, shared=True)
+    return await open_database(url, schema.METADATA, schema.MIGRATIONS, shared=True)
 
 
 @pytest.fixture

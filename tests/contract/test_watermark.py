@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from infra.lab.kit.clock import SimClock
 from services.helper import schema
-from tacit.adapters.sql import Database
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
 from tacit.adapters.watermark import Recovery, Watermark
 from tacit.aggregator.schema import MARKS
 from tacit.errors import Fatal, RolledBack, UsageError
@@ -31,7 +32,7 @@ class Kept:
 
     async def open(self, recovery: Recovery = Recovery.REFUSE, mark: Path | None = None) -> Database:
         watermark = Watermark(mark or self.mark, self.clock, recovery)
-        return await Database.open(self.url, schema.METADATA, schema.MIGRATIONS, shared=True, mark=watermark)
+        return await open_database(self.url, schema.METADATA, schema.MIGRATIONS, shared=True, mark=watermark)
 
     async def run(self, spends: int, recovery: Recovery = Recovery.REFUSE) -> int:
         """Start, spend, stop; since when everything counts as spent."""
@@ -61,7 +62,7 @@ def files(tmp_path: Path) -> Kept:
 
 async def forget_counts(kept: Kept, number: int) -> None:
     """What is in the database of the counts after it was restored to an earlier state."""
-    database = await Database.open(kept.url, schema.METADATA, schema.MIGRATIONS, shared=True)
+    database = await open_database(kept.url, schema.METADATA, schema.MIGRATIONS, shared=True)
     async with database.transaction() as connection:
         await connection.execute(sa.update(MARKS).where(MARKS.c.shard >= 0).values(number=number))
     await database.close()

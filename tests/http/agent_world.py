@@ -62,7 +62,8 @@ def leaves_of(recipe: Recipe) -> list[SignedLeaf]:
     found = [KIT.recipe_leaf(recipe)]
     with contextlib.suppress(Refusal):
         for role in ("leader", "helper"):
-            if getattr(recipe.parties, role).signing_key == b64url(KIT.keys[role].public):
+            server = recipe.parties.server(role)
+            if server is not None and server.signing_key == b64url(KIT.keys[role].public):
                 found.append(KIT.opt_in_leaf(recipe, role))
     return found
 

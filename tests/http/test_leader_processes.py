@@ -21,12 +21,13 @@ from infra.lab.kit.reports import TaskKit, make_task_kit
 from infra.postgres import PostgresServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
-from services.leader import reports as slices
 from services.leader import work
 from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
 from services.leader.records import StoredReport
 from tacit import media_types
+from tacit.adapters.dialect import SLICE
+from tacit.adapters.postgres_slices import AHEAD
 from tacit.errors import Fatal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
@@ -294,7 +295,7 @@ async def test_bytes_of_aggregated_reports_leave_the_tables_files(
         await leaders.work()
         async with leaders.apps[0][STORE].read() as tx:
             left = (await tx.connection.execute(text("select count(*) from pg_inherits"))).scalar_one()
-        assert left <= slices.AHEAD + 1 + 2 * (slices.AHEAD + 1), "partitions and the two indexes of each"
+        assert left <= AHEAD + 1 + 2 * (AHEAD + 1), "partitions and the two indexes of each"
         assert (await leaders.pair.status(Role.LEADER))["aggregated"] == 3
 
 
@@ -304,7 +305,7 @@ async def test_uploads_make_room_themselves_when_nobody_coordinates(
     async with leaders_of(tmp_path, make_postgres_url) as leaders:
         store = leaders.apps[1][STORE]
         async with store.transaction() as tx:
-            await tx.connection.execute(text(f"select setval('report_seqs', {slices.SLICE * slices.AHEAD})"))
+            await tx.connection.execute(text(f"select setval('report_seqs', {SLICE * AHEAD})"))
         answer = await leaders.upload(True, reports_of(KIT))
         assert (answer.status, answer.body) == (200, b"")
         assert await leaders.collect() == EXPECTED

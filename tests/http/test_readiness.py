@@ -27,7 +27,7 @@ from services.gateway.targets import TARGET_REFUSED
 from services.leader import schema
 from tacit import bhttp
 from tacit.adapters.durability import Durability
-from tacit.adapters.sql import Database
+from tacit.adapters.sql import open_database
 from tacit.adapters.system import SystemClock
 from tacit.errors import NoRoom, Refusal, RolledBack, Unavailable
 from tacit.operations.status import ProcessStatus
@@ -182,7 +182,7 @@ async def test_a_database_on_a_full_disk_has_room_again_only_where_there_is_room
 ) -> None:
     disk = make_disk(3)
     url = f"sqlite+aiosqlite:///{disk.folder / 'leader.sqlite3'}"
-    database = await Database.open(url, schema.METADATA, schema.MIGRATIONS)
+    database = await open_database(url, schema.METADATA, schema.MIGRATIONS)
     disk.fill()
     for _ in range(1000):
         with suppress(NoRoom):
@@ -202,7 +202,7 @@ async def test_a_database_on_a_full_disk_has_room_again_only_where_there_is_room
 async def test_a_database_server_that_is_away_and_comes_back_is_noticed(
     postgres: PostgresServer, make_postgres_url: Callable[[], str], shared: bool
 ) -> None:
-    database = await Database.open(make_postgres_url(), schema.METADATA, schema.MIGRATIONS, shared=shared)
+    database = await open_database(make_postgres_url(), schema.METADATA, schema.MIGRATIONS, shared=shared)
     await database.probe()
     assert database.trouble == ""
     postgres.stop()

@@ -54,7 +54,7 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
         assert way.method is not None
         claim = compute_claim(way.method, n=way.batch_size, sampling_rate=way.rate, delta=1e-7)
         assert claim["aggregator"] <= epsilon * (1 + 1e-6)
-        weight = cells if way.randomizer == "rappor" else None
+        weight = cells if "max_weight" in way.method.MEMBERS else None
         randomizer = randomizer_from(way.randomizer, repr(way.epsilon0), max(2, cells), weight)
         truth = [round(goal.holders)] * max(1, cells)
         stderrs = randomizer.expected_stderrs(truth, population, SampleDesign(way.rate))

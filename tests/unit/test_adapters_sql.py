@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tacit.adapters.database import Database
 from tacit.adapters.migrate import assert_migrations_match
-from tacit.adapters.sql import PAGE_SIZE, Database
+from tacit.adapters.sql import open_database
+from tacit.adapters.sqlite import PAGE_SIZE
 from tacit.errors import Fatal, UsageError
 
 METADATA = sa.MetaData()
@@ -98,7 +100,7 @@ async def _count(database: Database) -> int:
 
 
 async def test_a_committed_row_is_read_back_and_a_rolled_back_one_is_not(url: str, migrations: str) -> None:
-    database = await Database.open(url, METADATA, migrations)
+    database = await open_database(url, METADATA, migrations)
     async with database.transaction() as connection:
         await connection.execute(sa.insert(NOTES), [{"text": b"a"}, {"text": b"b"}])
     with pytest.raises(sa.exc.IntegrityError):
@@ -108,7 +110,7 @@ async def test_a_committed_row_is_read_back_and_a_rolled_back_one_is_not(url: st
 
 
 async def test_concurrent_transactions_take_turns(url: str, migrations: str) -> None:
-    database = await Database.open(url, METADATA, migrations)
+    database = await open_database(url, METADATA, migrations)
     async with database.transaction() as connection:
         await connection.execute(sa.insert(NOTES), {"id": 1, "text": b"0"})
 
@@ -125,7 +127,7 @@ async def test_concurrent_transactions_take_turns(url: str, migrations: str) -> 
 
 
 async def test_a_cancelled_transaction_leaves_nothing_behind_and_harms_nobody(url: str, migrations: str) -> None:
-    database = await Database.open(url, METADATA, migrations)
+    database = await open_database(url, METADATA, migrations)
 
     async def insert_many() -> None:
         async with database.transaction() as connection:
@@ -143,7 +145,7 @@ async def test_a_cancelled_transaction_leaves_nothing_behind_and_harms_nobody(ur
 
 
 async def test_a_transaction_inside_a_transaction_is_an_error_and_not_a_hang(url: str, migrations: str) -> None:
-    database = await Database.open(url, METADATA, migrations)
+    database = await open_database(url, METADATA, migrations)
     with pytest.raises(RuntimeError, match="already"):
         async with database.transaction(), database.transaction():
             pass
@@ -153,7 +155,7 @@ async def test_a_transaction_inside_a_transaction_is_an_error_and_not_a_hang(url
 
 async def test_a_file_has_the_promised_settings_and_mode(tmp_path: Path, migrations: str) -> None:
     path = tmp_path / "state" / "a.sqlite3"
-    database = await Database.open(_file_url(path), METADATA, migrations)
+    database = await open_database(_file_url(path), METADATA, migrations)
     expected = {
         "page_size": PAGE_SIZE,
         "journal_mode": "wal",
@@ -174,7 +176,7 @@ async def test_a_file_has_the_promised_settings_and_mode(tmp_path: Path, migrati
 async def test_deleted_bytes_are_gone_from_the_files_after_a_checkpoint(tmp_path: Path, migrations: str) -> None:
     path = tmp_path / "a.sqlite3"
     marker = b"MARKER-OF-A-DELETED-ROW" * 20
-    database = await Database.open(_file_url(path), METADATA, migrations)
+    database = await open_database(_file_url(path), METADATA, migrations)
     async with database.transaction() as connection:
         await connection.execute(sa.insert(NOTES), [{"text": marker} for _ in range(50)])
     async with database.transaction() as connection:
@@ -186,13 +188,13 @@ async def test_deleted_bytes_are_gone_from_the_files_after_a_checkpoint(tmp_path
 
 async def test_reopening_keeps_rows_and_runs_only_new_migrations(tmp_path: Path, migrations: str) -> None:
     path = tmp_path / "a.sqlite3"
-    database = await Database.open(_file_url(path), METADATA, migrations)
+    database = await open_database(_file_url(path), METADATA, migrations)
     async with database.transaction() as connection:
         await connection.execute(sa.insert(NOTES), {"text": b"kept"})
     await database.close()
     folder = tmp_path / "packages" / migrations.replace(".", "/") / "versions"
     (folder / "0002_extra.py").write_text(SECOND)
-    database = await Database.open(_file_url(path), METADATA, migrations)
+    database = await open_database(_file_url(path), METADATA, migrations)
     async with database.read() as connection:
         rows = (await connection.exec_driver_sql("SELECT text, extra FROM notes")).all()
     assert [tuple(row) for row in rows] == [(b"kept", None)]
@@ -201,7 +203,7 @@ async def test_reopening_keeps_rows_and_runs_only_new_migrations(tmp_path: Path,
 
 async def test_two_databases_opened_at_once_do_not_mix_their_migrations(tmp_path: Path, migrations: str) -> None:
     databases = await asyncio.gather(
-        *(Database.open(_file_url(tmp_path / f"{index}.sqlite3"), METADATA, migrations) for index in range(3))
+        *(open_database(_file_url(tmp_path / f"{index}.sqlite3"), METADATA, migrations) for index in range(3))
     )
     for database in databases:
         assert await _count(database) == 0
@@ -209,7 +211,7 @@ async def test_two_databases_opened_at_once_do_not_mix_their_migrations(tmp_path
 
 
 async def test_readers_see_the_last_commit_while_a_writer_works(tmp_path: Path, migrations: str) -> None:
-    database = await Database.open(_file_url(tmp_path / "a.sqlite3"), METADATA, migrations)
+    database = await open_database(_file_url(tmp_path / "a.sqlite3"), METADATA, migrations)
     async with database.transaction() as connection:
         await connection.execute(sa.insert(NOTES), {"text": b"a"})
         assert await _count(database) == 0
@@ -219,7 +221,7 @@ async def test_readers_see_the_last_commit_while_a_writer_works(tmp_path: Path, 
 
 async def test_a_second_process_waits_for_the_writer(tmp_path: Path, migrations: str) -> None:
     path = tmp_path / "a.sqlite3"
-    database = await Database.open(_file_url(path), METADATA, migrations)
+    database = await open_database(_file_url(path), METADATA, migrations)
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     timer = threading.Timer(0.1, other.execute, ["COMMIT"])
@@ -236,20 +238,20 @@ async def test_opening_says_what_is_wrong(tmp_path: Path, migrations: str) -> No
     broken = tmp_path / "broken.sqlite3"
     broken.write_bytes(b"this is not a database" * 100)
     with pytest.raises(Fatal, match="cannot be opened"):
-        await Database.open(_file_url(broken), METADATA, migrations)
+        await open_database(_file_url(broken), METADATA, migrations)
     with pytest.raises(UsageError, match="not supported"):
-        await Database.open("postgresql://x/y", METADATA, migrations)
+        await open_database("postgresql://x/y", METADATA, migrations)
     with pytest.raises(Fatal, match="no migrations package"):
-        await Database.open("sqlite+aiosqlite:///:memory:", METADATA, "tacit.adapters.nothing")
+        await open_database("sqlite+aiosqlite:///:memory:", METADATA, "tacit.adapters.nothing")
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError):
-        await Database.open(_file_url(tmp_path / "file" / "a.sqlite3"), METADATA, migrations)
+        await open_database(_file_url(tmp_path / "file" / "a.sqlite3"), METADATA, migrations)
 
 
 async def test_migrations_leave_logging_alone(migrations: str) -> None:
     root = logging.getLogger()
     before = (root.level, list(root.handlers), logging.getLogger("alembic").level)
-    database = await Database.open("sqlite+aiosqlite:///:memory:", METADATA, migrations)
+    database = await open_database("sqlite+aiosqlite:///:memory:", METADATA, migrations)
     await database.close()
     assert (root.level, list(root.handlers), logging.getLogger("alembic").level) == before
 

@@ -164,6 +164,28 @@ def test_largest_epsilon0_keeps_the_target_and_little_more_does_not(method: type
     assert round(found, 4) == found
 
 
+@settings(max_examples=10, deadline=None)
+@given(
+    st.sampled_from(METHODS),
+    st.integers(1, 300),
+    st.floats(2, 9),
+    st.floats(0.05, 3),
+    st.just(40.0) | st.floats(0.05, 9),
+)
+def test_a_search_that_spares_work_finds_the_same_epsilon0(
+    method: type[LocalMethod], n: int, digits: float, target: float, most: float
+) -> None:
+    delta = 10**-digits
+    left = delta * (1 - method.TAIL_SHARE)
+
+    def keeps(epsilon0: float, reports: int, allowed: float, wanted: float) -> bool:
+        if epsilon0 <= wanted or delta_fmt22(wanted, epsilon0, reports, tail=allowed * 1e-4) <= allowed:
+            return True
+        return method.aggregate_delta(wanted, epsilon0, reports) <= allowed
+
+    assert method.largest_epsilon0(n, delta, target, most) == min(largest_epsilon0(keeps, n, left, target), most)
+
+
 def test_largest_epsilon0_reproduces_the_reference_table() -> None:
     assert largest_epsilon0(Krr.keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.470, abs=0.002)
     assert largest_epsilon0(Krr.keeps, 10**5, 1e-8, 0.5) == pytest.approx(6.202, abs=0.002)

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tacit.dp import amplification, binomial_noise, binomial_shift, gaussian, rr_exact
-from tacit.dp.solve import smallest_epsilon, smallest_epsilon_of_all
+from tacit.dp.solve import largest_where, largest_where_both, smallest_epsilon, smallest_epsilon_of_all
 
 DELTA = 1e-8
 CAP = 60.0
@@ -54,3 +56,16 @@ def test_several_functions_together_need_the_epsilon_of_the_worst(order: int) ->
     alone = [smallest_epsilon(delta_of, DELTA, CAP) for delta_of in deltas_of]
     assert smallest_epsilon_of_all(deltas_of, DELTA, CAP) == max(alone)
     assert smallest_epsilon_of_all([], DELTA, CAP) == 0
+
+
+@given(st.floats(-0.1, 1.1), st.floats(0, 0.01) | st.floats(0, 1.1))
+def test_a_cheaper_predicate_that_holds_longer_spares_questions_and_changes_no_digit(edge: float, gap: float) -> None:
+    asked: list[float] = []
+
+    def dear(value: float) -> bool:
+        asked.append(value)
+        return value <= edge
+
+    found = largest_where_both(lambda value: value <= edge + gap, dear, 0.0, 1.0, 1e-6)
+    assert len(asked) <= (1 if gap == 0 else 34)
+    assert found == largest_where(dear, 0.0, 1.0, 1e-6)

@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from client_agent.journal import TRANSITIONS, State
+from client_agent.journal import ENTRY_STATES, State
 from tacit.errors import DecodeError, UsageError
 
 MAGIC = b"TACITFJ1"
@@ -32,7 +32,7 @@ STATES = (State.REFUSED, State.INELIGIBLE, State.NOT_SAMPLED, State.SCHEDULED, S
 CODES = {state: code for code, state in enumerate(STATES)}
 LINES_PER_DEVICE = 64
 """Most lines per device that a reader takes: a device makes one decision and few tries."""
-_FINAL = frozenset(CODES[state] for state, after in TRANSITIONS.items() if not after)
+_FINAL = frozenset(CODES[state] for state in State if ENTRY_STATES.is_final(state))
 
 
 @dataclass(frozen=True)

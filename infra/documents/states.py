@@ -1,0 +1,52 @@
+"""Diagrams of the states of what is stored, in the page that describes it.
+
+``python -m infra.documents.states PAGE`` draws those of PAGE anew: each stands behind a line
+``<!-- states: NAME -->`` that names one of ``MACHINES``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from client_agent.journal import ENTRY_STATES
+from recipe_server.service import RECIPE_STATES
+from services.collector.store import COLLECTION_STATES as COLLECTOR_STATES
+from services.helper.records import JOB_STATES as HELPER_JOB_STATES
+from services.leader.records import BATCH_STATES, COLLECTION_STATES, JOB_STATES
+from tacit.aggregator.store import TASK_STATES
+from tacit.errors import UsageError
+from tacit.states import States
+
+MACHINES: Mapping[str, States[Any]] = {
+    "task": TASK_STATES,
+    "leader-job": JOB_STATES,
+    "leader-batch": BATCH_STATES,
+    "leader-collection": COLLECTION_STATES,
+    "helper-job": HELPER_JOB_STATES,
+    "collector-collection": COLLECTOR_STATES,
+    "recipe": RECIPE_STATES,
+    "journal-entry": ENTRY_STATES,
+}
+_PLACE = re.compile(r"<!-- states: ([a-z-]+) -->\n(?:```mermaid\n.*?\n```\n)?", re.DOTALL)
+
+
+def drawn(page: str) -> str:
+    """The page with its diagrams as the tables are now. Raises ``UsageError`` unless it has a place for each."""
+    places = _PLACE.findall(page)
+    if sorted(places) != sorted(MACHINES):
+        raise UsageError(f"the page needs one line '<!-- states: NAME -->' for each of {', '.join(MACHINES)}")
+    return _PLACE.sub(lambda place: _block(place[1]), page)
+
+
+def _block(name: str) -> str:
+    return f"<!-- states: {name} -->\n```mermaid\n{MACHINES[name].diagram()}\n```\n"
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        path = Path(argument)
+        path.write_text(drawn(path.read_text()))

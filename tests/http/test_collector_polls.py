@@ -1,0 +1,96 @@
+"""The collector's polls, which wait at the Leader in the background while collections move on beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW, RecipeKit
+from infra.lab.kit.reports import issuer_key
+from services.collector.service import Collector
+from services.collector.store import Collection, CollectionState, CollectorStore
+from tacit.hpke import KeyPair
+from tacit.messages import Role
+from tacit.ports import HttpResponse
+from tacit.recipe.derive import task_of
+from tacit.roles.collector import AggregateResult, collection_request
+from tacit.service.app import Deps
+from tacit.task import Task
+from tests.http.collector_stage import LeaderStub
+
+KIT = RecipeKit()
+TASK = task_of(KIT.recipe(), issuer_key().token_key.spki)
+RUNNING, NEXT = bytes([1]) * 32, bytes([2]) * 32
+
+
+class EveryHash:
+    """Stands for every recipe."""
+
+    name = "every"
+
+    def find(self, recipe_hash: bytes, /) -> EveryHash:
+        return self
+
+    async def step(self) -> int:
+        return 0
+
+    def active(self) -> tuple[Task, KeyPair]:
+        return TASK, KIT.key_pairs[Role.COLLECTOR]
+
+    def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
+        return {"count": aggregate.report_count}
+
+
+class Pace:
+    """In seconds."""
+
+    retry_delay = 1.0
+    poll_seconds = 5.0
+    max_poll_seconds = 60.0
+
+
+class SlowLeader:
+    """Answers a poll when it is let, and takes a new job only once that poll has ended."""
+
+    def __init__(self) -> None:
+        self.polls = 0
+        self.poll_ended = asyncio.Event()
+        self.ready = asyncio.Event()
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        if method == "GET":
+            self.polls += 1
+            await self.ready.wait()
+            return HttpResponse(200, {}, LeaderStub(TASK).response(collection_request(TASK).encode()))
+        self.ready.set()
+        await self.poll_ended.wait()
+        return HttpResponse(201, {"location": f"{url}/next"}, b"")
+
+
+async def test_a_poll_that_ends_while_a_step_is_under_way_is_not_begun_again_from_what_the_step_had_read() -> None:
+    store = CollectorStore("sqlite+aiosqlite:///:memory:")
+    await store.open()
+    leader, clock = SlowLeader(), SimClock(float(NOW))
+    collector = Collector(store, EveryHash(), Pace(), Deps(clock, SeededEntropy(1), leader), "token")
+    leader.poll_ended = collector.wake
+    request = collection_request(TASK).encode()
+    async with store.transaction() as tx:
+        await tx.add_collection(Collection("running", RUNNING, 0, CollectionState.REQUESTED, request))
+        await tx.put_collection(
+            Collection("running", RUNNING, 0, CollectionState.COLLECTING, request, job="job", next_attempt=1.0)
+        )
+    await collector.step()
+    async with store.transaction() as tx:
+        await tx.add_collection(Collection("AAAA", NEXT, 0, CollectionState.REQUESTED, request))
+    await collector.step()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    await collector.close()
+    assert (await collector.show("running")).state is CollectionState.RELEASED
+    assert leader.polls == 1
+    await store.close()
