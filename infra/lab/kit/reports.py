@@ -32,7 +32,7 @@ from tacit.messages import (
 from tacit.ports import Entropy
 from tacit.roles import client
 from tacit.task import BatchClose, Task, verify_key_of
-from tacit.tokens.binding import Preimages
+from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
 from tacit.tokens.issuance import request_token
 from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
@@ -247,7 +247,8 @@ class ReportFactory:
 
         def move(role: Role, share: PlaintextInputShare) -> PlaintextInputShare:
             kept = stolen.preimages if role is thief else secrets
-            extension = client.token_extension(stolen.token, kept, role)
+            # the honest client's ``token_extension`` refuses secrets that are not the token's
+            extension = Extension(TOKEN_EXTENSION_TYPE, kept.extension(stolen.token, role))
             return dataclasses.replace(share, private_extensions=(extension,))
 
         return self._changed(measurement, move, stolen, time)
