@@ -17,6 +17,7 @@ from attester.handlers import (
 )
 from attester.service import Attester
 from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots
+from attester.store import SqlAttesterStore
 from attester.verification import AttestationVerifier
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
@@ -26,6 +27,8 @@ from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret, write_secret
 
 SECRET_SIZE = 32
+
+NAME = "attester"
 
 
 def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[AttestationVerifier] = ()) -> web.Application:
@@ -37,17 +40,18 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
         raise UsageError("issuer_credential or client_cert is needed: the issuer serves its attester only")
     require_secure_url(config.issuer_url, insecure_http=config.insecure_http)
     operator = {} if config.operator_token is None else {"operator": read_digest(config.operator_token)}
-    app = make_app("attester", deps, max_body=MAX_REQUEST, callers=Callers("attester", config.listen, operator))
+    app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=Callers(NAME, config.listen, operator))
     revoked = RevocationList(config.revocations)
     secret = _attester_secret(config, deps)
     own = SoftwareRootVerifier(load_roots(config.software_roots), revoked, secret)
-    app[ATTESTER] = attester = Attester(config, deps, [own, *verifiers], secret)
+    store = SqlAttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)
     app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
-    add_store(app, lambda: attester.durable)
+    add_store(app, lambda: store.durable)
     add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds, "forgetting and reading revocations")
     return app
 

@@ -19,15 +19,14 @@ from dataclasses import asdict
 from attester.challenges import Challenges
 from attester.config import AttesterConfig
 from attester.directory import KeyDirectory, SlotWindow
-from attester.store import AttesterStore, Debit, Issued, Outcome
+from attester.ports import AttesterStore, Debit, Issued, Outcome
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
-from tacit.errors import Abort, DecodeError, Fatal
+from tacit.errors import Abort, DecodeError
 from tacit.service.app import Deps
 from tacit.service.config import read_secret
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.log import get_logger
-from tacit.service.readiness import Durable
 from tacit.tokens.attestation import Evidence, attestation_binding
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
@@ -55,7 +54,14 @@ def _closed() -> Abort:
 class Attester:
     """The attester's state and acts. ``open`` before use, ``close`` after."""
 
-    def __init__(self, config: AttesterConfig, deps: Deps, verifiers: list[AttestationVerifier], secret: bytes) -> None:
+    def __init__(
+        self,
+        config: AttesterConfig,
+        deps: Deps,
+        store: AttesterStore,
+        verifiers: list[AttestationVerifier],
+        secret: bytes,
+    ) -> None:
         """``secret`` (32 bytes): what all processes of this attester share. Raises ``UsageError`` where the issuer
         credential cannot be read."""
         self._config = config
@@ -72,23 +78,12 @@ class Attester:
         self._answered: Counter[tuple[int, int]] = Counter()
         self._challenges = Challenges(secret, config.challenge_seconds)
         self._floor = 0
-        self._opened: AttesterStore | None = None
-
-    @property
-    def durable(self) -> Durable | None:
-        """The database, once it is open."""
-        return None if self._opened is None else self._opened.durable
-
-    @property
-    def _store(self) -> AttesterStore:
-        if self._opened is None:
-            raise Fatal("the attester is not open")
-        return self._opened
+        self._store = store
 
     async def open(self) -> None:
         """Open the store and forget what ended."""
-        mark = self._config.watermark("attester", self._deps.clock, self._deps.recovery)
-        store = self._opened = await AttesterStore.open(self._config.database_url("attester"), mark)
+        store = self._store
+        await store.open()
         items, delay, clock = self._config.group_items, self._config.group_delay, self._deps.clock
         self._debits = GroupCommitter[Debit, Outcome](store.debit, items, delay, clock)
         self._floor = await self._forget()
@@ -104,7 +99,7 @@ class Attester:
         """Forget what ended; the second up to which no challenge counts. Those that may have been used before the
         database was restored from the past ended by then."""
         floor = await self._store.forget(self._deps.clock.now())
-        closed = self._store.durable.closed_until
+        closed = self._store.closed_until
         return max(floor, closed + self._config.challenge_seconds) if closed else floor
 
     def challenge(self) -> bytes:
@@ -150,7 +145,7 @@ class Attester:
         window = await self._directory.open_slot(request.truncated_token_key_id)
         if window is None:
             raise unsignable("no key of this id is open for issuance")
-        if window.not_before < self._store.durable.closed_until:
+        if window.not_before < self._store.closed_until:
             raise _closed()
         try:
             window.token_key.number_of(request.blinded_msg)

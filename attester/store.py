@@ -6,14 +6,14 @@ goes to the issuer. Writes come in groups; inside a group the order of arrival d
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from attester.ports import Debit, Issued, Outcome
 from attester.schema import (
     CHALLENGE_FLOOR,
     ISSUANCE,
@@ -24,83 +24,19 @@ from attester.schema import (
     QUOTAS,
     USED_CHALLENGES,
 )
-from tacit.adapters.database import Database
 from tacit.adapters.dialect import Dialect
-from tacit.adapters.sql import open_database
+from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
 
 
-@dataclass(frozen=True, slots=True)
-class Debit:
-    """One device asks for its token of one slot, with a challenge that it answered before it ended.
+class SqlAttesterStore(DatabaseStore):
+    """``attester.ports.AttesterStore`` over a database."""
 
-    ``challenge_expires`` is the POSIX second in which that is, ``expires`` the one after which the quota's row may be
-    forgotten.
-    """
-
-    challenge: bytes = field(repr=False)
-    challenge_expires: int
-    stable_id: bytes = field(repr=False)
-    epoch: int
-    slot: int
-    request_hash: bytes = field(repr=False)
-    expires: int
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Epoch and slot."""
-        return (self.epoch, self.slot)
-
-    @property
-    def quota(self) -> tuple[bytes, int, int]:
-        """What there is one token of."""
-        return (self.stable_id, self.epoch, self.slot)
-
-
-class Outcome(enum.Enum):
-    """What became of a debit."""
-
-    GRANTED = "granted"  # this request, now or before: forward it
-    EXHAUSTED = "exhausted"  # the device had another request for this slot
-    FORGOTTEN = "forgotten"  # who has had a token of this slot is not known any more
-    CHALLENGE_USED = (
-        "challenge-used"  # the challenge was used before, or ended so long ago that this is not known any more
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """What one slot came to (P15); none of it ever falls. ``devices`` had their token debited, ``requested`` counts the
-    requests that were released to the issuer (each again where a device asked again), ``answered`` the tokens that came
-    back and were passed on."""
-
-    devices: int = 0
-    requested: int = 0
-    answered: int = 0
-
-
-class AttesterStore:
-    """The attester's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @classmethod
-    async def open(cls, url: str, mark: Watermark | None = None) -> AttesterStore:
-        """Open and migrate. Raises what ``open_database`` raises."""
-        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
-
-    @property
-    def durable(self) -> Database:
-        """The database."""
-        return self._database
-
-    async def close(self) -> None:
-        """Close the database."""
-        await self._database.close()
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def debit(self, debits: Sequence[Debit]) -> list[Outcome]:
-        """Burn each challenge, take each quota and count what is granted, all in one transaction."""
+        """Challenges first, then quotas, then counts; this spends."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
             floor = await _floor(connection, OF_QUOTAS)
@@ -159,7 +95,7 @@ class AttesterStore:
         return fresh, {(stable, epoch, slot): request_hash for stable, epoch, slot, request_hash in held}
 
     async def add_answered(self, answered: Mapping[tuple[int, int], int]) -> None:
-        """Count tokens, by (epoch, slot), that came back from the issuer."""
+        """By INSERT ... ON CONFLICT."""
         async with self._database.transaction() as connection:
             await self._add(connection, {place: Issued(answered=count) for place, count in answered.items()})
 
@@ -174,8 +110,7 @@ class AttesterStore:
         )
 
     async def forget(self, now: float) -> int:
-        """Delete what ended by ``now``; returns the floor below which no challenge counts any more (POSIX seconds):
-        the latest end of any that was ever deleted, kept with the deletion."""
+        """Challenges and quotas have a floor each."""
         dialect = self._database.dialect
         async with self._database.transaction() as connection:
             floor = await _forget(connection, dialect, USED_CHALLENGES, OF_CHALLENGES, now)
@@ -183,7 +118,7 @@ class AttesterStore:
         return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """What every slot came to so far, by (epoch, slot)."""
+        """In one snapshot."""
         columns = ISSUANCE.c
         statement = sa.select(columns.epoch, columns.slot, columns.devices, columns.requested, columns.answered)
         async with self._database.read() as connection:

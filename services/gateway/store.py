@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
 
-from tacit.adapters.database import Database
-from tacit.adapters.sql import open_database
+from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.upsert import Int64
 from tacit.adapters.watermark import Watermark
-from tacit.errors import Fatal
 from tacit.ports import Clock
 from tacit.service.readiness import Durable
+from tacit.service.store import MarkedStore
 
 if TYPE_CHECKING:  # a gateway that uses no Redis imports no client of it
     from tacit.adapters.redis_replay import RedisSeen
@@ -46,26 +45,8 @@ class SeenRequest:
     date: int
 
 
-class ReplayWindow(Protocol):
-    """Remembers requests. ``open`` before use, ``close`` after."""
-
-    @property
-    def durable(self) -> Durable | None:
-        """Where it keeps them, while it is open."""
-        ...
-
-    @property
-    def closed_until(self) -> int:
-        """The POSIX second before which requests may have passed that are not remembered; 0 where there is none."""
-        ...
-
-    async def open(self) -> None:
-        """Get ready. Raises ``UsageError``."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        ...
+class ReplayWindow(MarkedStore, Protocol):
+    """Remembers requests; from before ``closed_until`` some may have passed that are not remembered."""
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Store ``requests``; per request whether it is new. Raises ``Unavailable`` rather than guess."""
@@ -109,23 +90,11 @@ class RedisReplayWindow:
         return 0
 
 
-class ReplayStore:
-    """The window in one database. ``open`` before use, ``close`` after."""
+class ReplayStore(DatabaseStore):
+    """The window in one database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
-        self._url = url
-        self._mark = mark
-        self._opened: Database | None = None
-
-    async def open(self) -> None:
-        """Open the database and bring its schema up to date."""
-        self._opened = await open_database(self._url, METADATA, MIGRATIONS, mark=self._mark)
-
-    async def close(self) -> None:
-        """Close the database."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+        super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Store ``requests`` in one transaction; per request whether it is new. Durable when it returns."""
@@ -137,23 +106,7 @@ class ReplayStore:
             fresh.discard(request.enc)
         return answers
 
-    @property
-    def durable(self) -> Durable | None:
-        """See ``ReplayWindow``."""
-        return self._opened
-
-    @property
-    def closed_until(self) -> int:
-        """See ``ReplayWindow``."""
-        return self._database.closed_until
-
     async def forget(self, before: int) -> int:
         """Delete the requests dated earlier than ``before``; returns how many."""
         async with self._database.transaction() as connection:
             return (await connection.execute(sa.delete(SEEN).where(SEEN.c.date < before))).rowcount
-
-    @property
-    def _database(self) -> Database:
-        if self._opened is None:
-            raise Fatal("the replay window is not open")
-        return self._opened

@@ -16,6 +16,7 @@ from services.issuer.handlers import (
     post_token_request,
 )
 from services.issuer.service import Issuer
+from services.issuer.store import SqlIssuerStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
@@ -23,18 +24,21 @@ from tacit.service.app import DEPS, Deps, add_driver, add_store, make_app, refus
 from tacit.service.callers import Callers, read_digest
 from tacit.tokens.directory import WELL_KNOWN_PATH
 
+NAME = "issuer"
+
 
 def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     """The application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
-    app = make_app("issuer", deps, max_body=MAX_REQUEST, callers=_callers(config))
-    app[ISSUER] = issuer = Issuer(config, deps)
+    app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=_callers(config))
+    store = SqlIssuerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    app[ISSUER] = issuer = Issuer(config, deps, store)
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
     app.router.add_post("/token-request", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
-    add_store(app, lambda: issuer.durable)
+    add_store(app, lambda: store.durable)
     add_driver(app, KeyDriver(issuer), config.idle_seconds, "making keys")
     add_driver(app, DirectoryDriver(issuer), config.idle_seconds, "publishing directories of keys")
     add_driver(app, CountDriver(issuer), config.idle_seconds, "logging counts")
@@ -51,7 +55,7 @@ def _callers(config: IssuerConfig) -> Callers:
     digests = {"attester": None if attester is None else read_digest(attester)}
     if operator is not None:
         digests["operator"] = read_digest(operator)
-    callers = Callers("issuer", config.listen, digests, local=frozenset({"attester"}))
+    callers = Callers(NAME, config.listen, digests, local=frozenset({"attester"}))
     if not callers.guards("attester"):
         raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves its attester only")
     return callers

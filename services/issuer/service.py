@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import gmpy2
 
 from services.issuer.config import IssuerConfig
-from services.issuer.store import IssuerStore, StoredKey
+from services.issuer.ports import IssuerStore, StoredKey
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
@@ -31,7 +31,6 @@ from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
-from tacit.service.readiness import Durable
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
 from tacit.tokens.directory import DirectoryKey, IssuerDirectory
@@ -73,7 +72,7 @@ def refused(detail: str) -> Abort:
 class Issuer:
     """The issuer's state and acts. ``open`` before use, ``close`` after."""
 
-    def __init__(self, config: IssuerConfig, deps: Deps) -> None:
+    def __init__(self, config: IssuerConfig, deps: Deps, store: IssuerStore) -> None:
         """Raises ``UsageError`` for a signing key that cannot be read."""
         self._config = config
         self._deps = deps
@@ -82,24 +81,12 @@ class Issuer:
         self._keys: dict[int, LiveKey] = {}
         self._unlogged: dict[SlotId, int] = {}
         self._issued = GroupCommitter[SlotId, None](self._count, COUNTED_TOGETHER, 0.0, deps.clock)
-        self._opened: IssuerStore | None = None
+        self._store = store
         self._threads = ThreadPoolExecutor(config.sign_threads, "issuer", initializer=_release_lock)
-
-    @property
-    def durable(self) -> Durable | None:
-        """The database, once it is open."""
-        return None if self._opened is None else self._opened.durable
-
-    @property
-    def _store(self) -> IssuerStore:
-        if self._opened is None:
-            raise Fatal("the issuer is not open")
-        return self._opened
 
     async def open(self) -> None:
         """Open the store and load the live keys."""
-        mark = self._config.watermark("issuer", self._deps.clock, self._deps.recovery)
-        self._opened = await IssuerStore.open(self._config.database_url("issuer"), mark)
+        await self._store.open()
         for stored in await self._store.keys():
             self._hold(stored, IssuerKey.from_der(stored.private_key))
 
@@ -123,7 +110,7 @@ class Issuer:
     def _closed_epoch(self, ahead: int) -> int:
         """The last epoch that is closed because the database was restored from the past: those that had begun by then
         and the ``ahead`` after them; -1 where none is."""
-        closed = self._store.durable.closed_until
+        closed = self._store.closed_until
         return closed // self._config.epoch_seconds + ahead if closed else -1
 
     async def sign(self, body: bytes) -> bytes:

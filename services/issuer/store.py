@@ -3,59 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from services.issuer.ports import StoredKey
 from services.issuer.schema import DIRECTORIES, ISSUANCE, METADATA, MIGRATIONS, SLOT_KEYS
-from tacit.adapters.database import Database
-from tacit.adapters.sql import open_database
+from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
 
 
-@dataclass(frozen=True, slots=True)
-class StoredKey:
-    """One slot's private key (PKCS#8 DER)."""
+class SqlIssuerStore(DatabaseStore):
+    """``services.issuer.ports.IssuerStore`` over a database. Every method is one transaction."""
 
-    epoch: int
-    slot: int
-    private_key: bytes = field(repr=False)
-
-
-class IssuerStore:
-    """The issuer's database. Every method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @classmethod
-    async def open(cls, url: str, mark: Watermark | None = None) -> IssuerStore:
-        """Open and migrate. Raises what ``open_database`` raises."""
-        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
-
-    @property
-    def durable(self) -> Database:
-        """The database."""
-        return self._database
-
-    async def close(self) -> None:
-        """Close the database."""
-        await self._database.close()
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def keys(self) -> list[StoredKey]:
-        """Every key that is not destroyed."""
+        """In one snapshot."""
         statement = sa.select(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot, SLOT_KEYS.c.private_key)
         async with self._database.read() as connection:
             rows = await connection.execute(statement.order_by(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot))
             return [StoredKey(*row) for row in rows]
 
     async def epochs(self) -> set[int]:
-        """Epochs whose keys were ever made."""
+        """Of the directories, which are kept for ever."""
         async with self._database.read() as connection:
             return set((await connection.execute(sa.select(DIRECTORIES.c.epoch))).scalars())
 
     async def add_epoch(self, epoch: int, keys: Sequence[StoredKey], leaf: bytes) -> None:
-        """Store an epoch's keys and its one directory leaf together; a second time is an integrity error."""
+        """Both tables in one transaction, which spends."""
         async with self._database.transaction() as connection:
             await connection.execute(sa.insert(DIRECTORIES).values(epoch=epoch, leaf=leaf))
             await connection.execute(
@@ -65,7 +41,7 @@ class IssuerStore:
             await self._database.spend(connection)
 
     async def unpublished(self) -> tuple[int, bytes] | None:
-        """The earliest epoch whose leaf the log has not acknowledged, with the leaf."""
+        """The first directory that has no index."""
         statement = sa.select(DIRECTORIES.c.epoch, DIRECTORIES.c.leaf).where(DIRECTORIES.c.log_index.is_(None))
         async with self._database.read() as connection:
             row = (await connection.execute(statement.order_by(DIRECTORIES.c.epoch).limit(1))).first()
@@ -79,26 +55,26 @@ class IssuerStore:
             return leaf
 
     async def published(self, epoch: int, log_index: int) -> None:
-        """The log holds the leaf of ``epoch`` at ``log_index``."""
+        """The index stands beside the directory."""
         async with self._database.transaction() as connection:
             statement = sa.update(DIRECTORIES).where(DIRECTORIES.c.epoch == epoch)
             await connection.execute(statement.values(log_index=log_index))
 
     async def destroy_before(self, epoch: int) -> int:
-        """Delete the keys of earlier epochs; returns how many."""
+        """Deleted rows are overwritten where the database does that; this spends."""
         async with self._database.transaction() as connection:
             destroyed = (await connection.execute(sa.delete(SLOT_KEYS).where(SLOT_KEYS.c.epoch < epoch))).rowcount
             await self._database.spend(connection)
             return destroyed
 
     async def counts(self) -> dict[tuple[int, int], int]:
-        """The issuance counts by (epoch, slot)."""
+        """In one snapshot."""
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
             return {(epoch, slot): count for epoch, slot, count in rows}
 
     async def add_counts(self, counts: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
-        """Add to the issuance counts by (epoch, slot); returns the new totals of these slots."""
+        """By INSERT ... ON CONFLICT, which spends."""
         rows = [{"epoch": epoch, "slot": slot, "count": count} for (epoch, slot), count in counts.items()]
         async with self._database.transaction() as connection:
             if rows:

@@ -9,6 +9,7 @@ from aiohttp import web
 from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS, get_key, get_metrics, post_add_checkpoint
 from services.witness.service import Witness
+from services.witness.store import SqlWitnessStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.tiles import MAX_BUNDLE
@@ -24,13 +25,14 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     for log in config.logs:
         require_secure_url(log.url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_ADD_CHECKPOINT, callers=Callers(NAME, config.listen, {}))
-    app[WITNESS] = witness = Witness(config, deps)
+    store = SqlWitnessStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    app[WITNESS] = witness = Witness(config, deps, store)
     app[TROUBLES].append(witness.trouble)
     app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=refuse_expect)
     app.router.add_get("/key", get_key)
     app.router.add_get("/metrics", get_metrics)
     app.cleanup_ctx.append(_running)
-    add_store(app, lambda: witness.durable)
+    add_store(app, lambda: store.durable)
     return app
 
 

@@ -11,21 +11,18 @@ import asyncio
 from collections import Counter
 
 from services.witness.config import WitnessConfig, WitnessedLog
-from services.witness.store import Moved, Twice, Witnessed, WitnessStore
+from services.witness.ports import Moved, Twice, Witnessed, WitnessStore
 from tacit.adapters.tiles import read_entries
 from tacit.adapters.watermark import Recovery
-from tacit.errors import Abort, CryptoError, DecodeError, Fatal, Refusal, UsageError
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.service.app import Deps
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
-from tacit.service.readiness import Durable
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, LogPolicy, Note, NoteKey
 from tacit.tlog.cosignature import cosign, newest_cosignature
 from tacit.tlog.merkle import verify_consistency
 from tacit.tlog.once import claims_in
 from tacit.tlog.witnessing import AddCheckpoint, Frontier
-
-DATABASE = "witness"
 
 
 class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a fault
@@ -39,7 +36,7 @@ class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a 
 class Witness:
     """One witness over one store. ``open`` before use, ``close`` after."""
 
-    def __init__(self, config: WitnessConfig, deps: Deps) -> None:
+    def __init__(self, config: WitnessConfig, deps: Deps, store: WitnessStore) -> None:
         """Raises ``UsageError`` for a key or a log that cannot be used."""
         self._config = config
         self._deps = deps
@@ -53,7 +50,7 @@ class Witness:
             raise UsageError("logs: one origin stands twice")
         self._reading = {origin: asyncio.Lock() for origin in self._logs}
         self._remembered: set[str] = set()
-        self._opened: WitnessStore | None = None
+        self._store = store
         self.counts: Counter[str] = Counter()
         """Answers by kind, and leaves that were read, since the start."""
         self._refused = ""
@@ -64,24 +61,12 @@ class Witness:
         """The key that readers' policies name."""
         return NoteKey(self._config.name, self._key.public, COSIGNATURE)
 
-    @property
-    def durable(self) -> Durable | None:
-        """The database, once it is open."""
-        return None if self._opened is None else self._opened.durable
-
-    @property
-    def _store(self) -> WitnessStore:
-        if self._opened is None:
-            raise Fatal("the witness is not open")
-        return self._opened
-
     async def open(self) -> None:
         """Open the store. Raises ``UsageError`` for a database from the past, whatever the operator says: what this key
         has cosigned since is not known any more, so that it must not cosign again (P32)."""
         if self._deps.recovery is Recovery.ACCEPT:
             raise UsageError("a witness that has forgotten what it cosigned cannot go on; give it a new signing_key")
-        mark = self._config.watermark(DATABASE, self._deps.clock, self._deps.recovery)
-        self._opened = await WitnessStore.open(self._config.database_url(DATABASE), mark)
+        await self._store.open()
 
     async def close(self) -> None:
         """Close the store."""

@@ -8,77 +8,33 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.witness.ports import Moved, Twice, Witnessed
 from services.witness.schema import CLAIMS, LOGS, METADATA, MIGRATIONS
-from tacit.adapters.database import Database
-from tacit.adapters.sql import open_database
+from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
-from tacit.tlog.merkle import EMPTY_ROOT
 
 _FETCH = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Witnessed:
-    """The tree that was cosigned last; ``frontier`` are the hashes of its right edge."""
+class SqlWitnessStore(DatabaseStore):
+    """``services.witness.ports.WitnessStore`` over a database."""
 
-    size: int = 0
-    root: bytes = EMPTY_ROOT
-    frontier: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Somebody else advanced the log first."""
-
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Twice:
-    """The leaf at ``index`` takes what the leaf at ``holder`` holds."""
-
-    claim: str
-    index: int
-    holder: int
-
-
-class WitnessStore:
-    """The witness's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @classmethod
-    async def open(cls, url: str, mark: Watermark | None = None) -> WitnessStore:
-        """Open and migrate. Raises what ``open_database`` raises."""
-        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
-
-    @property
-    def durable(self) -> Database:
-        """The database."""
-        return self._database
-
-    async def close(self) -> None:
-        """Close the database."""
-        await self._database.close()
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def witnessed(self, origin: str) -> Witnessed:
-        """What was cosigned last of a log; the empty tree where nothing was."""
+        """In one snapshot."""
         async with self._database.read() as connection:
             return await _witnessed(connection, origin)
 
     async def advance(
         self, origin: str, known: Witnessed, new: Witnessed, claims: Mapping[str, int]
     ) -> Moved | Twice | None:
-        """Go from ``known`` to ``new``, whose further leaves hold ``claims`` (by the index of the leaf).
-
-        None: done, and durable. Otherwise nothing is written.
-        """
+        """Compare, look for the claims and write in one transaction, which spends."""
         digests = {_digest(claim): claim for claim in claims}
         async with self._database.transaction() as connection:
             current = await _witnessed(connection, origin)

@@ -72,13 +72,15 @@ class PublicKey:
         return self.encrypt(self.group.times_base(number), entropy)
 
     def rerandomise(self, ciphertext: Ciphertext, entropy: Entropy) -> Ciphertext:
-        """Another encryption of the same element, distributed as a fresh one."""
+        """Another encryption of the same element, distributed as a fresh one. Raises ``CryptoError`` where half of
+        the result is the identity: libsodium's sum with something that is no element, and by chance never."""
         group = self.group
         r = group.random_scalar(entropy)
-        return Ciphertext(
-            group.add(ciphertext.ephemeral, group.times_base(r)),
-            group.add(ciphertext.masked, group.times(r, self.element)),
-        )
+        ephemeral = group.add(ciphertext.ephemeral, group.times_base(r))
+        masked = group.add(ciphertext.masked, group.times(r, self.element))
+        if group.identity in (ephemeral, masked):
+            raise CryptoError("what was to be rerandomised is no ciphertext")
+        return Ciphertext(ephemeral, masked)
 
 
 def add(first: Ciphertext, second: Ciphertext, group: Group = RISTRETTO255) -> Ciphertext:

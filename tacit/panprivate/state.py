@@ -8,6 +8,7 @@ encryption of it. Choosing is done by masks over whole ciphertexts, not by a bra
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from tacit.panprivate.elgamal import Ciphertext, PublicKey
 from tacit.panprivate.group import Group
@@ -28,19 +29,24 @@ def known_bit(bit: int, group: Group = RISTRETTO255) -> Ciphertext:
 def chosen(bit: int, one: Ciphertext, zero: Ciphertext) -> Ciphertext:
     """``one`` where ``bit`` is 1, ``zero`` where it is 0; both are read and mixed by a mask. ``ValueError`` for another
     ``bit``."""
-    if bit not in (0, 1):
+    if bit >> 1:
         raise ValueError("bit must be 0 or 1")
     return Ciphertext(_masked(bit, one.ephemeral, zero.ephemeral), _masked(bit, one.masked, zero.masked))
 
 
 def _masked(bit: int, one: bytes, zero: bytes) -> bytes:
-    size = len(zero)
-    first, second = int.from_bytes(one, "big"), int.from_bytes(zero, "big")
-    # The top bit is always set in what is computed, so that no intermediate number is shorter for one choice.
+    # A leading 1 in everything that is computed: no number is shorter, and no operation shorter, for one choice.
+    first, second = int.from_bytes(b"\1" + one, "big"), int.from_bytes(b"\1" + zero, "big")
+    masks = _masks(len(zero))
+    mixed = (first & masks[bit]) | (second & masks[1 - bit])
+    return mixed.to_bytes(len(zero) + 1, "big")[1:]
+
+
+@cache
+def _masks(size: int) -> tuple[int, int]:
+    """What keeps the leading 1 alone, and what keeps everything below it, too."""
     top = 1 << 8 * size
-    mask = (top - bit) & (top - 1)
-    mixed = (first & mask) | (second & (mask ^ (top - 1))) | top
-    return mixed.to_bytes(size + 1, "big")[1:]
+    return top, 2 * top - 1
 
 
 def next_cells(

@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from attester.store import AttesterStore, Debit, Issued, Outcome
+from attester.ports import Debit, Issued, Outcome
+from attester.store import SqlAttesterStore
 from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
-from recipe_server.store import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult, RecipeStore
+from recipe_server.records import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
+from recipe_server.store import RecipeStore
 from services.collector.store import Collection, CollectionState, CollectorStore, Result
 from services.gateway.store import ReplayStore, SeenRequest
-from services.issuer.store import IssuerStore, StoredKey
+from services.issuer.ports import StoredKey
+from services.issuer.store import SqlIssuerStore
+from tacit.service.store import Store
 from tacit.tlog.leaves import OhttpConfig
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import leaf_hash
@@ -33,9 +37,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def opened(
-    store: AttesterStore | CollectorStore | IssuerStore | RecipeStore | ReplayStore,
-) -> AsyncIterator[None]:
+async def opened(store: Store | RecipeStore) -> AsyncIterator[None]:
     try:
         yield
     finally:
@@ -53,7 +55,8 @@ async def test_replay_window_forgets_what_is_out_of_date(url: str) -> None:
 
 
 async def test_issuer_keeps_an_epoch_once_and_adds_counts_up(url: str) -> None:
-    store = await IssuerStore.open(url)
+    store = SqlIssuerStore(url)
+    await store.open()
     async with opened(store):
         await store.add_epoch(LATE, [StoredKey(LATE, 0, b"zero"), StoredKey(LATE, 1, b"one")], b"leaf")
         with pytest.raises(IntegrityError):
@@ -70,7 +73,8 @@ async def test_issuer_keeps_an_epoch_once_and_adds_counts_up(url: str) -> None:
 
 
 async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
-    store = await AttesterStore.open(url)
+    store = SqlAttesterStore(url)
+    await store.open()
     async with opened(store):
         challenges = [bytes([number]) * 32 for number in range(5)]
         debit = Debit(challenges[0], 100, b"device", LATE, 0, b"request", LATE)
@@ -89,7 +93,8 @@ async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
 
 
 async def test_attester_takes_no_challenge_that_ended_before_one_it_forgot(url: str) -> None:
-    store = await AttesterStore.open(url)
+    store = SqlAttesterStore(url)
+    await store.open()
     async with opened(store):
         debit = Debit(b"a" * 32, 100, b"device", LATE, 0, b"request", LATE)
         assert await store.debit([debit]) == [Outcome.GRANTED]

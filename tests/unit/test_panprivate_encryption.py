@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from tacit.panprivate.elgamal import (
 )
 from tacit.panprivate.embedding import CHUNK_SIZE, elements_for, embed, extract
 from tacit.panprivate.ristretto import RISTRETTO255 as GROUP
-from tacit.panprivate.state import chosen, known, known_bit, next_cells
+from tacit.panprivate.state import _masks, chosen, known, known_bit, next_cells
 
 DRAW = SeededEntropy(b"panprivate_encryption")
 KEY = PrivateKey.generate(DRAW)
@@ -193,6 +194,21 @@ def test_choosing_takes_the_first_for_one_and_the_second_for_zero(bit: int, one:
 def test_choosing_by_anything_but_a_bit_is_refused() -> None:
     with pytest.raises(ValueError, match="0 or 1"):
         chosen(2, known_bit(0), known_bit(1))
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_choosing_computes_with_numbers_of_one_length_for_both_choices(size: int) -> None:
+    drawn = DRAW(size)
+    for number in (0, 1, int.from_bytes(drawn, "big")):
+        lengths = {(mask & (number | 1 << 8 * size)).bit_length() for mask in _masks(size)}
+        assert lengths == {8 * size + 1}
+
+
+@pytest.mark.parametrize("half", ["ephemeral", "masked"])
+def test_what_is_no_element_is_not_rerandomised_to_a_plaintext_in_the_clear(half: str) -> None:
+    broken = replace(PUBLIC.rerandomise(known_bit(1), DRAW), **{half: b"\xff" * 32})
+    with pytest.raises(CryptoError, match="no ciphertext"):
+        PUBLIC.rerandomise(broken, DRAW)
 
 
 @pytest.mark.parametrize("event", [0, 1])

@@ -1,0 +1,179 @@
+"""A file of two slots of constant size: the newest content, and the one before it.
+
+An update writes one whole slot in place, the older one, by one ``pwrite`` and one ``fdatasync``. The file never
+grows, shrinks or moves; wherever the process dies, one slot is whole. There are no other pages: what an update
+replaces is overwritten two updates later where the file system writes in place (ext4, xfs, FAT; copy-on-write file
+systems, snapshots and the wear levelling of flash memory keep older ones).
+
+Every slot carries a number that grows with every update and the SHA-256 of all of it. That finds accidents; whoever can
+write to the file can write another content.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from tacit.adapters.files import sync_folder
+from tacit.errors import DecodeError, Fatal, UsageError
+from tacit.ports import Entropy
+
+PAGE = 4096
+"""Bytes; a slot is whole pages, so that no page holds bytes of both."""
+MAX_BYTES = 1 << 20
+"""Of a file; no state is so large."""
+_HEAD = struct.Struct(">16sII")
+_MAGIC = b"tacit pan state1"
+_CHECK = hashlib.sha256().digest_size
+
+
+class Disk(Protocol):
+    """What an update asks of the system, once each."""
+
+    def write(self, file: int, data: bytes, at: int) -> int:
+        """As ``os.pwrite``."""
+        ...
+
+    def sync(self, file: int) -> None:
+        """As ``os.fdatasync``."""
+        ...
+
+
+class OsDisk:
+    """The system's own."""
+
+    def write(self, file: int, data: bytes, at: int) -> int:
+        return os.pwrite(file, data, at)
+
+    def sync(self, file: int) -> None:
+        os.fdatasync(file)
+
+
+OS_DISK: Disk = OsDisk()
+
+
+class Content(NamedTuple):
+    """What a slot holds: ``number`` (below 2^32) counts upwards."""
+
+    number: int
+    payload: bytes
+
+
+def slot_size(payload: int) -> int:
+    """Bytes of a slot for so many bytes of payload."""
+    return -(-(_HEAD.size + payload + _CHECK) // PAGE) * PAGE
+
+
+def encode_slot(content: Content) -> bytes:
+    """The slot, filled up with zeros."""
+    held = _HEAD.pack(_MAGIC, content.number, len(content.payload)) + content.payload
+    return (held + hashlib.sha256(held).digest()).ljust(slot_size(len(content.payload)), b"\0")
+
+
+def decode_slot(slot: bytes) -> Content | None:
+    """What the slot holds; ``None`` where it is not whole."""
+    magic, number, length = _HEAD.unpack_from(slot)
+    end = _HEAD.size + length
+    if magic != _MAGIC or slot_size(length) != len(slot):
+        return None
+    if slot[end : end + _CHECK] != hashlib.sha256(slot[:end]).digest() or any(slot[end + _CHECK :]):
+        return None
+    return Content(number, slot[_HEAD.size : end])
+
+
+def newest(path: Path) -> Content:
+    """The newest whole slot of the file, whoever writes to it meanwhile. ``DecodeError`` where none is; ``OSError``."""
+    with path.open("rb") as file:
+        return _newest(file.read(MAX_BYTES + 1))
+
+
+def _newest(data: bytes) -> Content:
+    size, odd = divmod(len(data), 2)
+    if odd or not size or size % PAGE or len(data) > MAX_BYTES:
+        raise DecodeError(f"it has {len(data)} bytes, which no state has")
+    whole = [content for at in (0, size) if (content := decode_slot(data[at : at + size]))]
+    if not whole:
+        raise DecodeError("neither of its slots is whole")
+    return max(whole, key=lambda content: content.number)
+
+
+class Slots:
+    """An open file, which this process alone writes to."""
+
+    def __init__(self, file: int, path: Path, disk: Disk) -> None:
+        self._file, self._disk, self.path = file, disk, path
+        data = os.pread(file, MAX_BYTES + 1, 0)
+        content = _newest(data)
+        self.content = content
+        self._size = len(data) // 2
+        self._older = int(decode_slot(data[: self._size]) == content)
+
+    @classmethod
+    def make(cls, path: Path, first: Content, second: Content) -> None:
+        """The file, at once whole, with mode 0600; a folder of mode 0700. ``OSError``."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.new")
+        draft.unlink(missing_ok=True)
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, encode_slot(first) + encode_slot(second))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        draft.replace(path)
+        sync_folder(path.parent)
+
+    @classmethod
+    def open(cls, path: Path, disk: Disk = OS_DISK) -> Slots:
+        """Raises ``UsageError`` where another process holds the file, ``DecodeError`` where no slot is whole,
+        ``OSError``."""
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            _lock(file, path)
+            return cls(file, path, disk)
+        except BaseException:
+            os.close(file)
+            raise
+
+    @property
+    def file_size(self) -> int:
+        """Of the whole file, always."""
+        return 2 * self._size
+
+    def write(self, content: Content) -> None:
+        """Replace the older slot. Raises ``Fatal`` where the disk does not take it: the newest one is still there.
+        ``ValueError`` for a payload of another size, and for a number that is not above the last one."""
+        slot = encode_slot(content)
+        if len(slot) != self._size or content.number <= self.content.number:
+            raise ValueError("an update has the size of the last one and a greater number")
+        try:
+            written = self._disk.write(self._file, slot, self._older * self._size)
+            self._disk.sync(self._file)
+        except OSError as error:
+            raise Fatal(f"{self.path}: {error.strerror}") from error
+        if written != self._size:
+            raise Fatal(f"{self.path}: written in part")
+        self.content, self._older = content, 1 - self._older
+
+    def erase(self, entropy: Entropy) -> None:
+        """Overwrite both slots, and remove the file."""
+        os.pwrite(self._file, entropy(self.file_size), 0)
+        os.fsync(self._file)
+        self.path.unlink()
+        sync_folder(self.path.parent)
+        self.close()
+
+    def close(self) -> None:
+        """Let others have the file."""
+        os.close(self._file)
+
+
+def _lock(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise UsageError(f"{path}: another process keeps this state; stop it first") from error

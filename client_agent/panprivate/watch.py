@@ -1,0 +1,187 @@
+"""One watched event over the steps of its recipe: encrypted in memory, and written once a step.
+
+A step is a stretch of the clock. An event is folded into the encrypted state in memory when it happens, so that nothing
+in the clear waits for the end of the step; the state is replaced every tick besides, whether or not anything happened.
+The file is written when a step has ended, at no other time, and once for any number of steps that ended while
+the device was off: one rerandomisation has the distribution of many, and that the device was off is no secret.
+
+Events of a step that a power cut ends are lost. The clock only ever moves a watch forward.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_agent.panprivate.slots import OS_DISK, Content, Disk, Slots, newest
+from tacit.errors import DecodeError, UsageError
+from tacit.panprivate.stored import StoredState
+from tacit.ports import Entropy
+
+ASIDE = ".aside"
+"""Of a file that is no state, behind its name; while it is there, its recipe is not watched."""
+MAX_STEPS = 1 << 31
+_PLAN = struct.Struct(">32s32s32sQII")
+SUFFIX = ".state"
+
+Now = Callable[[], float]
+"""POSIX seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """``steps`` stretches of ``step_seconds`` each, from ``start`` (POSIX seconds) on. ``ValueError`` out of range."""
+
+    start: int
+    step_seconds: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.start < 1 << 63 and 1 <= self.step_seconds < 1 << 32 and 1 <= self.steps < MAX_STEPS):
+            raise ValueError("a schedule has a start, steps of at least a second, and at least one of them")
+
+    def ended(self, now: float) -> int:
+        """How many steps have ended, 0 to ``steps``."""
+        return max(0, min(self.steps, int((now - self.start) // self.step_seconds)))
+
+    def runs(self, now: float) -> bool:
+        """Whether ``now`` is in one of the steps."""
+        return self.start <= now < self.start + self.steps * self.step_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is watched: for which recipe (the 32 bytes of its hash), kept how, and when."""
+
+    recipe: bytes
+    stored: StoredState
+    schedule: Schedule
+
+    def head(self) -> bytes:
+        """What stands before the state in a file, the same in all devices and at all times."""
+        keys = hashlib.sha256(b"".join(key.element for key in self.stored.keys)).digest()
+        when = self.schedule
+        return _PLAN.pack(self.recipe, keys, self.stored.shape(), when.start, when.step_seconds, when.steps)
+
+    def path(self, folder: Path) -> Path:
+        """The file of the state below ``folder``."""
+        return folder / f"{self.recipe.hex()}{SUFFIX}"
+
+
+class EventWatch:
+    """The state of one plan, held by this process alone."""
+
+    def __init__(self, plan: Plan, slots: Slots, now: Now, entropy: Entropy) -> None:
+        self.plan = plan
+        self._slots, self._now, self._entropy = slots, now, entropy
+        self._state = slots.content.payload[_PLAN.size :]
+
+    @classmethod
+    def open(cls, plan: Plan, folder: Path, now: Now, entropy: Entropy, disk: Disk = OS_DISK) -> EventWatch:
+        """The watch whose file is below ``folder``, or a new one.
+
+        Raises ``UsageError``: where another process has it; where its file is no state of this plan, which is put aside
+        then, and while such a file is there; where a new one would begin after the last step, as one that was
+        erased would; and where files cannot be used.
+        """
+        path = plan.path(folder)
+        aside = path.with_name(path.name + ASIDE)
+        if aside.exists():
+            raise UsageError(f"{aside}: was put aside, so this recipe is not watched; remove it to begin anew")
+        try:
+            if not path.exists():
+                _begin(plan, path, now, entropy)
+            slots = Slots.open(path, disk)
+        except DecodeError as error:
+            raise _put_aside(path, aside, str(error)) from error
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or 'cannot be used'}") from error
+        try:
+            _require_of(plan, slots.content.payload)
+        except DecodeError as error:
+            slots.close()
+            raise _put_aside(path, aside, str(error)) from error
+        return cls(plan, slots, now, entropy)
+
+    @property
+    def step(self) -> int:
+        """How many steps the file knows to have ended."""
+        return self._slots.content.number
+
+    @property
+    def over(self) -> bool:
+        """Whether all have, so that the state is what an answer is made of."""
+        return self.step == self.plan.schedule.steps
+
+    @property
+    def file_size(self) -> int:
+        """Size of the file, always the same."""
+        return self._slots.file_size
+
+    @property
+    def state(self) -> bytes:
+        """The encrypted state in memory."""
+        return self._state
+
+    def record(self, event: int = 1) -> None:
+        """The event happened (1), or a tick went by in which it did not (0): the same work, in memory alone. Nothing
+        changes before the first step and after the last one."""
+        if not self.over and self.plan.schedule.runs(self._now()):
+            self._state = self.plan.stored.step(event, self._state, self._entropy)
+
+    def advance(self) -> bool:
+        """Replace the state in memory, and write it if a step has ended since it was written; whether it was. Raises
+        ``Fatal`` where the disk does not take it; the next call tries again."""
+        if self.over:
+            return False
+        self._state = self.plan.stored.step(0, self._state, self._entropy)
+        ended = self.plan.schedule.ended(self._now())
+        if ended <= self.step:
+            return False
+        self._slots.write(Content(ended, self.plan.head() + self._state))
+        return True
+
+    def erase(self) -> None:
+        """Once the answer is sent: nothing of the state is left."""
+        self._state = b""
+        self._slots.erase(self._entropy)
+
+    def close(self) -> None:
+        """Let go of the file. What was recorded since the last step ended is lost."""
+        self._slots.close()
+
+
+def kept_step(path: Path) -> int:
+    """How many steps a state file knows to have ended, also while it is in use. ``DecodeError``, ``OSError``."""
+    return newest(path).number
+
+
+def _begin(plan: Plan, path: Path, now: Now, entropy: Entropy) -> None:
+    ended = plan.schedule.ended(now())
+    if ended == plan.schedule.steps:
+        raise UsageError(f"{path}: there is no state, and the last step of its recipe is over")
+    first, second = (Content(ended, plan.head() + plan.stored.initial(entropy)) for _ in range(2))
+    Slots.make(path, first, second)
+
+
+def _require_of(plan: Plan, payload: bytes) -> None:
+    """Raise ``DecodeError`` unless the payload is a state of ``plan``."""
+    head, state = payload[: _PLAN.size], payload[_PLAN.size :]
+    if len(head) != _PLAN.size:
+        raise DecodeError("it holds no state")
+    (recipe, keys, *rest), (own_recipe, own_keys, *own_rest) = _PLAN.unpack(head), _PLAN.unpack(plan.head())
+    if recipe != own_recipe:
+        raise DecodeError("it belongs to another recipe")
+    if keys != own_keys:
+        raise DecodeError("it is encrypted to other keys than the recipe's")
+    if rest != own_rest:
+        raise DecodeError("it was made for another statistic or other steps than the recipe's")
+    plan.stored.checked(state)
+
+
+def _put_aside(path: Path, aside: Path, why: str) -> UsageError:
+    path.replace(aside)
+    return UsageError(f"{path}: {why}; it was put aside as {aside.name}, and this recipe is not watched")

@@ -1,0 +1,53 @@
+"""A service's store over one database: opening, closing, and what it says of itself."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from tacit.adapters.database import Database
+from tacit.adapters.sql import open_database
+from tacit.adapters.watermark import Watermark
+from tacit.errors import Fatal
+
+
+class DatabaseStore:
+    """``open`` before use, ``close`` at the end."""
+
+    def __init__(
+        self, url: str, metadata: sa.MetaData, migrations: str, mark: Watermark | None = None, *, shared: bool = False
+    ) -> None:
+        """As of ``open_database``."""
+        self._url = url
+        self._metadata = metadata
+        self._migrations = migrations
+        self._mark = mark
+        self._shared = shared
+        self._opened: Database | None = None
+
+    async def open(self) -> None:
+        """Open and migrate. Raises what ``open_database`` raises."""
+        self._opened = await open_database(
+            self._url, self._metadata, self._migrations, shared=self._shared, mark=self._mark
+        )
+
+    async def close(self) -> None:
+        """Close the database, where it is open."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    @property
+    def durable(self) -> Database | None:
+        """The database while it is open."""
+        return self._opened
+
+    @property
+    def closed_until(self) -> int:
+        """As of ``Database``, which must be open."""
+        return self._database.closed_until
+
+    @property
+    def _database(self) -> Database:
+        if self._opened is None:
+            raise Fatal("the database is not open")
+        return self._opened

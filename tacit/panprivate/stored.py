@@ -1,0 +1,162 @@
+"""State as bytes of one constant length, as a device keeps it: in memory, and in a file.
+
+What a device watches is one of four: whether an event happened or how often, for one server or for two. All four have
+the same face here, so that whoever keeps the state knows nothing of ciphertexts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from tacit.errors import DecodeError
+from tacit.panprivate.elgamal import Ciphertext, PublicKey, ciphertext_size, decode_ciphertext
+from tacit.panprivate.embedding import elements_for
+from tacit.panprivate.single_server import NonZero, Occurrences
+from tacit.panprivate.two_servers import SharedCell, SharedNonZero, SharedOccurrences
+from tacit.ports import Entropy
+from tacit.vdaf.count_vec import Prio3CountVec
+
+_LEADER_PARTS = elements_for(Prio3CountVec.LEADER_CELL_SIZE)
+_PARTS = _LEADER_PARTS + elements_for(Prio3CountVec.HELPER_CELL_SIZE)
+
+
+class StoredState(Protocol):
+    """One watched event: its state as ``size`` bytes, before the first step and after every further one."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of every state."""
+        ...
+
+    @property
+    def keys(self) -> tuple[PublicKey, ...]:
+        """What it is encrypted to, server by server."""
+        ...
+
+    def shape(self) -> bytes:
+        """32 bytes that are others for another statistic, k, number of servers or context."""
+        ...
+
+    def checked(self, data: bytes) -> bytes:
+        """``data`` from outside if it is a state: of that many bytes, all ciphertexts. Raises ``DecodeError``."""
+        ...
+
+    def initial(self, entropy: Entropy) -> bytes:
+        """The state before the first step."""
+        ...
+
+    def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
+        """The state after one more step, in which the event happened (1) or did not (0): the same work for both."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneServer:
+    """State whose one server holds the private key."""
+
+    machine: NonZero | Occurrences
+
+    @property
+    def size(self) -> int:
+        """One ciphertext per cell."""
+        return self.machine.cells * ciphertext_size(self.machine.key.group)
+
+    @property
+    def keys(self) -> tuple[PublicKey, ...]:
+        """The server's."""
+        return (self.machine.key,)
+
+    def shape(self) -> bytes:
+        """As the protocol says."""
+        return _digest(b"one server", self.machine, b"")
+
+    def checked(self, data: bytes) -> bytes:
+        """As the protocol says."""
+        return _checked(data, self.size, self.keys[0])
+
+    def initial(self, entropy: Entropy) -> bytes:
+        """As the protocol says."""
+        return _encoded(self.machine.initial(entropy))
+
+    def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
+        """As the protocol says."""
+        return _encoded(self.machine.step(event, self.cells(state), entropy))
+
+    def cells(self, state: bytes) -> tuple[Ciphertext, ...]:
+        """What an answer is made of."""
+        return tuple(_ciphertexts(state, self.machine.key))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoServers:
+    """State that two servers share."""
+
+    machine: SharedNonZero | SharedOccurrences
+
+    @property
+    def size(self) -> int:
+        """Two ciphertexts for the Leader and two for the Helper per cell."""
+        return self.machine.cells * _PARTS * ciphertext_size(self.keys[0].group)
+
+    @property
+    def keys(self) -> tuple[PublicKey, ...]:
+        """The Leader's and the Helper's."""
+        return self.machine.sharing.leader, self.machine.sharing.helper
+
+    def shape(self) -> bytes:
+        """As the protocol says."""
+        return _digest(b"two servers", self.machine, self.machine.sharing.context)
+
+    def checked(self, data: bytes) -> bytes:
+        """As the protocol says."""
+        return _checked(data, self.size, self.keys[0])
+
+    def initial(self, entropy: Entropy) -> bytes:
+        """As the protocol says."""
+        return _encoded(_parts(self.machine.initial(entropy)))
+
+    def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
+        """As the protocol says."""
+        return _encoded(_parts(self.machine.step(event, self.cells(state), entropy)))
+
+    def cells(self, state: bytes) -> tuple[SharedCell, ...]:
+        """What an answer is made of."""
+        parts = tuple(_ciphertexts(state, self.keys[0]))
+        return tuple(
+            SharedCell(parts[at : at + _LEADER_PARTS], parts[at + _LEADER_PARTS : at + _PARTS])
+            for at in range(0, len(parts), _PARTS)
+        )
+
+
+def _parts(cells: tuple[SharedCell, ...]) -> Iterator[Ciphertext]:
+    for cell in cells:
+        yield from cell.leader
+        yield from cell.helper
+
+
+def _encoded(ciphertexts: Iterable[Ciphertext]) -> bytes:
+    return b"".join(ciphertext.encode() for ciphertext in ciphertexts)
+
+
+def _ciphertexts(state: bytes, key: PublicKey) -> Iterator[Ciphertext]:
+    size = key.group.element_size
+    for at in range(0, len(state), 2 * size):
+        yield Ciphertext(state[at : at + size], state[at + size : at + 2 * size])
+
+
+def _checked(data: bytes, size: int, key: PublicKey) -> bytes:
+    if len(data) != size:
+        raise DecodeError(f"{len(data)} bytes are no state; {size} are")
+    width = ciphertext_size(key.group)
+    for at in range(0, size, width):
+        decode_ciphertext(data[at : at + width], key.group)
+    return data
+
+
+def _digest(servers: bytes, machine: object, context: bytes) -> bytes:
+    statistic = f"{type(machine).__name__} {getattr(machine, 'k', 0)}".encode()
+    parts = (servers, statistic, context)
+    return hashlib.sha256(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).digest()
