@@ -83,7 +83,9 @@ def compared(said: Said) -> Said:
     does not belong. FieldError for answers of one number that are to be several."""
     flags = dict(said.flags)
     kind = STATISTICS.get(flags.get("statistic", "histogram"))
-    if kind is None or (said.file is not None and "statistic" not in flags):
+    if kind is None:
+        return replace(said, flags={"statistic": flags["statistic"]})
+    if said.file is not None and "statistic" not in flags:
         return said
     if kind.is_scalar and flags.pop("cells", 1) != 1:
         raise FieldError("encoder.cells", f"must be 1: a {kind.name} is one number")
