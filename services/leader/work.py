@@ -93,8 +93,8 @@ class JobWork:
             await tx.add_pending([(seq, job.task_id) for seq in later], self._deps.clock.now() + self._later(party))
             members = [reports[report_id].seq for report_id in kept.report_ids]
             await tx.delete_reports(sorted({*job.members} - {*later} - {*members}))
-            # stored in the transaction that spends the tokens: whoever goes on after a crash sends these very bytes, and the
-            # Helper, which keeps its answer by them, repeats it instead of refusing the reports as replayed (P14)
+            # stored in the transaction that spends the tokens: whoever goes on after a crash sends these very bytes,
+            # and the Helper, which keeps its answer by them, repeats it instead of refusing replayed reports (P14)
             request = encode_request(party.task, kept, job.batch_id) if members else b""
             if not (await tx.job_to_send(job, request, members) if members else await tx.drop_job(job)):
                 # undoes all of the transaction: whoever has the job by now records the same reports for itself
