@@ -262,6 +262,7 @@ def test_a_process_prints_its_ready_line_and_ends_cleanly_on_ctrl_c() -> None:
     assert (process.returncode, rest, errors) == (0, "", "")
 
 
+@pytest.mark.false_alarm(2**-256, "twice the same 32 bytes")
 async def test_the_system_clock_and_entropy_are_real() -> None:
     clock = SystemClock()
     before = clock.now()
