@@ -52,7 +52,7 @@ from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of, vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
+from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.quantity import exact, in_words
 from tacit.task import Task
@@ -337,15 +337,9 @@ class DemoRun:
     # Pieces
 
     def _main_recipe(self) -> Recipe:
-        question = self._dataset.question
-        encoder: Buckets | Categories = (
-            Buckets(kind="buckets", edges=question.edges)
-            if question.edges is not None
-            else Categories(kind="categories", categories=question.categories or ())
-        )
         return propose(
             name="demo",
-            question=Question(text=question.text, metric=question.metric, encoder=encoder, statistic="histogram"),
+            question=self._dataset.question.asked,
             population=len(self._dataset.values),
             parties=self._layout.parties,
             token=TokenSlot(issuer=OPERATORS["issuer"], epoch=self._epoch, slot=MAIN_SLOT),
