@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 
 from client_agent.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteSourceConfig
 from tacit.ledger.account import Account
-from tacit.recipe.model import AttributeName, AttributeValue, DecimalText
+from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText
 from tacit.service.config import ConfigPath, Frozen
 from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 

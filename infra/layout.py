@@ -20,6 +20,8 @@ from typing import Any
 from client_agent.config import AgentConfig
 from infra.certificates import CA_FILE
 from infra.deployables import SERVICES, witness_name
+from infra.service_configs import ServiceConfigs
+from infra.stack_options import ACCOUNT, ATTRIBUTES, CREDENTIALS, KEY_ROTATION, OPERATORS, StackOptions
 from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, listen_files
 from services.gateway.keys import KeyRing
 from tacit.adapters.http import AiohttpTransport, ClientTls
@@ -34,66 +36,29 @@ from tacit.signing import SigningKey, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
 
-MAX_WITNESSES = 9
-OPERATORS = {
-    "recipe_server": "analyst.example",
-    "issuer": "issuer.example",
-    "attester": "attester.example",
-    "gateway": "analyst.example",
-    "relay": "relay.example",
-    "leader": "leader.example",
-    "helper": "helper.example",
-    "collector": "analyst.example",
-    **{witness_name(number): f"witness-{number}.example" for number in range(1, MAX_WITNESSES + 1)},
-}
-ACCOUNT = "default"
-"""The one privacy account of a local stack: that of ``tacit recipe new``."""
-ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
-"""By which the recipes of a local stack may choose their audience; its devices have them."""
+__all__ = [
+    "ATTRIBUTES",
+    "BEARER_PREFIX",
+    "CREDENTIALS",
+    "INDEX",
+    "KEY_ROTATION",
+    "OPERATORS",
+    "Layout",
+    "StackOptions",
+    "bearer_token",
+    "create_layout",
+    "free_ports",
+    "load_layout",
+    "renew_certificates",
+    "signing_key_of",
+]
 STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
-KEY_ROTATION = 30 * 86400
 INDEX = "stack.json"
-OPERATED = ("collector", "leader", "helper", "attester", "issuer")
-"""The services that an operator asks for what nobody else may see."""
-CREDENTIALS = {
-    "issuer_client": ("attester", "issuer"),
-    "gateway_client": ("relay", "gateway"),
-    "gateway_uploads": ("gateway", "leader"),
-    "collector": ("collector", "leader"),
-    "results": ("collector", "recipe_server"),
-    **{f"operator_{name}": ("analyst", name) for name in OPERATED},
-}
-"""Bearer tokens by name: who presents one, and the one service that it opens. (The Leader's for the Helper is in their
-peer file.)"""
 BEARER_PREFIX = b"tacit-"
 """Of every bearer token, so that a person or a scanner can tell one from a key."""
 PORTS = range(16_384, 32_768)
 PORT_STRIDE = 997
 _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for number in itertools.count())
-
-
-@dataclass(frozen=True)
-class StackOptions:
-    """What differs between the demo and a staging stack. ``batch_floor`` is the policies' least B; ``unbounded_local``:
-    whether they accept noise shares; ``min_audience``: how many devices a census must attest for a recipe with
-    criteria; the three of ``account`` are what the one privacy account allows in any period of so many seconds, and
-    what the stack's own devices charge against; ``witnesses``: how many cosign its log, all of which its policies
-    demand, for by one of two a log can split its readers; ``tls``: whether every leg is TLS, with certificates of the
-    stack's own authority."""
-
-    epoch_seconds: int = 86400
-    slots_per_epoch: int = 2
-    batch_floor: int = 100
-    poll_seconds: float = 1.0
-    idle_seconds: float = 0.5
-    job_size: int = 256
-    unbounded_local: bool = False
-    min_audience: int = 20
-    account_epsilon: str = "10"
-    account_delta: str = "0.00001"
-    account_seconds: int = 365 * 86400
-    witnesses: int = 0
-    tls: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,15 +188,19 @@ class _Builder:
         self._options = options
         self._entropy = entropy
         self._now = now
-        self._witnesses = tuple(witness_name(number) for number in range(1, options.witnesses + 1))
-        services = (*SERVICES, *self._witnesses)
+        witnesses = tuple(witness_name(number) for number in range(1, options.witnesses + 1))
+        services = (*SERVICES, *witnesses)
         self._ports = dict(zip(services, free_ports(len(services)), strict=True))
         scheme = "https" if options.tls else "http"
         self._urls = {name: f"{scheme}://127.0.0.1:{port}" for name, port in self._ports.items()}
         self._keys = {
             name: generate_signing_key(entropy) for name in ("analyst", "log", "issuer", "gateway", "leader", "helper")
         }
-        self._witness_keys = {name: generate_signing_key(entropy) for name in self._witnesses}
+        self._witness_keys = {name: generate_signing_key(entropy) for name in witnesses}
+        self._witnesses = {
+            name: NoteKey(f"{OPERATORS[name]}/tacit", key.public, COSIGNATURE)
+            for name, key in self._witness_keys.items()
+        }
         self._credentials: dict[str, Path] = {}
 
     def build(self) -> Layout:
@@ -246,7 +215,10 @@ class _Builder:
         (self._dir / "attester").mkdir(mode=0o700, exist_ok=True)
         (self._dir / "attester" / "device-root.pem").write_bytes(authority.root_pem)
         log_key = NoteKey("tacit.example/log", self._keys["log"].public).encode()
-        configs = {name: self._write_config(name, log_key, policy) for name in self._ports}
+        made = ServiceConfigs(
+            self._options, self._urls, log_key, b64url(self._keys["gateway"].public), policy, self._witnesses
+        )
+        configs = {name: self._write_config(name, made) for name in self._ports}
         layout = Layout(
             state_dir=self._dir,
             options=self._options,
@@ -330,7 +302,7 @@ class _Builder:
         }
 
     def _witness_limit(self) -> dict[str, Any]:
-        keys = [self._witness_key(name).encode() for name in self._witnesses]
+        keys = [key.encode() for key in self._witnesses.values()]
         return {"witnesses": {"keys": keys, "k": len(keys), "max_age_seconds": 86_400}} if keys else {}
 
     def _credentials_for_all(self) -> None:
@@ -341,12 +313,12 @@ class _Builder:
                 write_secret(self._dir / holder / f"{name}.token", token)
             self._credentials[name] = self._dir / holders[0] / f"{name}.token"
 
-    def _write_config(self, name: str, log_key: str, policy: dict[str, Any]) -> Path:
+    def _write_config(self, name: str, configs: ServiceConfigs) -> Path:
         body: dict[str, Any] = {
             "state_dir": ".",
             "listen": {"host": "127.0.0.1", "port": self._ports[name], **self._listen_files(name)},
             **(CLIENT_FILES if self._options.tls else {}),
-            **self._own_config(name, log_key, policy),
+            **configs.own(name),
         }
         path = self._dir / name / "config.json"
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -355,126 +327,6 @@ class _Builder:
 
     def _listen_files(self, name: str) -> dict[str, Any]:
         return listen_files(name, CREDENTIALS, OPERATORS) if self._options.tls else {}
-
-    def _own_config(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
-        """What a service's configuration has that those of others do not."""
-        if name in self._witnesses:
-            return self._witness_config(name, log_key)
-        own: dict[str, Any] = getattr(self, f"_{name}_config")(log_key, policy)
-        return own
-
-    def _witness_config(self, name: str, log_key: str) -> dict[str, Any]:
-        return {
-            "name": self._witness_key(name).name,
-            "signing_key": "signing.key",
-            "logs": [{"key": log_key, "url": self._urls["recipe_server"]}],
-        }
-
-    def _witness_key(self, name: str) -> NoteKey:
-        return NoteKey(f"{OPERATORS[name]}/tacit", self._witness_keys[name].public, COSIGNATURE)
-
-    def _recipe_server_config(self, _log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "log_name": "tacit.example/log",
-            "log_key": "signing.key",
-            "policy": policy,
-            "accept_late_directories": True,
-            "collector_token": "results.token",
-            "witnesses": [
-                {"url": self._urls[name], "key": self._witness_key(name).encode()} for name in self._witnesses
-            ],
-        }
-
-    def _issuer_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "name": OPERATORS["issuer"],
-            "signing_key": "signing.key",
-            "attester_credential": "issuer_client.token",
-            "operator_token": "operator_issuer.token",
-            "recipe_server_url": self._urls["recipe_server"],
-            "request_uri": f"{self._urls['issuer']}/token-request",
-            "epoch_seconds": self._options.epoch_seconds,
-            "slots_per_epoch": self._options.slots_per_epoch,
-            "directory_max_age": min(3600, self._options.epoch_seconds // 4),
-            "idle_seconds": self._options.idle_seconds,
-        }
-
-    def _attester_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "issuer_url": self._urls["issuer"],
-            "issuer_credential": "issuer_client.token",
-            "operator_token": "operator_attester.token",
-            "software_roots": ["device-root.pem"],
-        }
-
-    def _gateway_config(self, _log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "operator": OPERATORS["gateway"],
-            "signing_key": "signing.key",
-            "relay_bearer": "gateway_client.token",
-            "rotation_seconds": KEY_ROTATION,
-            "recipe_server_url": self._urls["recipe_server"],
-            "targets": [
-                {
-                    "origin": self._urls["leader"],
-                    "path_prefix": "/tasks/",
-                    "methods": ["POST"],
-                    "bearer": "gateway_uploads.token",
-                },
-                {"origin": self._urls["recipe_server"], "path_prefix": "/v1/", "methods": ["GET"]},
-            ],
-        }
-
-    def _relay_config(self, log_key: str, _policy: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "gateway_url": self._urls["gateway"],
-            "gateway_bearer": "gateway_client.token",
-            "log": {
-                "url": self._urls["recipe_server"],
-                "key": log_key,
-                "gateway": OPERATORS["gateway"],
-                "signing_key": b64url(self._keys["gateway"].public),
-                "poll_seconds": 5 * self._options.poll_seconds,
-            },
-        }
-
-    def _aggregator(self, name: str, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "operator": OPERATORS[name],
-            "signing_key": "signing.key",
-            "hpke_keys": ["hpke.key"],
-            "peer_file": "peer.json",
-            "operator_token": f"operator_{name}.token",
-            "log": {
-                "url": self._urls["recipe_server"],
-                "key": log_key,
-                "poll_seconds": self._options.poll_seconds,
-            },
-            "policy": policy,
-        }
-
-    def _leader_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
-        limits = {"job_size": self._options.job_size, "idle_seconds": self._options.idle_seconds}
-        own = {"collector_token": "collector.token", "gateway_tokens": ["gateway_uploads.token"], "limits": limits}
-        return {**self._aggregator("leader", log_key, policy), **own}
-
-    def _helper_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
-        return self._aggregator("helper", log_key, policy)
-
-    def _collector_config(self, log_key: str, policy: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "hpke_keys": ["hpke.key"],
-            "leader_token": "collector.token",
-            "operator_token": "operator_collector.token",
-            "publish": {"url": self._urls["recipe_server"], "token": "results.token"},
-            "idle_seconds": self._options.idle_seconds,
-            "log": {
-                "url": self._urls["recipe_server"],
-                "key": log_key,
-                "poll_seconds": self._options.poll_seconds,
-            },
-            "policy": policy,
-        }
 
     def _write_index(self, layout: Layout) -> None:
         def relative(paths: dict[str, Path]) -> dict[str, str]:

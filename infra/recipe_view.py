@@ -20,8 +20,9 @@ from tacit.moments import when
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
-from tacit.recipe.model import RandomizerSpec, Recipe, VdafSpec, conjunction
+from tacit.recipe.model import Recipe, conjunction
 from tacit.recipe.policy import Policy
+from tacit.recipe.randomised import RandomizerSpec, VdafSpec
 from tacit.recipe.rounding import rounding_words
 
 STATES = {

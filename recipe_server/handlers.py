@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
+from recipe_server.records import PublishedResult
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import LIST_LIMIT, RecipeService
-from recipe_server.store import PublishedResult
 from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError

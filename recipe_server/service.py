@@ -15,8 +15,9 @@ from typing import Any
 from recipe_server.admission import Admission, decode_leaf, operator_policy, stored_recipe
 from recipe_server.bundles import Answers
 from recipe_server.config import RecipeServerConfig
+from recipe_server.records import LoggedRecipe, PublishedResult
 from recipe_server.results import Result
-from recipe_server.store import LoggedRecipe, PublishedResult, RecipeStore, Transaction
+from recipe_server.store import RecipeStore, Transaction
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal

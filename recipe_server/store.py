@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from recipe_server.records import LoggedCensus, LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
 from recipe_server.room import Room
 from recipe_server.schema import (
     CENSUS_SHARES,
@@ -44,60 +44,6 @@ from tacit.tlog.merkle import NodeReader
 
 T = TypeVar("T")
 _FETCH = 400
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedRecipe:
-    """A recipe in the log with the indices of its opt-ins by role. ``ends_at`` is in POSIX seconds."""
-
-    hash: bytes
-    index: int
-    ends_at: int
-    opt_ins: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedCensus:
-    """Where a census is, and the index of each published share by role. ``ends_at`` is in POSIX seconds."""
-
-    index: int
-    ends_at: int
-    shares: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedDirectory:
-    """Where the directory of (issuer, epoch) is."""
-
-    issuer: str
-    epoch: int
-    epoch_seconds: int
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedKeySet:
-    """Where the key set of (gateway, period) is."""
-
-    gateway: str
-    period: int
-    rotation_seconds: int
-    index: int
-
-    @property
-    def end(self) -> int:
-        """POSIX second in which nobody uses it any more (``OhttpConfig.end``)."""
-        return (self.period + 2) * self.rotation_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedResult:
-    """One released result: the bytes that the collector sent and when (POSIX seconds)."""
-
-    recipe_hash: bytes
-    batch_id: str
-    body: bytes
-    published_at: int
 
 
 class Transaction:

@@ -36,27 +36,29 @@ from tacit.rules import series_table as series_rules
 app = typer.Typer(help="Several rounds of one recipe, charged as one.", no_args_is_help=True)
 
 SeriesFile = Annotated[Path, typer.Argument(metavar="FILE", help="A series as JSON.", show_default=False)]
+Source = Annotated[Path, typer.Option("--from", help="The recipe that every round asks.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="How many rounds there may be.")]
+DonationSlots = Annotated[
+    int | None, typer.Option("--donation-slots", min=1, help="A device takes part in one round at most, of so many.")
+]
+Window = Annotated[int | None, typer.Option("--window", min=1, help="Seconds of a round (default: the recipe's).")]
+SlotsPerEpoch = Annotated[
+    int | None, typer.Option("--slots-per-epoch", min=1, help="Rounds that spend tokens of one epoch.")
+]
+MinBatchSize = Annotated[
+    int | None, typer.Option("--min-batch-size", min=1, help="B of a round (default: 0.8 of the last slot's yield).")
+]
 TERMINAL_WIDTH = 120
 
 
 @app.command("new")
 def new(
-    source: Annotated[Path, typer.Option("--from", help="The recipe that every round asks.")],
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many rounds there may be.")],
-    donation_slots: Annotated[
-        int | None,
-        typer.Option("--donation-slots", min=1, help="A device takes part in one round at most, of so many."),
-    ] = None,
-    window: Annotated[
-        int | None, typer.Option("--window", min=1, help="Seconds of a round (default: the recipe's).")
-    ] = None,
-    slots_per_epoch: Annotated[
-        int | None, typer.Option("--slots-per-epoch", min=1, help="Rounds that spend tokens of one epoch.")
-    ] = None,
-    min_batch_size: Annotated[
-        int | None,
-        typer.Option("--min-batch-size", min=1, help="B of a round (default: 0.8 of the last slot's yield)."),
-    ] = None,
+    source: Source,
+    rounds: Rounds,
+    donation_slots: DonationSlots = None,
+    window: Window = None,
+    slots_per_epoch: SlotsPerEpoch = None,
+    min_batch_size: MinBatchSize = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the series here (default: stdout).")] = None,
     state_dir: StateDir = None,
     as_json: AsJson = False,

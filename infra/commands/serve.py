@@ -26,50 +26,55 @@ MARKED = ("issuer", "attester", "gateway", "leader", "helper", "witness")
 """The services whose databases say what was spent."""
 
 
+Name = Annotated[str, typer.Argument(help=f"One of: {', '.join((*KINDS, INGEST, INTEROP))}.", show_default=False)]
+Config = Annotated[
+    Path | None, typer.Option("--config", help=f"The service's configuration, JSON or TOML; {INTEROP} has none.")
+]
+LeaderConfig = Annotated[
+    Path | None,
+    typer.Option("--leader-config", help=f"For {INGEST}, a gateway and a leader in one process: the leader's."),
+]
+LeaderUrl = Annotated[
+    str | None,
+    typer.Option("--leader-url", help=f"For {INGEST}: the leader's URL in the recipes, if not its listener's."),
+]
+AcceptRollback = Annotated[
+    bool,
+    typer.Option(
+        "--accept-rollback",
+        help="The database is from a backup: close for good whatever may have been spent since, and go on. Once.",
+    ),
+]
+NewMark = Annotated[
+    bool, typer.Option("--new-mark", help="The database is complete and only its mark is missing: begin one. Once.")
+]
+StopWithStdin = Annotated[
+    bool, typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up.")
+]
+Role = Annotated[
+    str, typer.Option("--role", help=f"For {INTEROP}: client, leader, helper or collector.", show_default=False)
+]
+Profile = Annotated[str, typer.Option("--profile", help=f"For {INTEROP}: {' or '.join(VERSIONS)}.", show_default=False)]
+Host = Annotated[str, typer.Option("--host", help=f"For {INTEROP}: where to listen (127.0.0.1).", show_default=False)]
+Port = Annotated[int | None, typer.Option("--port", help=f"For {INTEROP}: the port (8080).", min=0, max=65535)]
+InsecureHttp = Annotated[
+    bool, typer.Option("--insecure-http", help=f"For {INTEROP}: beyond loopback too, in a network of test machines.")
+]
+
+
 def serve(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*KINDS, INGEST, INTEROP))}.", show_default=False)],
-    config: Annotated[
-        Path | None, typer.Option("--config", help=f"The service's configuration, JSON or TOML; {INTEROP} has none.")
-    ] = None,
-    leader_config: Annotated[
-        Path | None,
-        typer.Option("--leader-config", help=f"For {INGEST}, a gateway and a leader in one process: the leader's."),
-    ] = None,
-    leader_url: Annotated[
-        str | None,
-        typer.Option("--leader-url", help=f"For {INGEST}: the leader's URL in the recipes, if not its listener's."),
-    ] = None,
-    accept_rollback: Annotated[
-        bool,
-        typer.Option(
-            "--accept-rollback",
-            help="The database is from a backup: close for good whatever may have been spent since, and go on. Once.",
-        ),
-    ] = False,
-    new_mark: Annotated[
-        bool,
-        typer.Option("--new-mark", help="The database is complete and only its mark is missing: begin one. Once."),
-    ] = False,
-    stop_with_stdin: Annotated[
-        bool,
-        typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up."),
-    ] = False,
-    role: Annotated[
-        str, typer.Option("--role", help=f"For {INTEROP}: client, leader, helper or collector.", show_default=False)
-    ] = "",
-    profile: Annotated[
-        str, typer.Option("--profile", help=f"For {INTEROP}: {' or '.join(VERSIONS)}.", show_default=False)
-    ] = "",
-    host: Annotated[
-        str, typer.Option("--host", help=f"For {INTEROP}: where to listen (127.0.0.1).", show_default=False)
-    ] = "",
-    port: Annotated[
-        int | None, typer.Option("--port", help=f"For {INTEROP}: the port (8080).", min=0, max=65535)
-    ] = None,
-    insecure_http: Annotated[
-        bool,
-        typer.Option("--insecure-http", help=f"For {INTEROP}: beyond loopback too, in a network of test machines."),
-    ] = False,
+    name: Name,
+    config: Config = None,
+    leader_config: LeaderConfig = None,
+    leader_url: LeaderUrl = None,
+    accept_rollback: AcceptRollback = False,
+    new_mark: NewMark = False,
+    stop_with_stdin: StopWithStdin = False,
+    role: Role = "",
+    profile: Profile = "",
+    host: Host = "",
+    port: Port = None,
+    insecure_http: InsecureHttp = False,
     as_json: AlwaysJson = True,
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
@@ -90,25 +95,26 @@ def serve(
     if name == INTEROP:
         others = (config, leader_config, leader_url, accept_rollback or None, new_mark or None)
         service = _interop(role, profile or "dap-18", host, port, others, insecure_http=insecure_http)
-        _run(service, stop_with_stdin=stop_with_stdin)
-        return
-    if given := [flag for flag, value in asked.items() if value not in ("", None, False)]:
+    elif given := [flag for flag, value in asked.items() if value not in ("", None, False)]:
         raise typer.BadParameter(f"{given[0]} is for {INTEROP} alone")
+    else:
+        recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)
+        service = _deployed(name, config, leader_config, leader_url, recovery)
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+
+
+def _deployed(
+    name: str, config: Path | None, leader_config: Path | None, leader_url: str | None, recovery: Recovery
+) -> Coroutine[None, None, None]:
+    """The service of a deployment, or the two in one process. Raises ``BadParameter``."""
     if config is None:
         raise typer.BadParameter(f"--config is missing: the configuration of the {name}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
         raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
-    recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)
     if leader_config is None:
-        service = run_service(name, config, recovery)
-    else:
-        service = run_ingest(config, leader_config, leader_url)
-    _run(service, stop_with_stdin=stop_with_stdin)
-
-
-def _run(service: Coroutine[None, None, None], *, stop_with_stdin: bool) -> None:
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+        return run_service(name, config, recovery)
+    return run_ingest(config, leader_config, leader_url)
 
 
 def _interop(

@@ -20,7 +20,8 @@ from tacit.models.forms.form import Cap
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.model import MODE_OF_CLOSE, UNBOUNDED, Question, Recipe, TokenSlot
+from tacit.recipe.model import MODE_OF_CLOSE, Question, Recipe, TokenSlot
+from tacit.recipe.privacy import UNBOUNDED
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan
 

@@ -11,7 +11,8 @@ from decimal import Decimal
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
 from tacit.models.forms.registry import known
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Epsilons, Recipe, epsilon_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.privacy import Epsilons, epsilon_of
 from tacit.recipe.series import Series
 
 

@@ -28,8 +28,9 @@ from tacit.methods.statistics import STATISTICS, Shape
 from tacit.models.forms.registry import form_of
 from tacit.models.forms.secure_aggregation import aggregators_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Question, RandomizerSpec, Range, Recipe, Sampling, VdafSpec, Vector
+from tacit.recipe.model import Boolean, Number, Question, Range, Recipe, Vector
 from tacit.recipe.quantity import exact, in_words
+from tacit.recipe.randomised import RandomizerSpec, Sampling, VdafSpec
 from tacit.task import BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
 from tacit.vdaf.prio3 import Prio3

@@ -13,21 +13,20 @@ import itertools
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from fractions import Fraction
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel, SerializeAsAny, ValidationInfo, field_validator
-from pydantic_core import CoreSchema
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from tacit.methods.statistics import StatisticName
-from tacit.models.forms.form import Form
 from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
 from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
+from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
+from tacit.recipe.privacy import UNBOUNDED, Privacy, epsilon_of
 from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
-from tacit.tlog.canonical import MAX_INTEGER
+from tacit.recipe.randomised import AggregatorNoise, RandomizerSpec, Sampling, VdafSpec
 from tacit.tlog.leaves import Key32
 
 MAX_LABELS = 4096
@@ -37,26 +36,6 @@ LEAST_STEPS = 2
 """Of a range that is not of whole numbers."""
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
-UNBOUNDED = "unbounded"
-"""Claim where nothing is guaranteed."""
-
-DecimalText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
-"""A non-negative decimal number such as ``0.5``; never a float."""
-Text = Annotated[str, Field(min_length=1, max_length=500)]
-Label = Annotated[str, Field(min_length=1, max_length=200)]
-Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
-Size = Annotated[int, Field(ge=1, le=1 << 20)]
-"""Elements of a measurement or a chunk."""
-AttributeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
-AttributeValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-"""One of the values of an attribute, such as ``de``."""
-EpsilonText = DecimalText | Literal["unbounded"]
-
-
-def epsilon_of(text: str) -> Decimal:
-    """A stated epsilon as a number: ``unbounded`` is infinite."""
-    return Decimal("Infinity") if text == UNBOUNDED else Decimal(text)
 
 
 class Buckets(Part):
@@ -250,74 +229,6 @@ class Question(Part):
     round_input: Annotated[str, Field(min_length=1, max_length=MAX_ROUND_INPUT)] | None = None
 
 
-class RandomizerSpec(Part):
-    """What a device does to its answer (P18). A randomizer has its own members and no other's: ``epsilon0`` where it
-    hides an answer by itself, ``max_weight`` where it bounds the ones of a vector, ``scale``, ``flips`` and ``maximum``
-    for noise shares. ``categories``: numbers in a measurement (rr: 2)."""
-
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
-    categories: Positive
-    epsilon0: DecimalText | None = None
-    max_weight: Positive | None = None
-    scale: Positive | None = None
-    flips: Positive | None = None
-    maximum: Positive | None = None
-
-
-class AggregatorNoise(Part):
-    """Noise that leader and helper each add, once a batch, to every number: ``flips`` centred coin flips."""
-
-    flips: Positive
-
-
-class VdafSpec(Part):
-    """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1 and chunk length 1;
-    ``max_measurement`` belongs to the sums."""
-
-    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count", "Prio3Sum", "Prio3SumVec"]
-    length: Size
-    chunk_length: Size
-    max_weight: Positive | None = None
-    max_measurement: Positive | None = None
-
-
-class Dummies(Part):
-    """Reports that say nothing (P20): an eligible device that does not take part sends one with probability
-    ``intensity / population``. ``population``: how many devices are eligible at least, by the operator's word."""
-
-    intensity: DecimalText
-    population: Positive
-
-
-class Importance(Part):
-    """The rate of devices whose encoded answer is ``default`` (category, bit or number); all others have the
-    sampling's own rate, which is the larger one. ``devices``: of how many, at least, the number of messages is the sum
-    (absent: of one); a census has attested so many."""
-
-    default: Natural
-    default_rate: DecimalText
-    devices: Positive | None = None
-
-
-class Sampling(Part):
-    """Probability with which a device takes part, by its own coin."""
-
-    rate: DecimalText
-    importance: Importance | None = None
-    dummies: Dummies | None = None
-
-    def rate_of(self, answer: object) -> Decimal:
-        """The probability with which a device with this encoded answer takes part; without one (None), that of the
-        default."""
-        held = self.importance is not None and answer in (None, self.importance.default)
-        return Decimal(self.importance.default_rate if self.importance and held else self.rate)
-
-    @property
-    def dummy_rate(self) -> Fraction:
-        """The probability with which a device that does not take part sends a dummy."""
-        return Fraction(self.dummies.intensity) / self.dummies.population if self.dummies else Fraction(0)
-
-
 MODE_OF_CLOSE: dict[str, Literal["time_interval", "leader_selected"]] = {
     "interval_end": "time_interval",
     "at_B": "leader_selected",
@@ -345,48 +256,6 @@ class Interval(Part):
     def end(self) -> int:
         """POSIX second from which no report may be made."""
         return self.start + self.duration
-
-
-class Epsilons(RootModel[dict[str, EpsilonText]]):
-    """The claim per adversary (P16): one number for each of the recipe's model."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    def __getitem__(self, adversary: str) -> str:
-        """The stated epsilon."""
-        return self.root[adversary]
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """An object for each model that is known."""
-        value = handler(schema)
-        shapes = [_epsilon_schema(form, value) for form in FORMS.values()]
-        return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
-
-
-def _epsilon_schema(form: Form, epsilons: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of the epsilons of a model, from that of any epsilons."""
-    either = epsilons["additionalProperties"]
-    number, _ = either["anyOf"]
-    return {
-        "additionalProperties": False,
-        "description": epsilons["description"],
-        "properties": {one.name: either if one.unbounded else number for one in form.adversaries},
-        "required": list(form.names),
-        "type": "object",
-    }
-
-
-class Privacy(Part):
-    """The privacy claim, at n reports, and the account that it is charged to."""
-
-    delta: DecimalText
-    relation: Literal["replacement"]
-    mechanism: Annotated[str, Field(pattern=r"^[a-z0-9+-]{1,64}$")]
-    n: Positive
-    epsilon0: EpsilonText
-    account: Operator
-    epsilon: Epsilons
 
 
 class Audience(Part):

@@ -19,7 +19,7 @@ from tacit.ledger.account import Account
 from tacit.methods.registry import METHODS
 from tacit.models.forms.form import Cap
 from tacit.models.forms.parties import Key, Operator, Part, Parties, Url
-from tacit.recipe.model import AttributeName, AttributeValue, DecimalText, Positive
+from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText, Positive
 from tacit.tlog.canonical import parse_json, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum, witness_key

@@ -19,16 +19,9 @@ from tacit.models.forms.parties import Operator, Part
 from tacit.models.forms.registry import known
 from tacit.moments import moment
 from tacit.recipe.document import Document
-from tacit.recipe.model import (
-    MAX_ROUNDS,
-    DecimalText,
-    Epsilons,
-    Interval,
-    Positive,
-    Recipe,
-    SeriesRound,
-    TokenSlot,
-)
+from tacit.recipe.member_types import DecimalText, Positive
+from tacit.recipe.model import MAX_ROUNDS, Interval, Recipe, SeriesRound, TokenSlot
+from tacit.recipe.privacy import Epsilons
 from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tlog.leaves import Count
 

@@ -10,8 +10,9 @@ from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context
-from tacit.recipe.model import UNBOUNDED, Recipe, epsilon_of
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.privacy import UNBOUNDED, epsilon_of
 
 _SEARCHED = 1 << 14
 """Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""

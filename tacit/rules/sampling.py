@@ -25,9 +25,10 @@ from tacit.moments import moment
 from tacit.recipe.claims import sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, shape_of
-from tacit.recipe.model import Importance, Number, Range, Recipe
+from tacit.recipe.model import Number, Range, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import in_words
+from tacit.recipe.randomised import Importance
 
 MOST_DUMMY_PROBABILITY = 0.5
 LEAST_COUNTED_SECONDS = 1_800

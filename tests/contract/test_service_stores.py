@@ -13,7 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from attester.ports import Debit, Issued, Outcome
 from attester.store import SqlAttesterStore
 from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
-from recipe_server.store import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult, RecipeStore
+from recipe_server.records import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
+from recipe_server.store import RecipeStore
 from services.collector.store import Collection, CollectionState, CollectorStore, Result
 from services.gateway.store import ReplayStore, SeenRequest
 from services.issuer.ports import StoredKey

@@ -36,7 +36,8 @@ from tacit.methods.method import Answer
 from tacit.methods.statistics import StatisticName
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Question, Sampling
+from tacit.recipe.model import Question
+from tacit.recipe.randomised import Sampling
 
 ALPHA = 1e-6
 COUNT = 20_000

@@ -22,7 +22,7 @@ from infra.lab.devices.population import MAX_CATEGORIES, listed_population, pars
 from infra.lab.devices.profile import Profile
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
-from tacit.recipe.model import Dummies, Importance, Sampling
+from tacit.recipe.randomised import Dummies, Importance, Sampling
 from tests.kit.methods import randomizer_from
 
 ALPHA = 1e-5

@@ -23,8 +23,9 @@ from tacit.models.release import release_document
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of
-from tacit.recipe.model import UNBOUNDED, Buckets, Question, Recipe, Vector
+from tacit.recipe.model import Buckets, Question, Recipe, Vector
 from tacit.recipe.policy import Policy
+from tacit.recipe.privacy import UNBOUNDED
 from tacit.roles.collector import AggregateResult
 from tacit.roles.release_noise import noisy_share
 from tacit.rules.table import check

@@ -14,8 +14,6 @@ from infra.terminal import answers, notes, print_json
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from infra.lab.fleet.oracle import Verdict
-    from infra.lab.fleet.result import FleetResult
     from infra.lab.fleet.run import FleetRun, Load
 
 app = typer.Typer(help="Simulate very many devices over the real wire.", no_args_is_help=True)
@@ -55,27 +53,34 @@ AllowRemote = Annotated[
 ]
 Limit = Annotated[float, typer.Option("--limit", min=1, metavar="SECONDS", help="Stop the workers after so long.")]
 Ray = Annotated[str, typer.Option("--ray", metavar="ADDRESS", help="Run the shards as tasks of a Ray cluster.")]
+Devices = Annotated[int | None, typer.Option("--devices", min=1, help="How many devices are asked.")]
+Rate = Annotated[
+    float | None, typer.Option("--rate", min=0.001, help="Contributions a second (default: as fast as it goes).")
+]
+Arrival = Annotated[Profile, typer.Option("--profile", help="How contributions arrive.")]
+InFlight = Annotated[
+    int, typer.Option("--in-flight", min=1, max=4096, help="Most contributions on their way, per worker.")
+]
+Oracle = Annotated[
+    bool, typer.Option("--oracle", help="Compare what the stack counted with what was sent; 1 if it differs.")
+]
+Prepared = Annotated[
+    Path | None, typer.Option("--prepared", help="Send the contributions of this file (tacit fleet prepare).")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for the report (JSON, pictures, page).")]
 
 
 @app.command("run")
 def run(
     recipe: Recipe,
-    devices: Annotated[int | None, typer.Option("--devices", min=1, help="How many devices are asked.")] = None,
-    rate: Annotated[
-        float | None, typer.Option("--rate", min=0.001, help="Contributions a second (default: as fast as it goes).")
-    ] = None,
-    profile: Annotated[Profile, typer.Option("--profile", help="How contributions arrive.")] = Profile.STEADY,
+    devices: Devices = None,
+    rate: Rate = None,
+    profile: Arrival = Profile.STEADY,
     faults: Faults = "",
     workers: Workers = 1,
-    in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, max=4096, help="Most contributions on their way, per worker.")
-    ] = 64,
-    oracle: Annotated[
-        bool, typer.Option("--oracle", help="Compare what the stack counted with what was sent; 1 if it differs.")
-    ] = False,
-    prepared: Annotated[
-        Path | None, typer.Option("--prepared", help="Send the contributions of this file (tacit fleet prepare).")
-    ] = None,
+    in_flight: InFlight = 64,
+    oracle: Oracle = False,
+    prepared: Prepared = None,
     data: Data = None,
     population: PopulationFile = None,
     column: Column = None,
@@ -87,7 +92,7 @@ def run(
     allow_remote: AllowRemote = False,
     limit: Limit = 3600.0,
     ray: Ray = "",
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report (JSON, pictures, page).")] = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a fleet: every device its own datum, coin and journal line, every contribution over the real wire.
@@ -98,38 +103,28 @@ def run(
         raise typer.BadParameter("--devices is needed, or --prepared")
     require_extra("a fleet", "fleet", *EXTRA)
     from infra.lab.fleet.origin import origin_of
-    from infra.lab.fleet.progress import showing
     from infra.lab.fleet.run import Data as Knowledge
     from infra.lab.fleet.run import Load, open_fleet
 
     load = Load(
-        devices=devices,
-        rate=rate,
-        profile=profile,
-        faults=faults,
-        workers=workers,
-        window=in_flight,
-        direct=_direct(tokens),
-        limit=limit,
-        ray=ray,
-        prepared=prepared,
-    )
+        devices=devices, rate=rate, profile=profile, faults=faults, workers=workers, window=in_flight,
+        direct=_direct(tokens), limit=limit, ray=ray, prepared=prepared,
+    )  # fmt: skip
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
     knowledge = Knowledge(data, population, column, missing)
     fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
+    _run(fleet, load, out, oracle=oracle, as_json=as_json)
+
+
+def _run(fleet: FleetRun, load: Load, out: Path | None, *, oracle: bool, as_json: bool) -> None:
+    """Run, write and show what it came to. Exits with 1 where the oracle found a difference."""
+    from infra.lab.fleet.progress import showing
+    from infra.lab.fleet.report import show, write_report
+
     console = notes()
     console.print(f"journals: {fleet.folder}")
     with showing(console) as look:
         result, verdict = fleet.run(look, oracle)
-    _answer(result, verdict, load, fleet, out, as_json=as_json)
-
-
-def _answer(
-    result: FleetResult, verdict: Verdict | None, load: Load, fleet: FleetRun, out: Path | None, *, as_json: bool
-) -> None:
-    """Write and show what a run came to. Exits with 1 where the oracle found a difference."""
-    from infra.lab.fleet.report import show, write_report
-
     written = write_report(result, verdict, load, fleet.target, out) if out is not None else []
     if as_json:
         print_json({**result.document(), "oracle": None if verdict is None else verdict.document()})

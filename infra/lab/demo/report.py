@@ -100,49 +100,13 @@ def _drawn(result: DemoResult, letters: Lettering) -> bytes:
 
 def page(result: DemoResult, picture: bytes) -> str:
     """The whole HTML page."""
-    recipe = result.recipe
     body = [
         f"<h1>{_text(result.question)}</h1>",
         f'<div class="soft">{_text(result.source)}</div>',
         _figures(result),
         f'<section><img alt="Estimate and truth per answer" '
         f'src="data:image/png;base64,{base64.b64encode(picture).decode()}"></section>',
-        _section(
-            "Answer",
-            _table(
-                ("answer", "estimate", "± 1.96 s.e.", "truth"),
-                [(b.label, f"{b.estimate:,.0f}", f"{1.96 * b.stderr:,.0f}", f"{b.truth:,}") for b in result.buckets],
-                numbers_from=1,
-            ),
-        ),
-        _section("What it costs in privacy", _price(result)),
-        _section(
-            "What each party saw of one contribution",
-            _table(
-                ("party", "operator", "could read", "never"),
-                [
-                    (
-                        s.party,
-                        s.operator,
-                        s.text(),
-                        s.never,
-                    )
-                    for s in result.sightings
-                ],
-            ),
-        ),
-        _section(
-            "What was tried and refused",
-            _table(
-                ("tried", "refused by", "because"),
-                [(r.attempt, r.refused_by, r.reason) for r in result.refusals],
-            ),
-        ),
-        _section(
-            "Recipe",
-            f"<p>{_text(str(recipe['name']))}, hash <code>{_text(str(recipe['hash']))}</code></p>"
-            f"<pre><code>{_text(json.dumps(dict(recipe), indent=2))}</code></pre>",
-        ),
+        *_sections(result),
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -150,6 +114,27 @@ def page(result: DemoResult, picture: bytes) -> str:
         f"<title>Tacit: {_text(result.question)}</title><style>{STYLE}</style></head>"
         f"<body><main>{''.join(body)}</main></body></html>"
     )
+
+
+def _sections(result: DemoResult) -> list[str]:
+    recipe = result.recipe
+    estimates = [(b.label, f"{b.estimate:,.0f}", f"{1.96 * b.stderr:,.0f}", f"{b.truth:,}") for b in result.buckets]
+    sightings = [(s.party, s.operator, s.text(), s.never) for s in result.sightings]
+    refusals = [(r.attempt, r.refused_by, r.reason) for r in result.refusals]
+    return [
+        _section("Answer", _table(("answer", "estimate", "± 1.96 s.e.", "truth"), estimates, numbers_from=1)),
+        _section("What it costs in privacy", _price(result)),
+        _section(
+            "What each party saw of one contribution",
+            _table(("party", "operator", "could read", "never"), sightings),
+        ),
+        _section("What was tried and refused", _table(("tried", "refused by", "because"), refusals)),
+        _section(
+            "Recipe",
+            f"<p>{_text(str(recipe['name']))}, hash <code>{_text(str(recipe['hash']))}</code></p>"
+            f"<pre><code>{_text(json.dumps(dict(recipe), indent=2))}</code></pre>",
+        ),
+    ]
 
 
 def _figures(result: DemoResult) -> str:

@@ -22,7 +22,7 @@ from infra.lab.devices.population import Data, Population
 from tacit.methods.flips import Flips
 from tacit.methods.method import Answer, Measurement, Method
 from tacit.ports import Entropy
-from tacit.recipe.model import Sampling
+from tacit.recipe.randomised import Sampling
 
 CHUNK = 1 << 16
 """Numbers, of data or of measurements, that are decided together: where devices have one each, 1 MiB of coins."""

@@ -35,7 +35,7 @@ from tacit.errors import UsageError
 from tacit.methods.design import SampleDesign
 from tacit.methods.flips import Flips
 from tacit.methods.method import plain
-from tacit.recipe.model import Importance, Sampling
+from tacit.recipe.randomised import Importance, Sampling
 
 TOLERANCE = 0.005
 MOST_DEVICES = 200_000

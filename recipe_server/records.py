@@ -1,0 +1,60 @@
+"""What the recipe server keeps, as records: where the leaves of each kind are in the log, and released results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRecipe:
+    """A recipe in the log with the indices of its opt-ins by role. ``ends_at`` is in POSIX seconds."""
+
+    hash: bytes
+    index: int
+    ends_at: int
+    opt_ins: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCensus:
+    """Where a census is, and the index of each published share by role. ``ends_at`` is in POSIX seconds."""
+
+    index: int
+    ends_at: int
+    shares: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedDirectory:
+    """Where the directory of (issuer, epoch) is."""
+
+    issuer: str
+    epoch: int
+    epoch_seconds: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedKeySet:
+    """Where the key set of (gateway, period) is."""
+
+    gateway: str
+    period: int
+    rotation_seconds: int
+    index: int
+
+    @property
+    def end(self) -> int:
+        """POSIX second in which nobody uses it any more (``OhttpConfig.end``)."""
+        return (self.period + 2) * self.rotation_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedResult:
+    """One released result: the bytes that the collector sent and when (POSIX seconds)."""
+
+    recipe_hash: bytes
+    batch_id: str
+    body: bytes
+    published_at: int

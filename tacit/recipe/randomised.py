@@ -1,0 +1,81 @@
+"""How a recipe has answers randomised and proved, and which devices answer: its members ``randomizer``,
+``aggregator_noise``, ``vdaf`` and ``sampling``."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tacit.models.forms.parties import Part
+from tacit.recipe.member_types import DecimalText, Natural, Positive, Size
+
+
+class RandomizerSpec(Part):
+    """What a device does to its answer (P18). A randomizer has its own members and no other's: ``epsilon0`` where it
+    hides an answer by itself, ``max_weight`` where it bounds the ones of a vector, ``scale``, ``flips`` and ``maximum``
+    for noise shares. ``categories``: numbers in a measurement (rr: 2)."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+    categories: Positive
+    epsilon0: DecimalText | None = None
+    max_weight: Positive | None = None
+    scale: Positive | None = None
+    flips: Positive | None = None
+    maximum: Positive | None = None
+
+
+class AggregatorNoise(Part):
+    """Noise that leader and helper each add, once a batch, to every number: ``flips`` centred coin flips."""
+
+    flips: Positive
+
+
+class VdafSpec(Part):
+    """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1 and chunk length 1;
+    ``max_measurement`` belongs to the sums."""
+
+    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count", "Prio3Sum", "Prio3SumVec"]
+    length: Size
+    chunk_length: Size
+    max_weight: Positive | None = None
+    max_measurement: Positive | None = None
+
+
+class Dummies(Part):
+    """Reports that say nothing (P20): an eligible device that does not take part sends one with probability
+    ``intensity / population``. ``population``: how many devices are eligible at least, by the operator's word."""
+
+    intensity: DecimalText
+    population: Positive
+
+
+class Importance(Part):
+    """The rate of devices whose encoded answer is ``default`` (category, bit or number); all others have the
+    sampling's own rate, which is the larger one. ``devices``: of how many, at least, the number of messages is the sum
+    (absent: of one); a census has attested so many."""
+
+    default: Natural
+    default_rate: DecimalText
+    devices: Positive | None = None
+
+
+class Sampling(Part):
+    """Probability with which a device takes part, by its own coin."""
+
+    rate: DecimalText
+    importance: Importance | None = None
+    dummies: Dummies | None = None
+
+    def rate_of(self, answer: object) -> Decimal:
+        """The probability with which a device with this encoded answer takes part; without one (None), that of the
+        default."""
+        held = self.importance is not None and answer in (None, self.importance.default)
+        return Decimal(self.importance.default_rate if self.importance and held else self.rate)
+
+    @property
+    def dummy_rate(self) -> Fraction:
+        """The probability with which a device that does not take part sends a dummy."""
+        return Fraction(self.dummies.intensity) / self.dummies.population if self.dummies else Fraction(0)
