@@ -98,7 +98,7 @@ def _newest(data: bytes) -> Content:
     whole = [content for at in (0, size) if (content := decode_slot(data[at : at + size]))]
     if not whole:
         raise DecodeError("neither of its slots is whole")
-    return max(whole)
+    return max(whole, key=lambda content: content.number)
 
 
 class Slots:

@@ -18,7 +18,7 @@ STAGES = {
     Stage.LOGGED: "the log",
     Stage.ACTIVE: "both opt-ins",
 }
-MEMBERS_OF = ("recipe", "series", "policy", "config-agent")
+MEMBERS_OF = ("recipe", "survey", "series", "policy", "config-agent")
 _BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
 
 
@@ -28,7 +28,7 @@ def readme() -> str:
     return _page(
         "# JSON Schemas",
         f"Draft 2020-12, of every document that Tacit reads or writes as JSON. {MADE} `members.md` shows recipe, "
-        "series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass.",
+        "survey, series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass.",
         "A schema says which documents are well formed. What it cannot say, the descriptions in it do, and what makes "
         "a recipe acceptable are the rules. Documents that are signed are written in RFC 8785 form: no floats, no "
         "duplicate members, and an absent member is left out, never null. Configurations may be TOML as well.",

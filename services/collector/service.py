@@ -15,7 +15,8 @@ import re
 from dataclasses import replace
 from typing import Any, Protocol
 
-from services.collector.store import Collection, CollectionState, CollectorStore, Result
+from services.collector.ports import CollectionsTx
+from services.collector.records import Collection, CollectionState, Result
 from tacit import media_types
 from tacit.aggregator.work import creation
 from tacit.codec import b64url, unb64url
@@ -27,6 +28,7 @@ from tacit.problem import problem_type, read_problem
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
+from tacit.service.store import Transactions
 from tacit.task import Task
 
 MAX_BACKOFF = 60.0
@@ -91,7 +93,7 @@ class Collector:
 
     def __init__(
         self,
-        store: CollectorStore,
+        store: Transactions[CollectionsTx],
         recipes: Subjects,
         config: Pace,
         deps: Deps,

@@ -156,7 +156,7 @@ class LeaderStore(SqlStore[LeaderTx]):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
         task_ids, *others = (list(column) for column in columns)
-        found = await self._opened().call(_STORE_NEW, now, sorted(closable), task_ids, *others)
+        found = await self._database.call(_STORE_NEW, now, sorted(closable), task_ids, *others)
         return found is not None and bool(found[0][0])
 
     async def open(self) -> None:

@@ -19,7 +19,8 @@ from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.adapters import sqlite_dialect
 from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
-from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import DapAbort, Fatal
 from tacit.messages import Interval, Role
 from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold

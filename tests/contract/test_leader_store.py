@@ -27,7 +27,7 @@ from services.leader.store import LeaderStore
 from tacit.adapters.dialect import SLICE
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
-from tacit.aggregator.store import TaskRow, TaskState
+from tacit.aggregator.records import TaskRow, TaskState
 from tacit.task import BatchClose
 from tests.contract.sessions import until_waiting
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from infra.agents import provision_agents
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout, signing_key_of
 from tacit import media_types
 from tacit.adapters.http import AiohttpTransport
@@ -104,16 +105,18 @@ def recipe_of_next_epoch(layout: Layout, now: float) -> Recipe:
     epoch = int(now // layout.options.epoch_seconds) + 1
     visits = Buckets(kind="buckets", edges=(0, "0.5", "2.75", 4))
     return propose(
-        name="visits",
-        question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
-        start=epoch * layout.options.epoch_seconds,
-        duration=DURATION,
-        rate=Decimal(1),
-        min_batch_size=FLOOR,
-        time_precision=1,
+        survey_from(
+            name="visits",
+            question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
+            start=epoch * layout.options.epoch_seconds,
+            duration=DURATION,
+            rate=Decimal(1),
+            min_batch_size=FLOOR,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 

@@ -28,6 +28,7 @@ from client_agent.sources import open_source
 from infra.agents import provision_agents
 from infra.commands.up import SERVICE_NAMES
 from infra.documents.schemas import SCHEMAS, schema_of
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, signing_key_of
 from infra.processes import PIDS
 from tacit import __version__, media_types
@@ -184,16 +185,18 @@ def fresh_recipe(layout: Layout, now: float) -> Recipe:
     epoch = int(now // layout.options.epoch_seconds)
     visits = Buckets(kind="buckets", edges=tuple(range(16)))
     return propose(
-        name="doctor-visits",
-        question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
-        start=int(now) + 2,
-        duration=DURATION,
-        rate=Decimal(1),
-        min_batch_size=DEVICES // 2,
-        time_precision=1,
+        survey_from(
+            name="doctor-visits",
+            question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
+            start=int(now) + 2,
+            duration=DURATION,
+            rate=Decimal(1),
+            min_batch_size=DEVICES // 2,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 

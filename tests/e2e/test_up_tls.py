@@ -29,6 +29,7 @@ from client_agent.journal import State
 from client_agent.runner import opened_agent
 from infra.agents import provision_agents
 from infra.cli import run
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout, renew_certificates
 from infra.stack_tls import OPERATOR
 from tacit.adapters.http import AiohttpTransport, ClientTls
@@ -188,16 +189,18 @@ def recipe_now(layout: Layout, now: float) -> Recipe:
         statistic="histogram",
     )
     return propose(
-        name="visits",
-        question=question,
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=int(now // layout.options.epoch_seconds), slot=0),
-        start=int(now) + 8,
-        duration=20,
-        rate=Decimal(1),
-        min_batch_size=DEVICES // 2,
-        time_precision=1,
+        survey_from(
+            name="visits",
+            question=question,
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=int(now // layout.options.epoch_seconds), slot=0),
+            start=int(now) + 8,
+            duration=20,
+            rate=Decimal(1),
+            min_batch_size=DEVICES // 2,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 

@@ -30,6 +30,7 @@ from infra.api import verified_log
 from infra.backends import BACKENDS, Wanted, backends
 from infra.lab.fleet.origin import origin_of
 from infra.lab.fleet.run import Data, Load, open_fleet
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout, free_ports, load_layout, signing_key_of
 from infra.markers import amend_config
 from infra.mosquitto import MosquittoServer
@@ -227,16 +228,18 @@ def _recipe(layout: Layout) -> Recipe:
     labels = ("a", "b", "c", "d")
     encoder = Categories(kind="categories", categories=labels)
     return propose(
-        name="two-networks",
-        question=Question(text="Which of four?", metric="four", encoder=encoder, statistic="histogram"),
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=now // layout.options.epoch_seconds, slot=0),
-        start=now + 4,
-        duration=INTERVAL_SECONDS,
-        rate=RATE,
-        min_batch_size=int(DEVICES * RATE) // 2,
-        time_precision=1,
+        survey_from(
+            name="two-networks",
+            question=Question(text="Which of four?", metric="four", encoder=encoder, statistic="histogram"),
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=now // layout.options.epoch_seconds, slot=0),
+            start=now + 4,
+            duration=INTERVAL_SECONDS,
+            rate=RATE,
+            min_batch_size=int(DEVICES * RATE) // 2,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 

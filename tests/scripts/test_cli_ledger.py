@@ -19,7 +19,7 @@ from infra.api import hash_of, verified_log
 from infra.cli import run
 from infra.commands.privacy_budget import _log
 from infra.lab.kit.network import InProcessTransport
-from infra.lab.kit.recipes import VISITS
+from infra.lab.kit.recipes import VISITS, survey_from
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.ledger_view import show_ledger, show_plan
 from infra.places import policy_of
@@ -59,14 +59,16 @@ async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) 
 def recipe_of(layout: Layout, name: str, slot: int) -> Recipe:
     epoch = int(SystemClock().now() // 3600) + 1
     return propose(
-        name=name,
-        question=VISITS,
-        population=1000,
-        rate=Decimal("0.5"),
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=slot),
-        start=epoch * 3600,
-        duration=3600,
+        survey_from(
+            name=name,
+            question=VISITS,
+            population=1000,
+            rate=Decimal("0.5"),
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=slot),
+            start=epoch * 3600,
+            duration=3600,
+        ),
+        layout.parties,
     )
 
 

@@ -362,9 +362,9 @@ def test_a_recipe_of_noise_shares_says_what_it_costs_and_gives_before_anybody_is
 @pytest.mark.parametrize(
     ("words", "complaint_words"),
     [
-        (["--statistic", "median"], "--statistic is"),
+        (["--statistic", "median"], "--statistic: must be"),
         (["--statistic", "sum", "--low", "0"], "needs --high"),
-        (["--statistic", "sum", "--low", "3", "--high", "3"], "low must be below high"),
+        (["--statistic", "sum", "--low", "3", "--high", "3"], "--low: must be below high"),
         (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.3"], "change high to 0.9 or 1.2, or unit"),
         (["--statistic", "mean", "--low", "-.5", "--high", "1"], "--low: '-.5' is not a number like"),
         (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "1e-2"], "--unit: '1e-2' is not a number like"),
@@ -491,7 +491,7 @@ def test_as_few_dummies_as_will_do_are_found(tmp_path: Path, capsys: pytest.Capt
         (["--boolean", "--importance-default", "maybe", *RARELY], 1, "is no answer to a count"),
         (["--categories", "a,b", "--importance-default", "c", *RARELY], 1, "'c' is no answer; one of a, b is"),
         (["--boolean", "--dummy-epsilon", "1"], 2, "belongs to --dummies auto"),
-        (["--boolean", "--dummies", "many"], 2, "--dummies takes a number"),
+        (["--boolean", "--dummies", "many"], 2, "--dummies: takes a number"),
         (["--boolean", "--dummies", "auto", "--dummy-epsilon", "0"], 2, "a number above 0"),
         (["--boolean", "--dummies", "auto", "--dummy-epsilon", "0.0001"], 1, "no dummies of 20000 devices"),
         (["--boolean", "--importance-default", "no", *RARELY[:2], "--non-default-share", "1.5"], 2, "at most 1"),

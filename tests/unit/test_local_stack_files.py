@@ -29,7 +29,6 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
-from infra.recipe_form import Form
 from infra.stack import LocalStack
 from infra.stack_tls import party_name
 from infra.workers import service_part
@@ -41,6 +40,7 @@ from tacit.ledger.budget import conservative, fits
 from tacit.operations.issuance import read_counts
 from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy
+from tacit.recipe.survey import Survey
 from tacit.recipe.turnout import FILL
 from tacit.service.config import load_config, read_secret
 
@@ -171,7 +171,7 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
         assert OPERATORS[service.name] in text
     asked = re.search(r"--population (\d+)", text)
     assert asked is not None
-    assert FILL * Decimal(Form().rate) * int(asked[1]) >= layout.options.batch_floor
+    assert FILL * Survey().rate * int(asked[1]) >= layout.options.batch_floor
     everybody = f"'{agent.parent.parent}'/*/agent.json"
     assert f"tacit agent run $(printf -- '--config %s ' {everybody})" in text
     assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text

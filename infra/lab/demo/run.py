@@ -36,7 +36,7 @@ from infra.lab.demo.outside import told_by_a_value_outside
 from infra.lab.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
 from infra.lab.demo.split_view import refused_split_view
 from infra.lab.demo.view import Stages
-from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
+from infra.layout import StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
 from tacit.adapters.http import AiohttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
@@ -52,9 +52,10 @@ from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of, vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
+from tacit.recipe.model import Categories, Recipe
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.quantity import exact, in_words
+from tacit.recipe.survey import Survey
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
@@ -337,36 +338,38 @@ class DemoRun:
     # Pieces
 
     def _main_recipe(self) -> Recipe:
-        return propose(
+        question = self._dataset.question.asked
+        survey = Survey(
             name="demo",
-            question=self._dataset.question.asked,
+            text=question.text,
+            metric=question.metric,
+            encoder=question.encoder,
             population=len(self._dataset.values),
-            parties=self._layout.parties,
-            token=TokenSlot(issuer=OPERATORS["issuer"], epoch=self._epoch, slot=MAIN_SLOT),
+            epoch=self._epoch,
+            slot=MAIN_SLOT,
             start=self._epoch * DAY + 8 * HOUR,
             duration=HOUR,
             rate=rate_of(len(self._dataset.values)),
             time_precision=PRECISION,
         )
+        return propose(survey, self._layout.parties)
 
     def _drill_recipe(self) -> Recipe:
-        return propose(
+        survey = Survey(
             name="drill",
-            question=Question(
-                text="Takes part in the drill?",
-                metric=DRILL_METRIC,
-                encoder=Categories(kind="categories", categories=("yes", "no")),
-                statistic="histogram",
-            ),
+            text="Takes part in the drill?",
+            metric=DRILL_METRIC,
+            encoder=Categories(kind="categories", categories=("yes", "no")),
             population=BATCH_FLOOR,
-            parties=self._layout.parties,
-            token=TokenSlot(issuer=OPERATORS["issuer"], epoch=self._epoch, slot=DRILL_SLOT),
+            epoch=self._epoch,
+            slot=DRILL_SLOT,
             start=self._epoch * DAY + 8 * HOUR,
             duration=HOUR,
             rate=Decimal(1),
             min_batch_size=BATCH_FLOOR,
             time_precision=PRECISION,
         )
+        return propose(survey, self._layout.parties)
 
     def _signed(self, recipe: Recipe) -> SignedLeaf:
         key = signing_key_of(self._layout)

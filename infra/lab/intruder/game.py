@@ -1,0 +1,56 @@
+"""The distinguishing game: on which devices did the event happen?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from client_agent.panprivate.watch import Plan
+from infra.lab.intruder.attackers import ATTACKERS, Attacker
+from infra.lab.intruder.traces import Keeper, KeeperKind, devices
+from infra.lab.kit.entropy import SeededEntropy
+
+
+@dataclass(frozen=True, slots=True)
+class Advantage:
+    """``advantage`` = 2 (accuracy - 1/2) over devices that the attacker has not learnt from; 0 for a coin, 1 for
+    somebody who knows. ``stderr`` is that of a coin."""
+
+    name: str
+    advantage: float
+    stderr: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one game: looks at storage and memory, and how well each attacker did with them."""
+
+    snapshots: int
+    attackers: tuple[Advantage, ...]
+
+    @property
+    def best(self) -> Advantage:
+        """The attacker who did best."""
+        return max(self.attackers, key=lambda one: one.advantage)
+
+
+def play(
+    plan: Plan,
+    learning: int,
+    guessing: int,
+    entropy: SeededEntropy,
+    kind: KeeperKind = Keeper,
+    attackers: Sequence[Attacker] = ATTACKERS,
+) -> Outcome:
+    """Attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones."""
+    traces, truths = zip(*devices(plan, learning + guessing, entropy, kind), strict=True)
+    labels = np.array(truths, dtype=np.int64)
+    found = []
+    for attacker in attackers:
+        guess = attacker.learn(traces[:learning], labels[:learning])
+        right = float((guess(traces[learning:]) == labels[learning:]).mean())
+        found.append(Advantage(attacker.name, 2 * right - 1, 1 / math.sqrt(guessing)))
+    return Outcome(sum(trace.snapshots for trace in traces), tuple(found))

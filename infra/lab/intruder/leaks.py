@@ -1,0 +1,114 @@
+"""Keepers of state with one mistake each, to show that an intruder who finds nothing looks in the right places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from client_agent.panprivate.slots import Content, Disk
+from client_agent.panprivate.watch import Plan
+from infra.lab.intruder.traces import Keeper, KeeperKind
+from infra.lab.kit.clock import SimClock
+from tacit.ports import Entropy
+
+
+class Skips(Keeper):
+    """Writes nothing at the end of a step in which nothing happened."""
+
+    happened = False
+
+    def happen(self) -> None:
+        """As ever, and keeps in mind that it did."""
+        super().happen()
+        self.happened = True
+
+    def tick(self) -> None:
+        """Nothing either."""
+
+    def end_step(self) -> None:
+        """The update, if there is a reason for it."""
+        if self.happened:
+            super().end_step()
+        self.happened = False
+
+
+class WritesAtOnce(Keeper):
+    """Syncs the file when the event happens, too."""
+
+    def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
+        super().__init__(plan, folder, clock, entropy, disk)
+        self._disk = disk
+
+    def happen(self) -> None:
+        """As ever, and durably."""
+        super().happen()
+        with self.path.open("rb") as file:
+            self._disk.sync(file.fileno())
+
+
+class Repeats(Keeper):
+    """Draws the same randomness in every update."""
+
+    def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
+        super().__init__(plan, folder, clock, entropy, disk)
+        self.watch._entropy = _repeated(entropy)
+
+
+class Grows(Keeper):
+    """Notes each event at the end of the file."""
+
+    noted = b""
+
+    def happen(self) -> None:
+        """As ever, with a note."""
+        super().happen()
+        self.noted += b"\0"
+
+    def end_step(self) -> None:
+        """As ever; the notes come last."""
+        super().end_step()
+        size = self.watch.file_size
+        with self.path.open("r+b") as file:
+            file.seek(size)
+            file.write(self.noted)
+
+
+class ReturnsEarly(Keeper):
+    """Saves itself the rerandomisation at the end of a step in which nothing happened; it writes what it has."""
+
+    def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
+        super().__init__(plan, folder, clock, entropy, disk)
+        self._slots, self._step = self.watch._slots, 0
+        self._happened = False
+
+    def happen(self) -> None:
+        """As ever, and keeps in mind that it did."""
+        super().happen()
+        self._happened = True
+
+    def end_step(self) -> None:
+        """The same write in both cases, and the work in one."""
+        self._step += 1
+        if self._happened:
+            super().end_step()
+        else:
+            self._slots.write(Content(self._step, self.watch.plan.head() + self.watch.state))
+        self._happened = False
+
+
+LEAKS: Mapping[str, KeeperKind] = {
+    "update skipped": Skips,
+    "sync on event": WritesAtOnce,
+    "same randomness": Repeats,
+    "longer on event": Grows,
+    "early return": ReturnsEarly,
+}
+
+
+def _repeated(entropy: Entropy) -> Entropy:
+    drawn = entropy(64)
+
+    def repeated(length: int, /) -> bytes:
+        return drawn[:length]
+
+    return repeated

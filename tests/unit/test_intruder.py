@@ -1,0 +1,67 @@
+"""An intruder who sees everything of many devices is left to guess, and finds every planted mistake."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from client_agent.panprivate.watch import Plan, Schedule
+from infra.lab.intruder.attackers import ATTACKERS, LogisticRegression
+from infra.lab.intruder.game import play
+from infra.lab.intruder.leaks import LEAKS
+from infra.lab.intruder.traces import Keeper, Trace, devices
+from infra.lab.kit.entropy import SeededEntropy
+from tacit.panprivate.elgamal import PrivateKey
+from tacit.panprivate.single_server import NonZero, Occurrences
+from tacit.panprivate.stored import OneServer, StoredState, TwoServers
+from tacit.panprivate.two_servers import SharedNonZero, Sharing
+
+SEED = SeededEntropy(b"intruder")
+PUBLIC, OTHER = (PrivateKey.generate(SEED).public_key() for _ in range(2))
+COUNT, HISTOGRAM = OneServer(NonZero(PUBLIC)), OneServer(Occurrences(PUBLIC, 2))
+SHARED = TwoServers(SharedNonZero(Sharing(PUBLIC, OTHER, b"a task")))
+SIGMAS = 5
+
+
+def _plan(stored: StoredState) -> Plan:
+    return Plan(bytes(32), stored, Schedule(1_000_000, 60, 4))
+
+
+@pytest.mark.parametrize(
+    ("stored", "guessing"), [(COUNT, 300), (HISTOGRAM, 80), (SHARED, 60)], ids=["count", "histogram", "two servers"]
+)
+@pytest.mark.false_alarm(
+    5 * 3e-7, "five attackers, each a coin's binomial more than five standard errors to one side", runs=2
+)
+def test_no_attacker_does_better_than_a_coin(stored: StoredState, guessing: int) -> None:
+    outcome = play(_plan(stored), guessing, guessing, SEED.child(str(guessing)))
+    assert outcome.snapshots == 2 * guessing * 2 * 5
+    for one in outcome.attackers:
+        assert one.advantage < SIGMAS * one.stderr, one
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_every_planted_mistake_is_found(leak: str) -> None:
+    outcome = play(_plan(COUNT), 60, 60, SEED.child(leak), LEAKS[leak])
+    assert outcome.best.advantage > 0.7, outcome
+
+
+def test_a_classifier_learns_what_can_be_learnt() -> None:
+    """That it finds nothing in ciphertexts is the ciphertexts' doing."""
+    generator = np.random.default_rng(7)
+    labels = generator.integers(0, 2, 300)
+    tables = generator.integers(0, 256, (300, 64), dtype=np.uint8)
+    tables[:, 9] = tables[:, 9] // 2 + 100 * labels
+    traces = [Trace(memories=[row.tobytes()]) for row in tables]
+    guess = LogisticRegression().learn(traces[:200], labels[:200])
+    assert (guess(traces[200:]) == labels[200:]).mean() > 0.8
+
+
+def test_a_device_with_events_and_one_without_are_seen_alike() -> None:
+    traces = list(devices(_plan(COUNT), 12, SEED.child("alike"), Keeper))
+    assert {label for _, label in traces} == {0, 1}
+    assert (
+        len({(tuple(trace.sizes), tuple(trace.writes), tuple(trace.syncs), tuple(trace.drawn)) for trace, _ in traces})
+        == 1
+    )
+    assert {one.name for one in ATTACKERS} == {"byte statistics", "classifier", "timing", "work", "file metadata"}
