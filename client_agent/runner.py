@@ -20,7 +20,6 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
-from client_agent.pace import NEVER
 from client_agent.sources import open_source
 from client_agent.store import SqlAgentStore
 from tacit.adapters.folder_lock import alone_in
@@ -30,6 +29,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.waiting import first_of
 from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
+from tacit.pauses import NEVER
 from tacit.ports import Clock
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import read_secret

@@ -61,7 +61,7 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     count = len(config.witnesses)
     quorum = config.witness_quorum or min(max(demanded, count // 2 + 1), count)
     wakes = []
-    for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
+    for driver in drivers_of(config.witnesses, quorum, service, deps, config.cosign_seconds):
         wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS, f"asking witness {driver.name}"))
         app[TROUBLES].append(driver.trouble)
 

@@ -11,15 +11,16 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+from tacit.dp.claim import RELATION, UNBOUNDED
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.method import plain
 from tacit.models.forms.form import Cap
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import mode_of_close
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import MODE_OF_CLOSE, Buckets, Categories, Question, Recipe, Vector
-from tacit.recipe.privacy import UNBOUNDED
+from tacit.recipe.model import Buckets, Categories, Question, Recipe, Vector
 from tacit.recipe.survey import AUTO, Survey
 from tacit.recipe.target import Target
 from tacit.recipe.turnout import TurnoutPlan
@@ -69,7 +70,7 @@ def _when_and_whom(survey: Survey, parties: Parties, expected: int, batch_size: 
     return {
         "batch": {
             "min_batch_size": batch_size,
-            "mode": MODE_OF_CLOSE[survey.close],
+            "mode": mode_of_close(survey.close),
             "close": survey.close,
             "time_precision": survey.time_precision or math.gcd(PRECISION_SECONDS, start, duration),
             "expected_contributions": expected,
@@ -119,7 +120,7 @@ def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default"
     form = form_of(body["model"])
     privacy = {
         "delta": plain(delta),
-        "relation": "replacement",
+        "relation": RELATION,
         "mechanism": "none",
         "n": body["batch"]["min_batch_size"],
         "epsilon0": epsilon0,

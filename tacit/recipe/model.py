@@ -19,13 +19,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
+from tacit.dp.claim import UNBOUNDED
 from tacit.methods.statistics import StatisticName
 from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
 from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
 from tacit.recipe.fields import wrong
 from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
-from tacit.recipe.privacy import UNBOUNDED, Privacy, epsilon_of
+from tacit.recipe.privacy import Privacy, epsilon_of
 from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
 from tacit.recipe.randomised import AggregatorNoise, RandomizerSpec, Sampling, VdafSpec
 from tacit.tlog.leaves import Key32
@@ -228,13 +229,6 @@ class Question(Part):
     encoder: EncoderSpec
     statistic: StatisticName
     round_input: Annotated[str, Field(min_length=1, max_length=MAX_ROUND_INPUT)] | None = None
-
-
-MODE_OF_CLOSE: dict[str, Literal["time_interval", "leader_selected"]] = {
-    "interval_end": "time_interval",
-    "at_B": "leader_selected",
-}
-"""The mode of a batch that goes with when it ends (P13)."""
 
 
 class Batch(Part):

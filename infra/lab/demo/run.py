@@ -22,7 +22,6 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.attacks import (
-    Loot,
     Thief,
     helper_refusal,
     refused_publication,
@@ -36,6 +35,7 @@ from infra.lab.demo.outside import told_by_a_value_outside
 from infra.lab.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
 from infra.lab.demo.split_view import refused_split_view
 from infra.lab.demo.view import Stages
+from infra.lab.kit.reports import BoundToken
 from infra.layout import StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
 from tacit.adapters.http import AiohttpTransport
@@ -441,12 +441,12 @@ async def _spender(devices: Sequence[Device], recipe: Recipe) -> Device:
     raise Refusal("demo-staged", "no device has sent its report of the staged recipe")
 
 
-async def _loot(device: Device, slot: int) -> Loot:
+async def _loot(device: Device, slot: int) -> BoundToken:
     """The token of ``slot`` that a device holds or held, with its secrets."""
     for prefetch in await device.store.prefetches():
         if prefetch.slot.slot == slot and prefetch.token:
             secrets = prefetch.preimages
-            return Loot(prefetch.token, Preimages(secrets[:PREIMAGE_SIZE], secrets[PREIMAGE_SIZE:]))
+            return BoundToken(prefetch.token, Preimages(secrets[:PREIMAGE_SIZE], secrets[PREIMAGE_SIZE:]))
     raise Refusal("demo-staged", "a device has no token for the staged recipe")
 
 
