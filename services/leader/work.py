@@ -164,7 +164,7 @@ class JobWork:
         rejections: list[Rejection] = []
         try:
             for start in range(0, len(stored), CHUNK):
-                chunk = [(report.report_id, report.body) for report in stored[start : start + CHUNK]]
+                chunk = [report.body for report in stored[start : start + CHUNK]]
                 job, rejected = await asyncio.to_thread(
                     prepare_leader, party, chunk, now, self._crypto, seen, again=again
                 )

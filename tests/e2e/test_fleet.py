@@ -38,7 +38,7 @@ from infra.lab.kit.recipes import changed, survey_from
 from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
 from infra.places import policy_of
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.builder import propose
@@ -74,7 +74,7 @@ class Stage:
         self.layout = create_layout(folder, options, OsEntropy(), now)
         self.stack = LocalStack(self.layout, self.clock, OsEntropy())
         self.origin: Origin = origin_of(self.layout, None, None)
-        self.transport = AiohttpTransport(connections=64)
+        self.transport = HttpTransport(connections=64)
         self.world = World(self.clock, OsEntropy(), self.transport)
         self.folder = folder
 

@@ -26,7 +26,7 @@ from infra.layout import Layout, StackOptions, create_layout, load_layout, signi
 from infra.log_view import show_report
 from infra.log_watch import Cosigned, Report
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.monitor.findings import Finding
 from tacit.recipe.builder import propose
@@ -68,7 +68,7 @@ async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) 
             layout.parties,
         )
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(layout))
-        async with AiohttpTransport() as transport:
+        async with HttpTransport() as transport:
             url, kind = layout.urls["recipe_server"], {"Content-Type": "application/json"}
             answer = await transport.request("POST", f"{url}/v1/leaves", headers=kind, body=leaf.encode())
             assert answer.status == 201

@@ -38,7 +38,7 @@ from infra.lab.demo.view import Stages
 from infra.lab.kit.reports import BoundToken
 from infra.layout import StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url
@@ -114,7 +114,7 @@ class DemoRun:
     async def run(self) -> DemoResult:
         """Everything, from empty folders to a released histogram."""
         began = time.monotonic()
-        async with self._stack.running(), AiohttpTransport(connections=64) as transport:
+        async with self._stack.running(), HttpTransport(connections=64) as transport:
             world = AgentDeps(self._clock, self._entropy, transport)
             with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
                 await self._stack.settle("issuer", "gateway", "recipe_server", "attester", "relay")
