@@ -89,7 +89,7 @@ class Watch:
         self._audit = self._new_audit()
 
     def _new_audit(self) -> Audit:
-        return Audit(self._place.policy, accountant=accountant_of_record())
+        return Audit(self._place.policy, accountant_of_record())
 
     async def verify(self, stage: Stage) -> LogReport:
         """Check what needs no judgement: signatures, hashes, tiles, consistency, cosignatures."""
