@@ -50,6 +50,9 @@ FALSE_ALARM = 1e-3
 NORMAL_FALSE_ALARM = 3.2905267
 """Standard errors that a normal number exceeds, in either direction, with probability ``FALSE_ALARM``."""
 NORMAL_95 = 1.96
+MOST_ASKED = 10**10
+"""Devices that may be said to be asked, more than there are people: the bounds are summed over a range that grows with
+the root of it."""
 _LEFT_OUT = 1e-12
 """Mass of a binomial that its window may leave out, on each side."""
 
@@ -65,6 +68,8 @@ class Asked:
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
             raise UsageError("the number of asked devices must be at least 1")
+        if self.most > MOST_ASKED:
+            raise UsageError(f"the number of asked devices must be at most {MOST_ASKED:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,8 @@ class Number:
 def asked_by(recipe: Recipe) -> Asked | None:
     """How many devices the recipe says that it asks: the whole numbers whose expected contributions, rounded up, are
     the stated ones. None where that cannot be told from it: rounds of a series (whoever was in an earlier round is not
-    asked), importance sampling (the number depends on answers), batches that close at B, and where the stated number
-    is B, which it is never below."""
+    asked), importance sampling (the number depends on answers), batches that close at B, where the stated number is B,
+    which it is never below, and where it is that of more than ``MOST_ASKED`` devices."""
     expected = recipe.batch.expected_contributions
     unknown = recipe.series is not None or recipe.sampling.importance is not None or _closes_at_b(recipe)
     if unknown or expected <= recipe.batch.min_batch_size or not 0 < recipe.rate <= 1:
@@ -87,7 +92,7 @@ def asked_by(recipe: Recipe) -> Asked | None:
     rate = Fraction(recipe.rate)
     sends = rate + (1 - rate) * recipe.sampling.dummy_rate
     least, most = math.floor((expected - 1) / sends) + 1, math.floor(expected / sends)
-    return Asked(least, most, "recipe") if least <= most else None
+    return Asked(least, most, "recipe") if least <= most <= MOST_ASKED else None
 
 
 def with_response(document: Mapping[str, Any], recipe: Recipe, asked: Asked | None = None) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from client_agent.journal import State
+from infra.lab.devices.destination import Destination
 from infra.lab.devices.faults import FATE, Fault
-from infra.lab.devices.target import Target
 from infra.lab.fleet.result import FleetResult
 from infra.layout import Layout
 from infra.response_lines import warning
@@ -107,7 +107,7 @@ class Oracle:
     """Asks the services of a local stack. ``before`` is taken ahead of the run: what they counted until then is not
     this fleet's."""
 
-    def __init__(self, layout: Layout, target: Target, clock: Clock) -> None:
+    def __init__(self, layout: Layout, target: Destination, clock: Clock) -> None:
         self._layout = layout
         self._target = target
         self._clock = clock
