@@ -139,7 +139,7 @@ class _Response:
         randomizer, statistic = randomizer_of(recipe), recipe.question.statistic
         least, most = 0.0, 1.0
         if isinstance(randomizer, Flips) and not STATISTICS[statistic].counts_devices:
-            randomizer = replace(randomizer, statistic="sum") if statistic == "mean" else randomizer
+            randomizer = replace(randomizer, statistic="sum") if STATISTICS[statistic].is_ratio else randomizer
             least, most = float(randomizer.low), float(randomizer.low + randomizer.unit * randomizer.maximum)
         design = design_of(recipe)
         totals = randomizer.estimate(counts, counted, design)
@@ -202,7 +202,7 @@ class _Response:
         ]
         floor, ceiling = min(self.least * size for size in sizes), max(self.most * size for size in sizes)
         low, high = (min(max(end, floor), ceiling) for end in ends)
-        if self.statistic == "mean":
+        if STATISTICS[self.statistic].is_ratio:
             low, high = min(low / size for size in sizes), max(high / size for size in sizes)
         return {"population_low": low, "population_high": max(low, high)}
 

@@ -50,12 +50,12 @@ class Destination:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe."""
+        """The recipe that the fleet answers, decoded from its canonical bytes."""
         return Recipe.decode(self.recipe_bytes)
 
     @cached_property
     def task(self) -> Task:
-        """Its task."""
+        """The DAP task that follows from the recipe and the slot's token key."""
         return derive.task_of(self.recipe, self.token_key_spki)
 
     @property

@@ -20,6 +20,7 @@ from infra.lab.fleet.result import FleetResult
 from infra.layout import Layout
 from infra.response_lines import warning
 from tacit.errors import Abort
+from tacit.methods.statistics import STATISTICS
 from tacit.operations.services import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.derive import labels
@@ -187,7 +188,7 @@ class Oracle:
 def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
     """Estimates of a result document, with its intervals for all devices, beside what the fleet's devices know; none
     where that was not added up."""
-    share = 1 / result.devices if document["statistic"] == "mean" else 1.0
+    share = 1 / result.devices if STATISTICS[document["statistic"]].is_ratio else 1.0
     answered: list[float | None] = [total * share for total in result.answered]
     answered = answered or [None] * len(result.known)
     rows = zip(document["buckets"], result.known, answered, strict=True) if result.known else ()
