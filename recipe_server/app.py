@@ -13,7 +13,7 @@ from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.store import SqlRecipeStore
 from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
@@ -73,9 +73,9 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     service.grown = grown
 
 
-def make_transport(config: RecipeServerConfig) -> AiohttpTransport:
+def make_transport(config: RecipeServerConfig) -> HttpTransport:
     """The transport for ``Deps`` of a recipe server that runs on its own; it calls its witnesses."""
-    return AiohttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
+    return HttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _announcing(announcer: Announcer) -> Callable[[web.Application], AsyncIterator[None]]:

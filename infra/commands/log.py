@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from infra.command_options import AsJson, Server, StateDir, layout_of, policy_of
 from infra.log_service import Monitor, create_app
 from infra.log_view import Bars, printable, show_report
-from infra.log_watch import Place, Report, Watch
-from infra.places import AsJson, Server, StateDir, layout_of, policy_of
+from infra.log_watch import LogReport, Place, Watch
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.adapters.tls import ClientTls
@@ -144,11 +144,11 @@ async def _transport(place: Place, folder: Path | None, save: Path | None) -> As
     if folder is not None:
         yield FolderTransport(folder)
         return
-    async with AiohttpTransport(connections=4, max_response=MAX_BUNDLE, tls=place.tls) as transport:
+    async with HttpTransport(connections=4, max_response=MAX_BUNDLE, tls=place.tls) as transport:
         yield transport if save is None else SavingTransport(transport, save)
 
 
-async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> Report:
+async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> LogReport:
     async with _transport(place, folder, save) as transport:
         watch = Watch(place, transport, SystemClock(), kept)
         stage = Bars(notes()).stage
@@ -158,7 +158,7 @@ async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path
             raise TransportError(f"the log at {folder or place.url} cannot be read: {error}") from error
 
 
-def _end(report: Report, *, as_json: bool) -> None:
+def _end(report: LogReport, *, as_json: bool) -> None:
     if as_json:
         print_json(report.document())
     else:

@@ -12,10 +12,7 @@ from rich.text import Text
 
 from infra.api import hash_of, read_recipe, verified_log
 from infra.audience_view import audience_document
-from infra.commands.census import census
-from infra.commands.design import design
-from infra.layout import Layout
-from infra.places import (
+from infra.command_options import (
     HASH_ARGUMENT,
     AsJson,
     Server,
@@ -27,6 +24,9 @@ from infra.places import (
     server_of,
     transport_of,
 )
+from infra.commands.census import census
+from infra.commands.design import design
+from infra.layout import Layout
 from infra.publishing import AnalystKey, note_asked, publish_document, show_published
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
@@ -34,7 +34,7 @@ from infra.recipe_writing import OutFile, PartiesFile, draft_context, write_reci
 from infra.survey_flags import SurveyFile, asking
 from infra.survey_said import Said, completed
 from infra.terminal import answers, plain_table, print_json, span, styled
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.models.forms.registry import known
@@ -190,7 +190,7 @@ def list_recipes(state_dir: StateDir = None, server: Server = None, as_json: AsJ
     answers().print(table if found else "the log holds no recipe yet; write one with: tacit recipe new")
 
 
-async def _list(server: str, client: AiohttpTransport) -> list[dict[str, Any]]:
+async def _list(server: str, client: HttpTransport) -> list[dict[str, Any]]:
     async with client as transport:
         return await recipes_of(transport, server)
 
@@ -245,6 +245,6 @@ async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str,
     return {"audience": audience_document(recipe, policy, context)}
 
 
-async def _logged(server: str, client: AiohttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
+async def _logged(server: str, client: HttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
     async with client as transport:
         return await logged_recipe(transport, server, await hash_of(transport, server, name))

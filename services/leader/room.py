@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from services.leader.config import LeaderLimits
 from services.leader.ports import RoomTx
-from services.leader.records import Upload
+from services.leader.records import StoredReport
 from tacit.aggregator.parties import Parties
 from tacit.ports import Clock
 from tacit.roles.batches import RATE_FACTOR
@@ -38,13 +38,13 @@ class Room:
         """Reports of ``task`` that may wait for a job."""
         return max(self._least, RATE_FACTOR * task.expected_contributions)
 
-    async def fitting(self, groups: Sequence[Sequence[Upload]]) -> list[bool]:
+    async def fitting(self, groups: Sequence[Sequence[StoredReport]]) -> list[bool]:
         """For which groups there is room; those before count. Whatever the store refuses after all is counted until the
         next look."""
         seen: set[bytes] = set()
         return [await self._take(group, seen) for group in groups]
 
-    async def _take(self, group: Sequence[Upload], seen: set[bytes]) -> bool:
+    async def _take(self, group: Sequence[StoredReport], seen: set[bytes]) -> bool:
         """A group is one request's, so of one task."""
         if not group:
             return True

@@ -19,7 +19,7 @@ from services.leader.records import (
     FailingJob,
     JobRow,
     JobState,
-    Upload,
+    StoredReport,
     pack_members,
     unpack_members,
 )
@@ -69,8 +69,8 @@ def report(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def upload(number: int, task_id: bytes = TASK) -> Upload:
-    return Upload(task_id, report(number), bytes([number]) * 32, b"body %d" % number)
+def upload(number: int, task_id: bytes = TASK) -> StoredReport:
+    return StoredReport(task_id, report(number), bytes([number]) * 32, b"body %d" % number)
 
 
 def job(

@@ -19,7 +19,7 @@ from infra.agents import provision_agents
 from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout, signing_key_of
 from tacit import media_types
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.recipe.builder import propose
@@ -120,7 +120,7 @@ def recipe_of_next_epoch(layout: Layout, now: float) -> Recipe:
     )
 
 
-async def publish(stack: Stack, http: AiohttpTransport) -> Recipe:
+async def publish(stack: Stack, http: HttpTransport) -> Recipe:
     """A recipe of the next epoch, in the log as soon as its directory is, early enough for tokens."""
     layout = stack.layout
     deadline = time.monotonic() + 60
@@ -144,7 +144,7 @@ async def test_devices_in_javascript_contribute_and_every_acknowledged_report_is
     node: str, stack: Stack, tmp_path: Path
 ) -> None:
     output = tmp_path / "devices"
-    async with AiohttpTransport() as http:
+    async with HttpTransport() as http:
         operator = Operator(stack, http)
         with node_devices(node, stack.layout, output):
             recipe = await publish(stack, http)

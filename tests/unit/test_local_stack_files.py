@@ -27,13 +27,14 @@ from infra.deployment import HOSTED, Deployment, deploy
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
-from infra.markers import amend_config
 from infra.processes import ServiceProcess
+from infra.remembered_servers import amend_config
 from infra.stack import LocalStack
 from infra.stack_tls import party_name
 from infra.workers import service_part
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
@@ -281,7 +282,7 @@ async def test_a_stack_with_tls_works_in_one_process(tmp_path: Path) -> None:
         for name in ("issuer", "attester"):
             assert await read_counts(operator, name, layout.urls[name], layout.operator_token(name)) == {}
         config = layout.agent_config(tmp_path, {"kind": "csv", "path": tmp_path / "data.csv"})
-        async with AiohttpTransport(tls=ClientTls(config.tls_ca)) as device:
+        async with HttpTransport(tls=ClientTls(config.tls_ca)) as device:
             for name, url in layout.urls.items():
                 assert (await device.request("GET", f"{url}/healthz")).status == 200, name
             with pytest.raises(Abort, match="Credentials"):

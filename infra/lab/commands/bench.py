@@ -10,12 +10,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from infra.command_options import AsJson
 from infra.extras import require_extra
 from infra.lab.bench import history
 from infra.lab.bench.kernels import STAGES, kernel_rows
 from infra.lab.bench.rows import Row, document, machine
 from infra.lab.bench.targets import ACCOUNTING, MOST_GROWTH, MOST_UNDER_ATTACK, UNDER_ATTACK, target_of
-from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.vdaf.native import level
 

@@ -38,7 +38,7 @@ from infra.lab.demo.view import Stages
 from infra.lab.kit.reports import BoundToken
 from infra.layout import StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url
@@ -52,7 +52,7 @@ from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of, vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Categories, Recipe
+from tacit.recipe.model import Categories, Recipe
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.survey import Survey
@@ -114,7 +114,7 @@ class DemoRun:
     async def run(self) -> DemoResult:
         """Everything, from empty folders to a released histogram."""
         began = time.monotonic()
-        async with self._stack.running(), AiohttpTransport(connections=64) as transport:
+        async with self._stack.running(), HttpTransport(connections=64) as transport:
             world = AgentDeps(self._clock, self._entropy, transport)
             with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
                 await self._stack.settle("issuer", "gateway", "recipe_server", "attester", "relay")
@@ -338,17 +338,12 @@ class DemoRun:
     # Pieces
 
     def _main_recipe(self) -> Recipe:
-        question = self._dataset.question
-        encoder: Buckets | Categories = (
-            Buckets(kind="buckets", edges=question.edges)
-            if question.edges is not None
-            else Categories(kind="categories", categories=question.categories or ())
-        )
+        question = self._dataset.question.asked
         survey = Survey(
             name="demo",
             text=question.text,
             metric=question.metric,
-            encoder=encoder,
+            encoder=question.encoder,
             population=len(self._dataset.values),
             epoch=self._epoch,
             slot=MAIN_SLOT,
