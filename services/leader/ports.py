@@ -189,7 +189,8 @@ class CoordinatorTx(DecidingTx, BytesTx, LoadTx, Protocol):
         ...
 
     async def take_pending(self, task_id: bytes, seqs: Sequence[int]) -> None:
-        """Jobs have these reports of a task from now on; what is left of their groups becomes one. Alone."""
+        """Jobs have these reports of a task from now on; what is left of their groups becomes one. The transaction
+        runs alone."""
         ...
 
     async def add_jobs(self, jobs: Sequence[JobRow]) -> None:

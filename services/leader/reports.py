@@ -23,7 +23,10 @@ _SEQUENCE = "report_seqs"
 
 
 class ReportsTx(CommonTx):
-    """One transaction on uploads, as ``services.leader.ports`` asks. ``numbered``: where the reports' bytes lie, in which there must be room."""
+    """One transaction on uploads, as ``services.leader.ports`` asks.
+
+    ``numbered``: where the reports' bytes lie, in which there must be room.
+    """
 
     @cached_property
     def numbered(self) -> NumberedTable:

@@ -52,7 +52,10 @@ class Known:
 
 
 class OutcomesTx:
-    """One transaction on outcomes and buckets, as ``tacit.aggregator.ports`` asks. ``shard``: the number under which this process keeps its buckets."""
+    """One transaction on outcomes and buckets, as ``tacit.aggregator.ports`` asks.
+
+    ``shard``: the number under which this process keeps its buckets.
+    """
 
     shard: int = 0
     spends: bool = False
