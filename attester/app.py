@@ -19,7 +19,7 @@ from attester.service import Attester
 from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots
 from attester.store import SqlAttesterStore
 from attester.verification import AttestationVerifier
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, add_store, make_app, refuse_expect
@@ -56,9 +56,9 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     return app
 
 
-def make_transport(config: AttesterConfig) -> AiohttpTransport:
+def make_transport(config: AttesterConfig) -> HttpTransport:
     """The transport for ``Deps`` of an attester that runs on its own."""
-    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
+    return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _attester_secret(config: AttesterConfig, deps: Deps) -> bytes:

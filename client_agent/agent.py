@@ -18,7 +18,6 @@ from client_agent.directories import SeenDirectories
 from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
-from client_agent.pace import NEVER, uniform
 from client_agent.sources import DataSource
 from client_agent.supervision import unusable, words_of
 from client_agent.upload import Uploader
@@ -26,6 +25,7 @@ from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
 from tacit.codec import b64url
 from tacit.errors import Refusal
+from tacit.pauses import NEVER, uniform
 from tacit.ports import TransportError
 from tacit.problem import party_of
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe

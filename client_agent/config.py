@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 
 from client_agent.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteSourceConfig
 from tacit.ledger.account import Account
+from tacit.pauses import Backoff
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText
 from tacit.service.config import ConfigPath, Frozen
 from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
@@ -59,6 +60,11 @@ class Timing(Frozen):
     late_seconds: float = Field(default=600.0, ge=0)
     resume_seconds: float = Field(default=300.0, ge=0)
     join_late: bool = True
+
+    @property
+    def backoff(self) -> Backoff:
+        """The pauses after requests that failed."""
+        return Backoff(self.retry_seconds, self.retry_limit_seconds)
 
 
 class Budget(Frozen):

@@ -23,7 +23,6 @@ from client_agent import audience, device_rules
 from client_agent.coin import coin
 from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, note
-from client_agent.pace import uniform
 from client_agent.series import Participation
 from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
 from client_agent.supervision import unusable
@@ -33,6 +32,7 @@ from tacit.errors import Refusal
 from tacit.methods.method import Answer, Measurement
 from tacit.models.model import Channel
 from tacit.models.registry import model_of
+from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until

@@ -20,16 +20,17 @@ from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
-from client_agent.pace import NEVER
 from client_agent.sources import open_source
 from client_agent.store import SqlAgentStore
 from tacit.adapters.folder_lock import alone_in
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.adapters.waiting import first_of
 from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
+from tacit.pauses import NEVER
 from tacit.ports import Clock
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import read_secret
@@ -106,7 +107,7 @@ async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> Async
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(alone_in(config.state_dir, LOCK, "another agent is at work here"))
         tls = ClientTls(config.tls_ca)
-        transport = await stack.enter_async_context(AiohttpTransport(tls=tls, insecure_http=config.insecure_http))
+        transport = await stack.enter_async_context(HttpTransport(tls=tls, insecure_http=config.insecure_http))
         store = await open_store(config, clock or SystemClock())
         stack.push_async_callback(store.close)
         deps = Deps(clock or SystemClock(), OsEntropy(), transport)

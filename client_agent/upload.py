@@ -16,12 +16,12 @@ from typing import Protocol
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Entry, State
 from client_agent.oblivious import ObliviousClient
-from client_agent.pace import backoff, uniform
 from client_agent.supervision import words_of
 from tacit import bhttp
 from tacit.errors import Refusal
 from tacit.models.model import Fate, Model
 from tacit.models.registry import model_of
+from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, TransportError
 
 MISSED_SECONDS = 10.0
@@ -92,7 +92,7 @@ class Uploader:
         else:
             answer = await offer(self._client, model_of(entry.model), entry.url, entry.report)
         done = answer.state is not State.SCHEDULED
-        pause = 0.0 if done else backoff(self._entropy, self._timing, entry.attempts)
+        pause = 0.0 if done else self._timing.backoff.pause(entry.attempts, self._entropy)
         after = replace(
             entry,
             state=answer.state,

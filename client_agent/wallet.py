@@ -16,10 +16,10 @@ from typing import Protocol
 
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Fact, Prefetch, note
-from client_agent.pace import NEVER, backoff, uniform
 from client_agent.supervision import words_of
 from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
+from tacit.pauses import NEVER, uniform
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.problem import problem_type
 from tacit.tlog.leaves import IssuerDirectory
@@ -138,7 +138,7 @@ class TokenWallet:
         except Exception as error:  # of this slot's key, row or answer
             slot = f"slot {prefetch.slot.slot} of epoch {prefetch.slot.epoch}"
             await note(self._store, Fact.TOKEN_TROUBLE, f"{slot}: {words_of(error)}", self._clock.now())
-            pause = backoff(self._entropy, self._timing, prefetch.attempts)
+            pause = self._timing.backoff.pause(prefetch.attempts, self._entropy)
             after = replace(prefetch, due_at=self._clock.now() + pause, attempts=prefetch.attempts + 1)
             await self._store.put_prefetch(after)
             return after
@@ -165,7 +165,7 @@ class TokenWallet:
         except QuotaSpentError:
             prefetch = replace(prefetch, due_at=directory.end, attempts=prefetch.attempts + 1)
         except (TransportError, DecodeError, CryptoError):
-            pause = backoff(self._entropy, self._timing, prefetch.attempts)
+            pause = self._timing.backoff.pause(prefetch.attempts, self._entropy)
             prefetch = replace(prefetch, due_at=self._clock.now() + pause, attempts=prefetch.attempts + 1)
         await self._store.put_prefetch(prefetch)
         return prefetch

@@ -17,6 +17,7 @@ from pathlib import Path
 from client_agent.config import AgentConfig
 from infra.layout import ATTRIBUTES, Layout
 from tacit.errors import DecodeError, UsageError
+from tacit.pauses import uniform
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
 from tacit.tokens.software_root import SoftwareRoot
@@ -51,7 +52,7 @@ def _authority(path: Path) -> SoftwareRoot:
 def _provision(layout: Layout, authority: SoftwareRoot, folder: Path, entropy: Entropy, now: float) -> None:
     device = authority.issue(f"device-{folder.name}", entropy, now)
     write_secret(folder / "identity.pem", device.to_pem())
-    visits, crashed = _visits(entropy), int(_fraction(entropy) < CRASH_RATE)
+    visits, crashed = _visits(entropy), int(uniform(entropy, 0.0, 1.0) < CRASH_RATE)
     (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")
     attributes = {name: _one_of(values, SHARES[name], entropy) for name, values in ATTRIBUTES.items()}
     config = layout.agent_config(folder, {"kind": "csv", "path": folder / DATA_NAME}, attributes=attributes)
@@ -70,18 +71,13 @@ def _relative(config: AgentConfig, folder: Path) -> dict[str, object]:
     return document
 
 
-def _fraction(entropy: Entropy) -> float:
-    """Uniform in [0, 1)."""
-    return int.from_bytes(entropy(8), "big") / 2**64
-
-
 def _one_of(values: Sequence[str], shares: Sequence[float], entropy: Entropy) -> str:
     """One of ``values``, each with the probability in its place."""
-    place = bisect(list(itertools.accumulate(shares)), _fraction(entropy))
+    place = bisect(list(itertools.accumulate(shares)), uniform(entropy, 0.0, 1.0))
     return values[min(place, len(values) - 1)]
 
 
 def _visits(entropy: Entropy) -> int:
     """Geometric from 0 with mean ``MEAN_VISITS``, cut at ``MOST_VISITS``."""
     stay = MEAN_VISITS / (1 + MEAN_VISITS)
-    return min(MOST_VISITS, int(math.log1p(-_fraction(entropy)) / math.log(stay)))
+    return min(MOST_VISITS, int(math.log1p(-uniform(entropy, 0.0, 1.0)) / math.log(stay)))

@@ -26,7 +26,7 @@ from tacit.service.app import Deps
 from tacit.service.config import Listen
 from tacit.service.run import serve_all
 
-UploadAllCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
+UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
 """``services.leader``'s: of several uploads task id as in the URL, Content-Type and body -> the answers, problem
 documents included."""
 
@@ -34,12 +34,12 @@ _KNOWN_LENGTH = 512
 
 
 class LocalUploads:
-    """A ``GroupTransport``: uploads to ``leader_url`` are calls of ``upload_all``, everything else goes through
+    """A ``GroupTransport``: uploads to ``leader_url`` are calls of ``upload``, everything else goes through
     ``onward``."""
 
-    def __init__(self, onward: Transport, leader_url: str, upload_all: UploadAllCall) -> None:
+    def __init__(self, onward: Transport, leader_url: str, upload: UploadCall) -> None:
         self._onward = onward
-        self._upload_all = upload_all
+        self._upload = upload
         self._origin = origin_of(leader_url)
         prefix = re.escape(re.sub(r"^[^/]*//[^/]*", "", leader_url).rstrip("/"))
         self._resource = re.compile(rf"[^/]*//[^/]*{prefix}/tasks/([A-Za-z0-9_-]+)/reports")
@@ -64,7 +64,7 @@ class LocalUploads:
 
     async def post_all(self, exchanges: Sequence[Exchange]) -> list[HttpResponse]:
         """See ``tacit.ports.GroupTransport``."""
-        return await self._upload_all(
+        return await self._upload(
             [(self._known(url) or "", _content_type(headers), body) for url, headers, body in exchanges]
         )
 
@@ -82,12 +82,12 @@ def leader_url_of(listen: Listen, prefix: str) -> str:
     return f"{'http' if listen.tls_cert is None else 'https'}://{host}:{listen.port}{prefix}"
 
 
-def upload_call(leader: web.Application) -> UploadAllCall:
+def upload_call(leader: web.Application) -> UploadCall:
     """The Leader's uploads as a function. Raises ``UsageError`` for a Leader that takes none."""
-    key = importlib.import_module("services.leader.app").UPLOAD_ALL
+    key = importlib.import_module("services.leader.app").UPLOAD
     if key not in leader:
         raise UsageError("this leader takes no uploads; its roles must include upload")
-    call: UploadAllCall = leader[key]
+    call: UploadCall = leader[key]
     return call
 
 

@@ -24,7 +24,8 @@ from infra.service_configs import ServiceConfigs
 from infra.stack_options import ACCOUNT, ATTRIBUTES, CREDENTIALS, KEY_ROTATION, OPERATORS, StackOptions
 from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, listen_files
 from services.gateway.keys import KeyRing
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
+from tacit.adapters.tls import ClientTls
 from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
 from tacit.codec import b64url
 from tacit.errors import UsageError
@@ -94,9 +95,9 @@ class Layout:
         folder = self.state_dir / OPERATOR
         return ClientTls(*(folder / name for name in CLIENT_FILES.values()))
 
-    def transport(self, **options: Any) -> AiohttpTransport:
-        """A client for an operator's commands; ``options`` of ``AiohttpTransport``. Close it."""
-        return AiohttpTransport(tls=self.client_tls, **options)
+    def transport(self, **options: Any) -> HttpTransport:
+        """A client for an operator's commands; ``options`` of ``HttpTransport``. Close it."""
+        return HttpTransport(tls=self.client_tls, **options)
 
     def operator_token(self, service: str) -> str:
         """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""

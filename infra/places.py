@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from infra.layout import Layout, load_layout
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
 
@@ -35,10 +35,10 @@ def server_of(state_dir: Path | None, server: str | None) -> str:
     return server.rstrip("/") if server is not None else layout_of(state_dir).urls["recipe_server"]
 
 
-def transport_of(state_dir: Path | None, server: str | None) -> AiohttpTransport:
+def transport_of(state_dir: Path | None, server: str | None) -> HttpTransport:
     """A client for that recipe server: a local stack's trusts the stack's authority, another the system's (or those of
     the file that SSL_CERT_FILE names). Close it."""
-    return AiohttpTransport() if server is not None else layout_of(state_dir).transport()
+    return HttpTransport() if server is not None else layout_of(state_dir).transport()
 
 
 def checked_name(text: str) -> str:

@@ -11,7 +11,7 @@ import typer
 from infra.places import layout_of, server_of, transport_of
 from infra.recipe_outlook import asked_words
 from infra.terminal import answers, notes
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.operations.services import call
 from tacit.recipe.asking import asked_until
@@ -55,6 +55,6 @@ def show_published(document: Recipe | Series, index: int) -> None:
     console.print(f"hash  {document.hash_text}", soft_wrap=True)
 
 
-async def _post(client: AiohttpTransport, url: str, body: bytes) -> Any:
+async def _post(client: HttpTransport, url: str, body: bytes) -> Any:
     async with client as transport:
         return await call(transport, "POST", url, body=body)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from infra.api import verified_log
 from infra.layout import Layout
+from infra.places import policy_of
 from infra.processes import ServiceProcess
+from tacit.errors import TacitError
 from tacit.operations.status import ProcessStatus, process_status
-from tacit.ports import Clock
+from tacit.ports import Clock, TransportError
 
 LOOK_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
@@ -17,6 +21,8 @@ LOOKS = 2
 """In a row before a service counts as not ready: one that starts again meanwhile is no news."""
 START_SECONDS = 60.0
 """In which a service that was never ready may still be waiting for the others."""
+KEYS_SECONDS = 0.2
+"""Between two looks at the log while its first token keys are awaited."""
 
 
 @dataclass
@@ -64,3 +70,22 @@ async def watch_readiness(
                 if line := changes.news(found, clock.now(), ended=service.process.returncode is not None):
                     say(line)
             await clock.sleep(LOOK_SECONDS)
+
+
+async def until_recipes(layout: Layout, clock: Clock, seconds: float = START_SECONDS) -> bool:
+    """Wait until a recipe can be made: the log, read as devices read it, shows the token keys of the next epoch.
+
+    The issuer's directories come into the log after its first step, and readers see them once the witnesses have
+    cosigned, so services that all answer are not enough. Returns whether it came to that within ``seconds``.
+    """
+    policy, began = policy_of(layout.policy_path), clock.now()
+    issuer, epoch_seconds = layout.parties.issuer.name, layout.options.epoch_seconds
+    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
+        while True:
+            with contextlib.suppress(TacitError, TransportError):
+                live = await verified_log(transport, layout, policy)
+                if live.directory(issuer, int(clock.now() // epoch_seconds) + 1) is not None:
+                    return True
+            if clock.now() - began >= seconds:
+                return False
+            await clock.sleep(KEYS_SECONDS)

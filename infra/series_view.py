@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.terminal import adversary_text, epsilon_text, plain_table, span
-from tacit.dp.claim import Claim
+from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
 from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
@@ -117,7 +117,7 @@ def _price(series: Series, claims: dict[str, Any]) -> Table:
         name, stated = row.name, series.claim.epsilon[row.name]
         computed = [epsilon_text(claim["epsilon"][name]) for claim in columns.values()]
         pure = series.donation is not None and row.pure
-        shown = "" if stated == "unbounded" else "0" if pure else f"{float(series.claim.delta):g}"
+        shown = "" if stated == UNBOUNDED else "0" if pure else f"{float(series.claim.delta):g}"
         table.add_row(adversary_text(name, series.probe.privacy.n), *computed, Text(stated, style="bold"), shown)
     return table
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.dp.claim import UNBOUNDED
 from tacit.models.forms.registry import adversary
 from tacit.moments import when
 
@@ -86,7 +87,7 @@ def epsilon_text(value: float | str, places: int = 4) -> str:
 
 def delta_text(name: str, epsilon: float | str, delta: float | str) -> str:
     """The delta beside an epsilon: none where nothing is guaranteed, 0 for the local guarantee."""
-    if epsilon == "unbounded":
+    if epsilon == UNBOUNDED:
         return ""
     found = adversary(name)
     return "0" if found is not None and found.pure else f"{float(delta):g}"

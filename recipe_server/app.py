@@ -12,7 +12,7 @@ from recipe_server.handlers import MAX_AGE, RECIPES
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
@@ -61,7 +61,7 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     count = len(config.witnesses)
     quorum = config.witness_quorum or min(max(demanded, count // 2 + 1), count)
     wakes = []
-    for driver in drivers_of(config.witnesses, quorum, service, deps.transport, deps.clock, config.cosign_seconds):
+    for driver in drivers_of(config.witnesses, quorum, service, deps, config.cosign_seconds):
         wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS, f"asking witness {driver.name}"))
         app[TROUBLES].append(driver.trouble)
 
@@ -72,9 +72,9 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     service.grown = grown
 
 
-def make_transport(config: RecipeServerConfig) -> AiohttpTransport:
+def make_transport(config: RecipeServerConfig) -> HttpTransport:
     """The transport for ``Deps`` of a recipe server that runs on its own; it calls its witnesses."""
-    return AiohttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
+    return HttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _announcing(announcer: Announcer) -> Callable[[web.Application], AsyncIterator[None]]:

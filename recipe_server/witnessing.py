@@ -14,8 +14,10 @@ from typing import Protocol
 
 from recipe_server.config import WitnessConfig
 from tacit.errors import CryptoError, DecodeError, UsageError
-from tacit.ports import Clock, HttpResponse, Transport, TransportError
+from tacit.pauses import LONGEST_PAUSE, Backoff
+from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
+from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.tlog.checkpoint import Note, NoteKey, NoteSignature
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS, cosigned_at, witness_key
@@ -25,7 +27,7 @@ ANSWER_SECONDS = 60.0
 """In which a witness reads what is new and answers."""
 MAX_STEP = 4096
 """Entries by which one request goes on: a witness that has far to go is taken there in steps."""
-MAX_BACKOFF_SECONDS = 60.0
+BACKOFF = Backoff(2.0, LONGEST_PAUSE)
 _MAX_ANSWER = 4096
 _SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n?")
 
@@ -92,8 +94,7 @@ class WitnessDriver:
         config: WitnessConfig,
         tree: Tree,
         cosignatures: Cosignatures,
-        transport: Transport,
-        clock: Clock,
+        deps: Deps,
         fresh_seconds: float,
     ) -> None:
         """Raises ``UsageError`` for a malformed key."""
@@ -104,8 +105,9 @@ class WitnessDriver:
             raise UsageError(f"witnesses: {error}") from error
         self._tree = tree
         self._cosignatures = cosignatures
-        self._transport = transport
-        self._clock = clock
+        self._transport = deps.transport
+        self._clock = deps.clock
+        self._entropy = deps.entropy
         self._fresh_seconds = fresh_seconds
         self._known = 0
         self._made = 0.0
@@ -129,7 +131,7 @@ class WitnessDriver:
         now = self._clock.now()
         candidate = await self._cosignatures.candidate()
         aged = not self._made <= now < self._made + self._fresh_seconds
-        waits = self._next - MAX_BACKOFF_SECONDS <= now < self._next  # further ahead: the clock was, and is right now
+        waits = self._next - BACKOFF.most <= now < self._next  # further ahead: the clock was, and is right now
         if (self._cosignatures.has(self.name, candidate) and not aged) or waits:
             return 0
         size = min(candidate, self._known + MAX_STEP) if self._known <= candidate else candidate
@@ -182,9 +184,9 @@ class WitnessDriver:
         return 1
 
     def _failed(self, why: str) -> int:
-        self._failures += 1
         self._conflicts = 0
-        self._next = self._clock.now() + min(2.0 ** min(self._failures, 16), MAX_BACKOFF_SECONDS)
+        self._next = self._clock.now() + BACKOFF.pause(self._failures, self._entropy)
+        self._failures += 1
         self._trouble = f"witness {self.name}: {why}"
         self._log.warning("witness_failed", witness=self.name, why=why, failures=self._failures)
         return 0
@@ -200,13 +202,12 @@ def drivers_of(
     configs: Sequence[WitnessConfig],
     quorum: int,
     tree: Tree,
-    transport: Transport,
-    clock: Clock,
+    deps: Deps,
     fresh_seconds: float,
 ) -> list[WitnessDriver]:
     """A driver for each witness, all about one candidate. Raises ``UsageError``."""
     cosignatures = Cosignatures(tree, quorum)
-    drivers = [WitnessDriver(config, tree, cosignatures, transport, clock, fresh_seconds) for config in configs]
+    drivers = [WitnessDriver(config, tree, cosignatures, deps, fresh_seconds) for config in configs]
     if len({driver.name for driver in drivers}) != len(drivers):
         raise UsageError("witnesses: two of them have one name")
     return drivers

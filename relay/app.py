@@ -10,7 +10,7 @@ from relay.config import RelayConfig
 from relay.handlers import RELAY, add_routes
 from relay.key_sets import LoggedKeySets
 from relay.service import Relay
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.frames import ANSWER_OVERHEAD
 from tacit.service.app import TROUBLES, Deps, add_driver, make_app
@@ -36,10 +36,10 @@ def create_app(config: RelayConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: RelayConfig) -> LeanTransport:
+def make_transport(config: RelayConfig) -> HttpTransport:
     """The transport for ``Deps`` of a relay that runs on its own: bounded, with its client certificate."""
     frames = 1 if config.frames is None else config.frames.max_messages
-    return LeanTransport(
+    return HttpTransport(
         timeout=config.gateway_timeout,
         max_response=frames * (config.max_response + ANSWER_OVERHEAD),
         connections=1024,

@@ -49,6 +49,16 @@ class UsageError(TacitError):
     """A flag, file or configuration value is wrong; the message is one line and says what to do."""
 
 
+class FieldError(UsageError):
+    """One member of a document that a person fills is wrong. ``field`` is its path, such as ``encoder.low``; where
+    ``reason`` speaks of other members, their paths stand between backticks."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
 class Refusal(TacitError):
     """A named rule refused something. ``rule`` is the stable, greppable name of the rule."""
 

@@ -9,6 +9,7 @@ NOT_GIVEN = {
     "make install": "the environment that runs this test was made by it",
     "make demo": "installs, then gives tacit demo, which README prints too",
     "make test": "gives this test",
+    "make test-flaky": "repeats for hours what make test gives once",
     "make check": ".ci/run gives it",
     "make documents": "tests/unit/test_documents.py compares what it writes; here it would write into the checkout",
     "make fmt": "would write into the checkout",

@@ -3,53 +3,51 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from infra.places import AsJson, policy_of
-from infra.recipe_form import quantity_of
+from infra.survey_flags import SurveyFile, amount_of_float, asking
+from infra.survey_said import Said
 from infra.terminal import answers, plain_table, print_json
-from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
+from tacit.accounting.goal import Alternative, Goal
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.ways import CENTRAL
-from tacit.errors import UsageError
+from tacit.errors import FieldError, UsageError
 from tacit.methods.flips import Flips
-from tacit.methods.statistics import STATISTICS, StatisticName
-from tacit.recipe.quantity import exact, in_words
+from tacit.methods.statistics import STATISTICS
+from tacit.operations.design import alternative_document, goal_of
+from tacit.recipe.quantity import in_words
 
 WIDTH = 120
 CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
 
 
+@asking(
+    "population", "cells", "statistic", "low", "high", "unit", "norm", "epsilon", "delta", "max_epsilon0",
+    "allow_unbounded_local", "policy", "accuracy",
+    population={"help": "Devices that could answer.", "least": None},
+    cells={"names": ("--cells", "--length"), "default": 1, "least": None},
+    statistic={"default": "histogram"},
+    low={"default": "0"},
+    high={"help": "Largest value.", "default": "1"},
+    unit={"help": "Round values to multiples of this, such as 0.01.", "default": "1"},
+    norm={"default": "1"},
+    epsilon={"kind": float, "read": amount_of_float, "help": "Against one aggregator or the analyst.", "default": 1.0},
+    delta={"kind": float, "read": amount_of_float, "help": "Failure probability.", "default": 1e-6},
+)  # fmt: skip
 def design(
-    population: Annotated[int, typer.Option("--population", help="Devices that could answer.")],
-    cells: Annotated[
-        int, typer.Option("--cells", "--length", help="Numbers in the answer; of a histogram 1: yes or no.")
-    ] = 1,
-    statistic: Annotated[
-        str, typer.Option("--statistic", help="histogram, count, sum, mean or vector-sum.")
-    ] = "histogram",
-    low: Annotated[str, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = "0",
-    high: Annotated[str, typer.Option("--high", help="Largest value.")] = "1",
-    unit: Annotated[str, typer.Option("--unit", help="Round values to multiples of this, such as 0.01.")] = "1",
-    norm: Annotated[str, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = "1",
-    epsilon: Annotated[float, typer.Option("--epsilon", help="Against one aggregator or the analyst.")] = 1.0,
-    delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-6,
-    max_epsilon0: Annotated[
-        float | None,
-        typer.Option("--max-epsilon0", help="Most that one report may tell (default: the policy's, or 8)."),
-    ] = None,
+    said: Said,
     allow_unbounded_local: Annotated[
         bool, typer.Option("--allow-unbounded-local", help="Propose noise shares too: only their sum hides a device.")
     ] = False,
     policy: Annotated[
         Path | None, typer.Option("--policy", help="Policy file: what it accepts may be proposed.")
     ] = None,
-    accuracy: Annotated[
-        float | None, typer.Option("--accuracy", help="Wanted standard error, as a share of the population or range.")
-    ] = None,
+    file: SurveyFile = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the comparison into this PNG file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,49 +55,46 @@ def design(
 
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
-    allowed = _allowed(policy, max_epsilon0, unbounded=allow_unbounded_local)
-    said = {"low": low, "high": high, "unit": unit, "norm": norm}
-    numbers: dict[str, Any] = {name: exact(quantity_of(text, f"--{name}")) for name, text in said.items()}
-    try:
-        goal = Goal(population, cells, epsilon, delta, statistic=_statistic(statistic), **numbers, **allowed)
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from error
-    if accuracy is not None and not 0 < accuracy < 1:
-        raise UsageError("--accuracy is a share of the population or range, above 0 and below 1")
-    wanted = None if accuracy is None else accuracy * goal.scale
+    survey = compared(said).survey()
+    if survey.population is None:
+        raise typer.BadParameter("missing --population")
+    accepted = None if policy is None else policy_of(policy)
+    goal = goal_of(survey, accepted, allow_unbounded_local=allow_unbounded_local)
+    wanted = None if survey.accuracy is None else float(survey.accuracy) * goal.scale
     found = alternatives(goal, wanted)
     chosen = proposal(found, wanted)
     if plot is not None:
         draw(goal, found, chosen, wanted, plot)
     if as_json:
-        print_json({"proposal": _document(goal, chosen), "alternatives": [_document(goal, one) for one in found]})
+        print_json(
+            {
+                "proposal": alternative_document(goal, chosen),
+                "alternatives": [alternative_document(goal, one) for one in found],
+            }
+        )
         return
     _show(goal, found, chosen)
     if plot is not None:
         answers().print(f"drawn in {plot}", soft_wrap=True)
 
 
-def _allowed(path: Path | None, max_epsilon0: float | None, *, unbounded: bool) -> dict[str, Any]:
-    """The members of a goal that say what may be proposed."""
-    if path is None:
-        return {"max_epsilon0": max_epsilon0 or MAX_EPSILON0, "allow_unbounded_local": unbounded}
-    policy = policy_of(path)
-    most = float(policy.max_epsilon_local)
-    return {
-        "max_epsilon0": min(most, max_epsilon0 or most),
-        "allow_unbounded_local": unbounded or policy.allow_unbounded_local,
-        "min_batch_size": policy.min_batch_size,
-        "max_epsilon_half": float(policy.max_epsilon_half_batch),
-        "max_with_relay": float(policy.max_epsilon_aggregator_with_relay or "inf"),
-        "max_half_with_relay": float(policy.max_epsilon_half_batch_with_relay or "inf"),
-    }
-
-
-def _statistic(text: str) -> StatisticName:
-    known = {str(name): name for name in STATISTICS}
-    if text not in known:
-        raise UsageError(f"--statistic {text} is not known; {', '.join(known)} are")
-    return known[text]
+def compared(said: Said) -> Said:
+    """The flags of a comparison: ``--cells`` is a vector's length too, and what has a default says nothing where it
+    does not belong. FieldError for answers of one number that are to be several."""
+    flags = dict(said.flags)
+    kind = STATISTICS.get(flags.get("statistic", "histogram"))
+    if kind is None:
+        return replace(said, flags={"statistic": flags["statistic"]})
+    if said.file is not None and "statistic" not in flags:
+        return said
+    if kind.is_scalar and flags.pop("cells", 1) != 1:
+        raise FieldError("encoder.cells", f"must be 1: a {kind.name} is one number")
+    if kind.is_vector and "cells" in flags:
+        flags["length"] = flags.pop("cells")
+    if kind.encoders == ("boolean",):
+        flags["boolean"] = True
+    idle = {"low": 0, "high": 1, "unit": 1, "norm": 1} if kind.counts_devices else {} if kind.is_vector else {"norm": 1}
+    return replace(said, flags={name: value for name, value in flags.items() if idle.get(name, ...) != value})
 
 
 def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
@@ -183,25 +178,6 @@ def next_command(goal: Goal, one: Alternative) -> str:
         f" --randomizer {one.randomizer} --rate {one.rate:g} --min-batch-size {one.batch_size}"
         f" --epsilon {inner:g} --delta {delta}"
     )
-
-
-def _document(goal: Goal, one: Alternative) -> dict[str, Any]:
-    shares = one.method
-    return {
-        "model": one.model,
-        "randomizer": one.randomizer,
-        "rate": one.rate,
-        "batch_size": one.batch_size,
-        "contributions": one.contributions,
-        "stderr": one.stderr,
-        "relative_error": one.relative(goal),
-        "epsilon0": one.epsilon0,
-        "noise_share": {"scale": shares.scale, "flips": shares.flips} if isinstance(shares, Flips) else None,
-        "epsilon_of_batch": one.inner,
-        "chunk_length": one.chunk_length,
-        "upload_bytes": one.upload_bytes,
-        "available": one.available,
-    }
 
 
 def draw(goal: Goal, found: list[Alternative], chosen: Alternative, wanted: float | None, path: Path) -> None:

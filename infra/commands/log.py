@@ -18,7 +18,7 @@ from infra.log_watch import Place, Report, Watch
 from infra.places import AsJson, Server, StateDir, layout_of, policy_of
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.adapters.tls import ClientTls
@@ -144,7 +144,7 @@ async def _transport(place: Place, folder: Path | None, save: Path | None) -> As
     if folder is not None:
         yield FolderTransport(folder)
         return
-    async with AiohttpTransport(connections=4, max_response=MAX_BUNDLE, tls=place.tls) as transport:
+    async with HttpTransport(connections=4, max_response=MAX_BUNDLE, tls=place.tls) as transport:
         yield transport if save is None else SavingTransport(transport, save)
 
 

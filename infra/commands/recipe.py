@@ -28,12 +28,13 @@ from infra.places import (
     transport_of,
 )
 from infra.publishing import AnalystKey, note_asked, publish_document, show_published
-from infra.recipe_form import RANDOMIZERS, Form, completed
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
-from infra.recipe_writing import draft_context, write_recipe
+from infra.recipe_writing import OutFile, PartiesFile, draft_context, write_recipe
+from infra.survey_flags import SurveyFile, asking
+from infra.survey_said import Said, completed
 from infra.terminal import answers, plain_table, print_json, span, styled
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.models.forms.registry import known
@@ -52,81 +53,18 @@ RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe as JS
 
 
 @app.command("new")
+@asking(
+    "name", "text", "metric", "buckets", "categories", "boolean", "population", "rate", "epsilon", "delta",
+    "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length", "norm",
+    "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
+    "other_label", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot", "close",
+)  # fmt: skip
 def new(
-    name: Annotated[str | None, typer.Option("--name", help="Short name: a-z, 0-9 and -.")] = None,
-    text: Annotated[str | None, typer.Option("--text", help="The question, as a person reads it.")] = None,
-    metric: Annotated[str | None, typer.Option("--metric", help="Field of the device's data.")] = None,
-    buckets: Annotated[
-        str | None, typer.Option("--buckets", help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
-    ] = None,
-    categories: Annotated[str | None, typer.Option("--categories", help="Exact texts: red,green,blue")] = None,
-    boolean: Annotated[bool, typer.Option("--boolean", help="A yes or no question.")] = False,
-    population: Annotated[int | None, typer.Option("--population", min=1, help="How many devices are asked.")] = None,
-    rate: Annotated[str, typer.Option("--rate", help="Probability with which a device takes part.")] = "0.5",
-    epsilon: Annotated[str, typer.Option("--epsilon", help="Most epsilon against an aggregator with the relay.")] = "1",
-    delta: Annotated[str, typer.Option("--delta", help="Delta of the claim.")] = "0.000001",
-    min_batch_size: Annotated[
-        int | None, typer.Option("--min-batch-size", min=1, help="B (default: 0.8 x rate x population).")
-    ] = None,
-    randomizer: Annotated[str | None, typer.Option("--randomizer", help=RANDOMIZERS)] = None,
-    statistic: Annotated[
-        str | None, typer.Option("--statistic", help="histogram, count, sum, mean or vector-sum.")
-    ] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option("--mechanism", help="local: each device hides itself; flips: only the sum hides a device."),
-    ] = None,
-    low: Annotated[str | None, typer.Option("--low", help="Least value of a sum, mean or vector entry.")] = None,
-    high: Annotated[str | None, typer.Option("--high", help="Largest value; values outside are clipped.")] = None,
-    unit: Annotated[
-        str | None, typer.Option("--unit", help="Round values to multiples of this, such as 0.01 (default: 1).")
-    ] = None,
-    length: Annotated[int | None, typer.Option("--length", min=1, help="Entries of a vector.")] = None,
-    norm: Annotated[str | None, typer.Option("--norm", help="Largest Euclidean length of a vector.")] = None,
-    aggregator_flips: Annotated[
-        int, typer.Option("--aggregator-flips", min=0, help="Coin flips that each aggregator adds of its own.")
-    ] = 0,
-    importance_default: Annotated[
-        str | None, typer.Option("--importance-default", help="The usual answer: its devices are asked less often.")
-    ] = None,
-    importance_rate: Annotated[
-        str | None,
-        typer.Option("--importance-rate", help="Probability with which a device with that answer takes part."),
-    ] = None,
-    non_default_share: Annotated[
-        str | None, typer.Option("--non-default-share", help="Share of devices with another answer, as expected.")
-    ] = None,
-    dummies: Annotated[
-        str | None, typer.Option("--dummies", help="Expected reports that say nothing, or auto: as few as will do.")
-    ] = None,
-    dummy_epsilon: Annotated[
-        str | None,
-        typer.Option("--dummy-epsilon", help="With auto: what may be told of whether a device sent (default: 1)."),
-    ] = None,
-    other_label: Annotated[
-        str | None, typer.Option("--other-label", help="A category for values outside the buckets or categories.")
-    ] = None,
-    missing_label: Annotated[
-        str | None, typer.Option("--missing-label", help="A category for devices without a value.")
-    ] = None,
-    attested_devices: Annotated[
-        int | None,
-        typer.Option("--attested-devices", min=1, help="With importance: least devices that a census has counted."),
-    ] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option("--target", metavar="NAME=VALUE", help="Ask only devices with this attribute; repeat for more."),
-    ] = None,
-    start: Annotated[int | None, typer.Option("--start", min=0, help="POSIX second in which reports begin.")] = None,
-    duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
-    epoch: Annotated[int | None, typer.Option("--epoch", min=0, help="Token epoch (default: the next one).")] = None,
-    slot: Annotated[int | None, typer.Option("--slot", min=0, help="Token slot (default: the first free one).")] = None,
-    close: Annotated[str, typer.Option("--close", help="interval_end or at_B.")] = "interval_end",
-    parties: Annotated[
-        Path | None, typer.Option("--parties", help="JSON file with the recipe's parties, instead of a local stack.")
-    ] = None,
+    said: Said,
+    parties: PartiesFile = None,
+    file: SurveyFile = None,
     state_dir: StateDir = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the recipe here (default: stdout).")] = None,
+    out: OutFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a recipe with the largest local epsilon that the privacy target allows; asks for what is missing.
@@ -137,17 +75,7 @@ def new(
     the parties, the next epoch and a free slot come from it. Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
-    form = completed(
-        Form(
-            name, text, metric, buckets, categories, boolean, population, rate, epsilon, delta,
-            min_batch_size, randomizer, start, duration, epoch, slot, close,
-            statistic, mechanism, low, high, unit, length, norm, aggregator_flips,
-            importance_default, importance_rate, non_default_share, dummies, dummy_epsilon, tuple(target or ()),
-            other_label=other_label, missing_label=missing_label,
-            attested_devices=attested_devices,
-        )
-    )  # fmt: skip
-    write_recipe(form, parties, state_dir, out, as_json=as_json)
+    write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
 
 
 @app.command("check")
@@ -262,7 +190,7 @@ def list_recipes(state_dir: StateDir = None, server: Server = None, as_json: AsJ
     answers().print(table if found else "the log holds no recipe yet; write one with: tacit recipe new")
 
 
-async def _list(server: str, client: AiohttpTransport) -> list[dict[str, Any]]:
+async def _list(server: str, client: HttpTransport) -> list[dict[str, Any]]:
     async with client as transport:
         return await recipes_of(transport, server)
 
@@ -317,6 +245,6 @@ async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str,
     return {"audience": audience_document(recipe, policy, context)}
 
 
-async def _logged(server: str, client: AiohttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
+async def _logged(server: str, client: HttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
     async with client as transport:
         return await logged_recipe(transport, server, await hash_of(transport, server, name))

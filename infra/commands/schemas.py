@@ -25,7 +25,12 @@ def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
     from infra.documents.writing import schema_files
 
     about = {f"{name}.json": entry.about for name, entry in SCHEMAS.items()}
-    pages = {"README.md": "the list of schemas", "members.md": "members as tables", "rules.md": "rules as a table"}
+    pages = {
+        "README.md": "the list of schemas",
+        "members.md": "members as tables",
+        "rules.md": "rules as a table",
+        "methods.md": "methods as tables",
+    }
     write_and_show(out, schema_files(), about | pages, as_json=as_json)
 
 

@@ -25,7 +25,7 @@ from infra.companions import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess, running, watch
-from infra.readiness_watch import watch_readiness
+from infra.readiness_watch import until_recipes, watch_readiness
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
@@ -258,6 +258,8 @@ async def _run(
 ) -> None:
     notes.print(f"starting {len(layout.configs)} services in {escape(str(layout.state_dir))}")
     async with running(layout, parts) as services:
+        if not await until_recipes(layout, SystemClock()):
+            notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
         if as_json:
             print(json.dumps(describe(layout, services)), flush=True)
         else:

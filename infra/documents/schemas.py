@@ -29,6 +29,7 @@ from services.witness.config import WitnessConfig
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
+from tacit.recipe.survey import Survey
 from tacit.tlog.leaves import CensusShare, Envelope, IssuerDirectory, OhttpConfig, OptIn, Void
 from tacit.tlog.pages import HashesBody, HeadBody, KeySetsBody, PageBody
 
@@ -47,6 +48,7 @@ class Entry:
 
 SCHEMAS = {
     "recipe": Entry(Recipe, "a recipe; body of a leaf `recipe`"),
+    "survey": Entry(Survey, "what an analyst wants to know, as `tacit recipe new --file` reads it", nulls=True),
     "series": Entry(Series, "a series; body of a leaf `series`"),
     "leaf": Entry(Envelope, "an entry of the log"),
     "leaf-opt-in": Entry(OptIn, "body of a leaf `opt-in`"),

@@ -14,10 +14,10 @@ from typing import Any
 
 from client_agent.journal import ENTRY_STATES
 from recipe_server.service import RECIPE_STATES
-from services.collector.store import COLLECTION_STATES as COLLECTOR_STATES
+from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
 from services.helper.records import JOB_STATES as HELPER_JOB_STATES
 from services.leader.records import BATCH_STATES, COLLECTION_STATES, JOB_STATES
-from tacit.aggregator.store import TASK_STATES
+from tacit.aggregator.records import TASK_STATES
 from tacit.errors import UsageError
 from tacit.states import States
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from client_agent import device_rules
 from infra.documents.schemas import SCHEMAS, schema_of
+from tacit.methods.registry import METHODS
+from tacit.methods.statistics import STATISTICS, Shape
 from tacit.recipe.context import Stage
 from tacit.rules.table import RULES
 
@@ -18,7 +21,9 @@ STAGES = {
     Stage.LOGGED: "the log",
     Stage.ACTIVE: "both opt-ins",
 }
-MEMBERS_OF = ("recipe", "series", "policy", "config-agent")
+MEMBERS_OF = ("recipe", "survey", "series", "policy", "config-agent")
+_CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
+"""Of the questions by which methods are asked for their proof."""
 _BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
 
 
@@ -28,7 +33,8 @@ def readme() -> str:
     return _page(
         "# JSON Schemas",
         f"Draft 2020-12, of every document that Tacit reads or writes as JSON. {MADE} `members.md` shows recipe, "
-        "series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass.",
+        "survey, series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass, "
+        "`methods.md` what is drawn.",
         "A schema says which documents are well formed. What it cannot say, the descriptions in it do, and what makes "
         "a recipe acceptable are the rules. Documents that are signed are written in RFC 8785 form: no floats, no "
         "duplicate members, and an absent member is left out, never null. Configurations may be TOML as well.",
@@ -52,6 +58,38 @@ def rules_page() -> str:
         "ledger of the whole log, so that `budget-spent` above does not apply to it, and this one does.",
         _table(("rule", "it passes where"), own),
     )
+
+
+def methods_page() -> str:
+    """Every method: what is drawn, what a recipe states of it, and what proves it."""
+    draws = [(f"`{one.NAME}`", one.DRAWS.answer, one.DRAWS.missing, one.DRAWS.dummy) for one in METHODS.values()]
+    noted: dict[str, list[str]] = {}
+    for one in METHODS.values():
+        noted.setdefault(one.DRAWS.note, []).append(f"`{one.NAME}`")
+    return _page(
+        "# Methods",
+        f"{MADE} Each is a class of `tacit/methods`. d, d1 and d_i are draws, T a threshold: `docs/device.md`, "
+        '"Randomizers". *Missing* is what a device sends that takes part and has no answer.',
+        _table(("name", "answer v", "missing", "dummy"), draws),
+        *(f"{', '.join(names)}: {note}" for note, names in noted.items() if note),
+        "What a recipe states of each beside `categories`, and what proves it. Any other member is refused.",
+        _table(("name", "statistics", "members", "VDAF", "its bounds"), list(_proofs())),
+    )
+
+
+def _proofs() -> Iterable[tuple[str, ...]]:
+    """A row for each method and VDAF."""
+    for method in METHODS.values():
+        by_vdaf: dict[str, list[str]] = {}
+        for name in method.STATISTICS:
+            cells = 1 if STATISTICS[name].is_scalar else _CELLS
+            proof = method.tuned(Shape(STATISTICS[name], cells, norm=1), Decimal(1), _REPORTS, _DELTA).proof
+            by_vdaf.setdefault(f"{proof.name} of length {'1' if proof.length == 1 else '`categories`'}", []).append(
+                name
+            )
+        members = ", ".join(f"`{name}`" for name in method.MEMBERS)
+        for vdaf, statistics in by_vdaf.items():
+            yield f"`{method.NAME}`", ", ".join(statistics), members, vdaf, method.DRAWS.bounds
 
 
 def members_page() -> str:

@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.documents.schemas import SCHEMAS, encoded, schema_of
-from infra.documents.tables import members_page, readme, rules_page
+from infra.documents.tables import members_page, methods_page, readme, rules_page
 from tacit.errors import UsageError
 
 
 def schema_files() -> dict[str, bytes]:
     """The schemas and the pages beside them."""
     files = {f"{name}.json": encoded(schema_of(name)) for name in SCHEMAS}
-    pages = {"README.md": readme(), "members.md": members_page(), "rules.md": rules_page()}
+    pages = {
+        "README.md": readme(),
+        "members.md": members_page(),
+        "rules.md": rules_page(),
+        "methods.md": methods_page(),
+    }
     return files | {name: text.encode() for name, text in pages.items()}
 
 

@@ -18,7 +18,8 @@ from services.leader.store import LeaderStore
 from tacit.adapters.memory import MemoryJobQueue
 from tacit.aggregator.keys import HpkeKey, generate_hpke_key
 from tacit.aggregator.parties import PARTIES
-from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.messages import HpkeConfig, Role

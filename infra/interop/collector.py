@@ -12,8 +12,9 @@ from aiohttp import web
 from infra.interop.api import MAX_BODY, MOST_TASKS, command, ready
 from infra.interop.documents import CollectionPoll, CollectionStart, CollectorTask, Query, in_units, task_id_of
 from infra.interop.tasks import Credentials, bare_task
+from services.collector.records import Collection, CollectionState
 from services.collector.service import Collector
-from services.collector.store import Collection, CollectionState, CollectorStore
+from services.collector.store import CollectorStore
 from tacit.aggregator.keys import generate_hpke_key
 from tacit.codec import b64url
 from tacit.errors import UsageError

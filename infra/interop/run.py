@@ -11,7 +11,7 @@ from infra.interop.aggregators import make_helper, make_leader
 from infra.interop.client import make_client
 from infra.interop.collector import make_collector
 from infra.interop.tasks import Credentials, TaskTransport
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import is_loopback
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
@@ -45,7 +45,7 @@ async def run_interop(role: str, version: DapVersion, listen: Listen, *, insecur
     ``UsageError``."""
     if not insecure_http and not is_loopback(listen.host):
         raise UsageError(f"--host {listen.host}: only loopback without --insecure-http, for a network of test machines")
-    async with LeanTransport(insecure_http=insecure_http, repeat_posts=True) as transport:
+    async with HttpTransport(insecure_http=insecure_http, repeat_posts=True) as transport:
         app = make(role, version, transport)
         print(f"tacit: {WARNING}", file=sys.stderr, flush=True)
         await serve(app, listen, ready=announce, insecure_http=insecure_http)

@@ -13,7 +13,7 @@ from services.collector.handlers import Handlers
 from services.collector.recipes import Recipes
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.aggregator.keys import read_hpke_keys
 from tacit.errors import UsageError
@@ -61,9 +61,9 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: CollectorConfig) -> LeanTransport:
+def make_transport(config: CollectorConfig) -> HttpTransport:
     """The transport for ``Deps`` of a collector that runs on its own."""
-    return LeanTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
+    return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
 
 
 def _token(path: Path) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from services.collector.config import PublishConfig
-from services.collector.store import CollectorStore, Result
+from services.collector.ports import ReleasesTx
+from services.collector.records import Result
 from tacit import media_types
 from tacit.ports import TransportError
 from tacit.service.app import Deps
+from tacit.service.store import Transactions
 
 BATCH = 16
 
@@ -14,7 +16,7 @@ BATCH = 16
 class PublishDriver:
     """One step hands unpublished results to the recipe server; failures are retried with the same bytes."""
 
-    def __init__(self, store: CollectorStore, publish: PublishConfig, token: str, deps: Deps) -> None:
+    def __init__(self, store: Transactions[ReleasesTx], publish: PublishConfig, token: str, deps: Deps) -> None:
         self._store = store
         self._url = f"{publish.url}/v1/results"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": media_types.JSON}

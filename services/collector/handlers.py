@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 
 from services.collector.recipes import Known, Recipes
+from services.collector.records import Collection
 from services.collector.service import Collector
-from services.collector.store import Collection
 from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError

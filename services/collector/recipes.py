@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.collector.config import CollectorConfig
-from services.collector.store import Collection, CollectorStore
+from services.collector.ports import LogTx
+from services.collector.records import Collection
 from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
@@ -20,6 +21,7 @@ from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
 from tacit.service.app import Deps
+from tacit.service.store import Transactions
 from tacit.task import Task
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import SignedLeaf
@@ -58,7 +60,9 @@ class Known:
 class Recipes:
     """Recipes in the log that seal to this collector, kept in step by ``step``."""
 
-    def __init__(self, store: CollectorStore, keys: Sequence[HpkeKey], config: CollectorConfig, deps: Deps) -> None:
+    def __init__(
+        self, store: Transactions[LogTx], keys: Sequence[HpkeKey], config: CollectorConfig, deps: Deps
+    ) -> None:
         self._store = store
         self._keys = keys
         self._config = config

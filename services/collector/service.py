@@ -15,21 +15,23 @@ import re
 from dataclasses import replace
 from typing import Any, Protocol
 
-from services.collector.store import Collection, CollectionState, CollectorStore, Result
+from services.collector.ports import CollectionsTx
+from services.collector.records import Collection, CollectionState, Result
 from tacit import media_types
 from tacit.aggregator.work import creation
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.hpke import KeyPair
 from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp, Interval, Role
+from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import problem_type, read_problem
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
+from tacit.service.store import Transactions
 from tacit.task import Task
 
-MAX_BACKOFF = 60.0
 STEP_LIMIT = 64
 WAIT_SECONDS = 10
 """For which a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
@@ -91,7 +93,7 @@ class Collector:
 
     def __init__(
         self,
-        store: CollectorStore,
+        store: Transactions[CollectionsTx],
         recipes: Subjects,
         config: Pace,
         deps: Deps,
@@ -100,6 +102,7 @@ class Collector:
         self._store = store
         self._recipes = recipes
         self._config = config
+        self._backoff = Backoff(config.retry_delay, LONGEST_PAUSE)
         self._deps = deps
         self._authorization = {"Authorization": f"Bearer {leader_token}"}
         self._log = get_logger("collector")
@@ -308,7 +311,7 @@ class Collector:
         return 1
 
     async def _later(self, row: Collection, rule: str, detail: str) -> int:
-        delay = min(self._config.retry_delay * 2.0 ** min(row.attempts, 16), MAX_BACKOFF)
+        delay = self._backoff.pause(row.attempts, self._deps.entropy)
         waiting = replace(
             row,
             rule=rule,

@@ -2,81 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.collector.records import COLLECTION_STATES, UNFINISHED, Collection, CollectionState, Result
 from services.collector.schema import COLLECTIONS, LEAVES, LOG_STATE, METADATA, MIGRATIONS, RESULTS
-from tacit.adapters.database import Database
-from tacit.adapters.sql import open_database
+from tacit.adapters.stored import DatabaseStore
 from tacit.errors import Fatal
-from tacit.states import Move, States
-
-
-class CollectionState(enum.StrEnum):
-    """How far a collection is."""
-
-    REQUESTED = "requested"
-    COLLECTING = "collecting"
-    FINISHING = "finishing"
-    RELEASED = "released"
-    REFUSED = "refused"
-
-
-COLLECTION_STATES = States(
-    "a collection",
-    CollectionState,
-    [
-        Move(None, CollectionState.REQUESTED, "the operator asks"),
-        Move(CollectionState.REQUESTED, CollectionState.REQUESTED, "the Leader did not answer, later again"),
-        Move(CollectionState.REQUESTED, CollectionState.COLLECTING, "the Leader knows the job"),
-        Move(CollectionState.REQUESTED, CollectionState.REFUSED, "the Leader says no"),
-        Move(CollectionState.COLLECTING, CollectionState.COLLECTING, "not ready yet, later again"),
-        Move(CollectionState.COLLECTING, CollectionState.REQUESTED, "the Leader does not know the job any more"),
-        Move(CollectionState.COLLECTING, CollectionState.FINISHING, "the result of a leader-selected batch is stored"),
-        Move(CollectionState.COLLECTING, CollectionState.RELEASED, "the result of an interval is stored"),
-        Move(CollectionState.COLLECTING, CollectionState.REFUSED, "the Leader says no, or what came is refused"),
-        Move(CollectionState.FINISHING, CollectionState.FINISHING, "the Leader did not answer, later again"),
-        Move(CollectionState.FINISHING, CollectionState.RELEASED, "the Leader has forgotten the job"),
-        Move(CollectionState.REFUSED, CollectionState.REQUESTED, "the operator asks again"),
-    ],
-)
-UNFINISHED = (CollectionState.REQUESTED, CollectionState.COLLECTING, CollectionState.FINISHING)
-
-
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """One batch that was asked for. ``request`` is the CollectionJobReq as it is sent, ``job`` the Leader's id.
-
-    ``rule`` (a rule's name or a problem type) and ``detail`` say why it was refused, or what the last attempt
-    met.
-    """
-
-    id: str
-    recipe_hash: bytes
-    number: int
-    state: CollectionState
-    request: bytes = field(repr=False)
-    job: str = ""
-    rule: str = ""
-    detail: str = ""
-    attempts: int = 0
-    next_attempt: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One release: the result document (JSON text) of the recipe's batch ``number``."""
-
-    collection: str
-    recipe_hash: bytes
-    number: int
-    document: str
-    published: bool = False
 
 
 class CollectorTx:
@@ -169,41 +105,20 @@ def _collections(rows: sa.CursorResult[tuple[object, ...]]) -> list[Collection]:
     return [Collection(**{**row, "state": CollectionState(row["state"])}) for row in rows.mappings()]
 
 
-class CollectorStore:
-    """The collector's database at ``url``; ``open`` before use, ``close`` at the end."""
+class CollectorStore(DatabaseStore):
+    """The collector's database."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._database: Database | None = None
-
-    async def open(self) -> None:
-        """Open and migrate. Raises what ``open_database`` raises."""
-        self._database = await open_database(self._url, METADATA, MIGRATIONS)
-
-    async def close(self) -> None:
-        """Close the database."""
-        database, self._database = self._database, None
-        if database is not None:
-            await database.close()
-
-    @property
-    def durable(self) -> Database | None:
-        """The database while it is open."""
-        return self._database
+        super().__init__(url, METADATA, MIGRATIONS)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[CollectorTx]:
         """Commit everything in the block, or nothing."""
-        async with self._opened().transaction() as connection:
+        async with self._database.transaction() as connection:
             yield CollectorTx(connection)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[CollectorTx]:
         """One consistent view."""
-        async with self._opened().read() as connection:
+        async with self._database.read() as connection:
             yield CollectorTx(connection)
-
-    def _opened(self) -> Database:
-        if self._database is None:
-            raise Fatal("the database is not open")
-        return self._database

@@ -13,7 +13,7 @@ from services.gateway.keys import KeyRing
 from services.gateway.service import Gateway
 from services.gateway.store import RedisReplayWindow, ReplayStore, ReplayWindow
 from tacit import ohttp
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import Deps, add_driver, add_store, make_app
@@ -53,9 +53,9 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: GatewayConfig) -> LeanTransport:
+def make_transport(config: GatewayConfig) -> HttpTransport:
     """The transport for ``Deps`` of a gateway that runs on its own: bounded."""
-    return LeanTransport(
+    return HttpTransport(
         timeout=config.target_timeout,
         max_response=ohttp.SIZE_CLASSES[-1],
         connections=1024,

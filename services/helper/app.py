@@ -11,7 +11,7 @@ from services.helper.config import HelperConfig
 from services.helper.handlers import Handlers
 from services.helper.service import Helper
 from services.helper.store import HelperStore
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import Credentials, read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey
@@ -102,6 +102,6 @@ def _follow_log(app: web.Application, config: HelperConfig, credentials: Credent
     add_follower(app, follower, config)
 
 
-def make_transport(config: HelperConfig) -> AiohttpTransport:
+def make_transport(config: HelperConfig) -> HttpTransport:
     """The transport for ``Deps`` of a helper that runs on its own."""
-    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
+    return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Sequence
 
 from services.helper.commit import PreparedJob, commit
-from services.helper.store import HelperStore, HelperTx
+from services.helper.ports import HelperTx
+from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.status import recipe_status
 from tacit.aggregator.work import resource_id
 from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
@@ -33,7 +34,7 @@ class Helper:
     """One Helper over its store."""
 
     def __init__(
-        self, store: HelperStore, deps: Deps, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
+        self, store: SharedStore[HelperTx], deps: Deps, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
     ) -> None:
         """``budget``: bytes that all jobs in work may hold."""
         self._store = store

@@ -13,7 +13,7 @@ from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import Fatal
 
 
-class HelperTx(CommonTx):
+class SqlHelperTx(CommonTx):
     """One transaction of the Helper."""
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
@@ -76,8 +76,8 @@ def _may_become(state: JobState | None) -> ColumnElement[bool]:
     return or_(*(conditions[before] for before in JOB_STATES.before(state)))
 
 
-class HelperStore(SqlStore[HelperTx]):
+class HelperStore(SqlStore[SqlHelperTx]):
     """The Helper's database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
-        super().__init__(url, METADATA, MIGRATIONS, HelperTx, mark)
+        super().__init__(url, METADATA, MIGRATIONS, SqlHelperTx, mark)

@@ -17,7 +17,7 @@ from services.issuer.handlers import (
 )
 from services.issuer.service import Issuer
 from services.issuer.store import SqlIssuerStore
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import DEPS, Deps, add_driver, add_store, make_app, refuse_expect
@@ -45,9 +45,9 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: IssuerConfig) -> AiohttpTransport:
+def make_transport(config: IssuerConfig) -> HttpTransport:
     """The transport for ``Deps`` of an issuer that runs on its own."""
-    return AiohttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
+    return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _callers(config: IssuerConfig) -> Callers:

@@ -16,10 +16,10 @@ from services.leader.handlers import Handlers
 from services.leader.senders import Senders, gateway_digests, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
-from services.leader.uploads import UPLOAD, UPLOAD_ALL, Uploads
+from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import Credentials, read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey
@@ -46,7 +46,6 @@ __all__ = [
     "COORDINATOR",
     "STORE",
     "UPLOAD",
-    "UPLOAD_ALL",
     "WORKERS",
     "Parts",
     "assemble",
@@ -165,7 +164,7 @@ def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections
     if parts.senders is not None:
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
-        app[UPLOAD], app[UPLOAD_ALL] = uploads.call, uploads.call_all
+        app[UPLOAD] = uploads.call
     return Handlers(
         leader,
         collections,
@@ -193,6 +192,6 @@ def _add_workers(app: web.Application, workers: Workers, queue: JobQueue) -> Non
     app.cleanup_ctx.append(listening)
 
 
-def make_transport(config: LeaderConfig) -> LeanTransport:
+def make_transport(config: LeaderConfig) -> HttpTransport:
     """The transport for ``Deps`` of a leader that runs on its own."""
-    return LeanTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
+    return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)

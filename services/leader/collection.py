@@ -47,7 +47,6 @@ from tacit.service.app import Deps, refused
 from tacit.service.log import get_logger
 from tacit.task import BatchClose, Task, seal_aggregate_share
 
-MAX_BACKOFF = 60.0
 MAX_RETRY_AFTER = 60
 LOOK_SECONDS = 0.5
 """Between two looks at a job that another process may move on, while a Collector waits."""
@@ -297,8 +296,7 @@ class Collections:
         return await self._fail(row, refused(Refusal("hpke-key-invalid", detail)))
 
     async def _retry(self, row: CollectionRow) -> int:
-        delay = min(self._limits.retry_delay * 2.0 ** min(row.attempts, 16), MAX_BACKOFF)
-        due = self._deps.clock.now() + delay
+        due = self._deps.clock.now() + self._limits.backoff.pause(row.attempts, self._deps.entropy)
         async with self._store.transaction() as tx:
             await tx.postpone_collection(row.job_id, row.attempts + 1, due)
         return 0

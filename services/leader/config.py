@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tacit.aggregator.config import AggregatorConfig
+from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.service.backends import RedisConfig
 from tacit.service.config import ConfigPath, Frozen
 
@@ -38,6 +39,11 @@ class LeaderLimits(Frozen):
     pending_floor: int = Field(default=4096, ge=1)
     """Reports of one task that may wait for a job, or twice its recipe's expected contributions where that is more;
     half of them from requests with more than one."""
+
+    @property
+    def backoff(self) -> Backoff:
+        """The pauses after exchanges with the Helper that failed."""
+        return Backoff(self.retry_delay, LONGEST_PAUSE)
 
 
 class OpenUploads(Frozen):

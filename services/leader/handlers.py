@@ -81,8 +81,11 @@ class Handlers:
         source = self._senders.check(request)
         body = await read_message(request, "upload-req", self._max_body)
         self._senders.charge(source, len(body))
-        with self._uploads.budget.reserve(len(body)):
-            return await self._uploads.answer(request.match_info["task_id"], body)
+        upload = (request.match_info["task_id"], request.headers.get("Content-Type"), body)
+        (found,) = await self._uploads.take([upload])
+        if isinstance(found, Exception):
+            raise found
+        return web.Response(status=200) if found is None else message("upload-errors", found.encode())
 
     async def create_collection(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/collection_jobs."""

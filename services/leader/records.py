@@ -85,23 +85,15 @@ COLLECTION_STATES = States(
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
-    """One report on its way into the store; ``digest`` is the SHA-256 of ``body``."""
+class StoredReport:
+    """One uploaded report that awaits aggregation. ``digest`` is the SHA-256 of ``body``, which encodes the report;
+    ``seq`` is its number, 0 until it has one."""
 
     task_id: bytes
     report_id: bytes
     digest: bytes = field(repr=False)
     body: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredReport:
-    """One uploaded report that awaits aggregation."""
-
-    seq: int
-    report_id: bytes
-    digest: bytes = field(repr=False)
-    body: bytes = field(repr=False)
+    seq: int = 0
 
 
 @dataclass(frozen=True)

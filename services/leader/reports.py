@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.leader.records import StoredReport, Upload, pack_members, unpack_members
+from services.leader.records import StoredReport, pack_members, unpack_members
 from services.leader.schema import PENDING, REPORTS
 from tacit.adapters.dialect import NumberedTable, Rows
 from tacit.aggregator.store import CommonTx
@@ -43,7 +43,7 @@ class ReportsTx(CommonTx):
         released = await self.connection.execute(query)
         return {report_id: digest for report_id, digest in found}, released.first() is not None  # noqa: C416
 
-    async def add_reports(self, uploads: Sequence[Upload], now: float) -> None:
+    async def add_reports(self, uploads: Sequence[StoredReport], now: float) -> None:
         """Store new reports, pending since ``now``. Raises ``IntegrityError`` where a partition is missing."""
         if not uploads:
             return
@@ -111,9 +111,9 @@ class ReportsTx(CommonTx):
 
     async def stored(self, seqs: Sequence[int]) -> list[StoredReport]:
         """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
-        columns = (REPORTS.c.seq, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body)
+        columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
-        found = {row[0]: StoredReport(*row) for row in rows}
+        found = {row[4]: StoredReport(*row) for row in rows}
         return [found[seq] for seq in seqs if seq in found]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:

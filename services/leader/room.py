@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from services.leader.config import LeaderLimits
-from services.leader.records import Upload
-from services.leader.store import LeaderStore
+from services.leader.ports import RoomTx
+from services.leader.records import StoredReport
 from tacit.aggregator.parties import Parties
 from tacit.ports import Clock
 from tacit.roles.batches import RATE_FACTOR
+from tacit.service.store import Transactions
 from tacit.task import Task
 
 LOOK_SECONDS = 1.0
@@ -26,7 +27,7 @@ LOOK_SECONDS = 1.0
 class Room:
     """Counts what waits: the database's word from at most ``LOOK_SECONDS`` ago, and what this process stored since."""
 
-    def __init__(self, store: LeaderStore, parties: Parties, clock: Clock, limits: LeaderLimits) -> None:
+    def __init__(self, store: Transactions[RoomTx], parties: Parties, clock: Clock, limits: LeaderLimits) -> None:
         self._store = store
         self._parties = parties
         self._clock = clock
@@ -37,13 +38,13 @@ class Room:
         """Reports of ``task`` that may wait for a job."""
         return max(self._least, RATE_FACTOR * task.expected_contributions)
 
-    async def fitting(self, groups: Sequence[Sequence[Upload]]) -> list[bool]:
+    async def fitting(self, groups: Sequence[Sequence[StoredReport]]) -> list[bool]:
         """For which groups there is room; those before count. Whatever the store refuses after all is counted until the
         next look."""
         seen: set[bytes] = set()
         return [await self._take(group, seen) for group in groups]
 
-    async def _take(self, group: Sequence[Upload], seen: set[bytes]) -> bool:
+    async def _take(self, group: Sequence[StoredReport], seen: set[bytes]) -> bool:
         """A group is one request's, so of one task."""
         if not group:
             return True

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from sqlalchemy.exc import IntegrityError
 
 from services.leader.config import LeaderLimits
-from services.leader.records import Upload
+from services.leader.records import StoredReport
 from services.leader.room import Room
 from services.leader.store import LeaderStore, LeaderTx
 from tacit.aggregator.parties import Parties
@@ -49,25 +49,18 @@ class Leader:
         self._store = store
         self._parties = parties
         self._deps = deps
-        self._committer: GroupCommitter[Sequence[Upload], Stored] = GroupCommitter(
+        self._committer: GroupCommitter[Sequence[StoredReport], Stored] = GroupCommitter(
             self._flush, limits.group_size, limits.group_delay, deps.clock, ENOUGH
         )
         self._room = Room(store, parties, deps.clock, limits)
         self._waking: asyncio.TimerHandle | None = None
         self.wake = asyncio.Event()
 
-    async def upload(self, party: Party, reports: Sequence[UploadSlices]) -> UploadErrors | None:
-        """Store the reports of one request; ``None`` if every one is stored. Raises ``Abort`` (503) where too many of
-        the task's wait."""
-        (found,) = await self.upload_all([(party, reports)])
-        if isinstance(found, Abort):
-            raise found
-        return found
-
-    async def upload_all(
+    async def upload(
         self, requests: Sequence[tuple[Party, Sequence[UploadSlices]]]
     ) -> list[UploadErrors | Abort | None]:
-        """Store the reports of several requests in one transaction; what ``upload`` would return or raise for each."""
+        """Store the reports of requests in one transaction. For each: ``None`` if all of its reports are stored, which
+        are not, or the ``Abort`` (503) where too many of its task's wait."""
         now = self._deps.clock.now()
         checked = [_checked(party, reports, now) for party, reports in requests]
         waiting = [uploads for _, uploads in checked if uploads]
@@ -77,13 +70,13 @@ class Leader:
             for (_, reports), (verdicts, uploads) in zip(requests, checked, strict=True)
         ]
 
-    async def _flush(self, groups: Sequence[Sequence[Upload]]) -> list[Stored]:
+    async def _flush(self, groups: Sequence[Sequence[StoredReport]]) -> list[Stored]:
         """One transaction for every request that waits and finds room."""
         fits = await self._room.fitting(groups)
         stored = iter(await self._write([group for group, fit in zip(groups, fits, strict=True) if fit]))
         return [next(stored) if fit else busy(self._deps.entropy) for fit in fits]
 
-    async def _write(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
+    async def _write(self, groups: Sequence[Sequence[StoredReport]]) -> list[Verdicts]:
         if not groups:
             return []
         try:
@@ -100,7 +93,7 @@ class Leader:
         self._waking = None
         self.wake.set()
 
-    async def _store_groups(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
+    async def _store_groups(self, groups: Sequence[Sequence[StoredReport]]) -> list[Verdicts]:
         """The short way for reports that are all new, for tasks that go on; else the long one."""
         uploads = [upload for group in groups for upload in group]
         now = self._deps.clock.now()
@@ -122,7 +115,7 @@ class Leader:
                 closable.append(task_id)
         return closable
 
-    async def _judge_groups(self, groups: Sequence[Sequence[Upload]]) -> list[Verdicts]:
+    async def _judge_groups(self, groups: Sequence[Sequence[StoredReport]]) -> list[Verdicts]:
         by_task: dict[bytes, list[bytes]] = {}
         for group in groups:
             for upload in group:
@@ -136,7 +129,7 @@ class Leader:
                 why = await self._why_closed(tx, task_id, released=released)
                 if why is not None:
                     closed[task_id] = why
-            fresh: list[Upload] = []
+            fresh: list[StoredReport] = []
             verdicts = [[_place(upload, known, closed, fresh) for upload in group] for group in groups]
             await tx.add_reports(fresh, self._deps.clock.now())
         return verdicts
@@ -198,10 +191,10 @@ class Leader:
             self._waking.cancel()
 
 
-def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple[Verdicts, list[Upload]]:
+def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple[Verdicts, list[StoredReport]]:
     """A verdict on every report as far as it can be told without the store, and those that go there."""
     verdicts: Verdicts = []
-    uploads: list[Upload] = []
+    uploads: list[StoredReport] = []
     for report in reports:
         try:
             role.check_upload(party.task, report, now)
@@ -210,7 +203,7 @@ def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple
             continue
         verdicts.append(None)
         digest = hashlib.sha256(report.body).digest()
-        uploads.append(Upload(party.task.task_id, report.report_id, digest, report.body))
+        uploads.append(StoredReport(party.task.task_id, report.report_id, digest, report.body))
     return verdicts, uploads
 
 
@@ -227,10 +220,10 @@ def _merged(verdicts: Verdicts, stored: Verdicts) -> Verdicts:
 
 
 def _place(
-    upload: Upload,
+    upload: StoredReport,
     known: dict[tuple[bytes, bytes], bytes | None],
     closed: dict[bytes, ReportError],
-    fresh: list[Upload],
+    fresh: list[StoredReport],
 ) -> ReportError | None:
     """A report id is taken once: again with the same bytes is success, with others a replay."""
     key = (upload.task_id, upload.report_id)

@@ -17,7 +17,7 @@ from services.leader.records import (
     BatchState,
     CollectionRow,
     CollectionState,
-    Upload,
+    StoredReport,
 )
 from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRATIONS
@@ -148,7 +148,7 @@ class LeaderStore(SqlStore[LeaderTx]):
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx, mark)
 
-    async def add_new_reports(self, uploads: Sequence[Upload], closable: Collection[bytes], now: float) -> bool:
+    async def add_new_reports(self, uploads: Sequence[StoredReport], closable: Collection[bytes], now: float) -> bool:
         """Store reports in one statement if nobody has seen any of them, no two have one id, the rows of their tasks
         say that they are served, and no batch of a task in ``closable`` was released; False if that does not hold or
         cannot be done here: then nothing happened. Raises ``IntegrityError`` where a partition is missing."""
@@ -156,7 +156,7 @@ class LeaderStore(SqlStore[LeaderTx]):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
         task_ids, *others = (list(column) for column in columns)
-        found = await self._opened().call(_STORE_NEW, now, sorted(closable), task_ids, *others)
+        found = await self._database.call(_STORE_NEW, now, sorted(closable), task_ids, *others)
         return found is not None and bool(found[0][0])
 
     async def open(self) -> None:

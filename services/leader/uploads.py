@@ -1,4 +1,5 @@
-"""POST /tasks/{task-id}/reports without HTTP: the same code for the HTTP resource and for a gateway in this process."""
+"""POST /tasks/{task-id}/reports without HTTP, one request or many: for the HTTP resource, and for a gateway in this
+process."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from aiohttp import web
 
 from services.leader.service import Leader
 from tacit import media_types
-from tacit.aggregator.http import decode, known_task_id, message
+from tacit.aggregator.http import decode, known_task_id
 from tacit.aggregator.parties import Parties
 from tacit.errors import Abort
+from tacit.messages import UploadErrors
 from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
@@ -19,14 +21,11 @@ from tacit.service.app import Deps, own_fault
 from tacit.service.limits import ByteBudget
 from tacit.service.problems import problem_response
 
-UploadCall = Callable[[str, str | None, bytes], Awaitable[HttpResponse]]
-"""Task id as in the URL, Content-Type, body -> the answer, problem documents included."""
-
-UploadAllCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
-"""As many of them at once: every answer in its place."""
+UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
+"""Of several uploads task id as in the URL, Content-Type and body -> every answer in its place, problem documents
+included."""
 
 UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload")
-UPLOAD_ALL: web.AppKey[UploadAllCall] = web.AppKey("upload_all")
 
 _MEDIA_TYPE = media_types.dap("upload-req")
 _ERRORS = media_types.dap("upload-errors")
@@ -41,38 +40,44 @@ class Uploads:
         self._parties = parties
         self._deps = deps
         self._max_body = max_body
-        self.budget = budget
+        self._budget = budget
 
-    async def call(self, task_id: str, content_type: str | None, body: bytes) -> HttpResponse:
-        """The answer to an upload request; never raises for what a client or a database does."""
-        return (await self.call_all([(task_id, content_type, body)]))[0]
+    async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
+        """The answers to upload requests (see ``UploadCall``); never raises for what a client or a database does."""
+        return [
+            self._answer(found, task_id)
+            for found, (task_id, _, _) in zip(await self.take(requests), requests, strict=True)
+        ]
 
-    async def call_all(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
-        """The answers to several upload requests, whose reports are stored in one transaction; see ``call``. What is
-        wrong with one request costs only its own answer."""
-        answers: list[HttpResponse] = [_STORED] * len(requests)
+    async def take(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[UploadErrors | Exception | None]:
+        """Store the reports of upload requests in one transaction. What became of each: ``None`` where every report is
+        stored, which were not, or the error for which none was; what is wrong with one request costs only that one."""
+        verdicts: list[UploadErrors | Exception | None] = [None] * len(requests)
         taken: list[tuple[int, Party, list[UploadSlices]]] = []
         with contextlib.ExitStack() as held:
             for place, (task_id, content_type, body) in enumerate(requests):
                 try:
-                    held.enter_context(self.budget.reserve(len(body)))
+                    held.enter_context(self._budget.reserve(len(body)))
                     self._check(content_type, body)
                     reports = decode(slice_uploads, body)
                     taken.append((place, await self._parties.demand(task_id), reports))
                 except Exception as error:  # as the application's own middleware does: an error becomes an answer
-                    answers[place] = self._refused(error, task_id)
+                    verdicts[place] = error
+            found: Sequence[UploadErrors | Exception | None]
             try:
-                errors = await self._leader.upload_all([(party, reports) for _, party, reports in taken])
+                found = await self._leader.upload([(party, reports) for _, party, reports in taken])
             except Exception as error:
-                for place, _, _ in taken:
-                    answers[place] = self._refused(error, requests[place][0])
-                return answers
-        for (place, _, _), found in zip(taken, errors, strict=True):
-            if isinstance(found, Abort):
-                answers[place] = self._refused(found, requests[place][0])
-            elif found is not None:
-                answers[place] = HttpResponse(200, {"content-type": _ERRORS}, found.encode())
-        return answers
+                found = [error] * len(taken)
+        for (place, _, _), verdict in zip(taken, found, strict=True):
+            verdicts[place] = verdict
+        return verdicts
+
+    def _answer(self, found: UploadErrors | Exception | None, task_id: str) -> HttpResponse:
+        if found is None:
+            return _STORED
+        if isinstance(found, Exception):
+            return self._refused(found, task_id)
+        return HttpResponse(200, {"content-type": _ERRORS}, found.encode())
 
     def _refused(self, error: Exception, task_id: str) -> HttpResponse:
         """The problem document that an error comes to."""
@@ -90,11 +95,3 @@ class Uploads:
             raise Abort("about:blank", f"the body may have at most {self._max_body} bytes", status=413)
         if content_type is None or not media_types.is_a(content_type, _MEDIA_TYPE):
             raise Abort("about:blank", f"the body must be {_MEDIA_TYPE}", status=415)
-
-    async def answer(self, task_id: str, body: bytes) -> web.Response:
-        """The answer to a request whose size and media type are right. Raises ``Abort``."""
-        reports = decode(slice_uploads, body)
-        errors = await self._leader.upload(await self._parties.demand(task_id), reports)
-        if errors is None:
-            return web.Response(status=200)
-        return message("upload-errors", errors.encode())

@@ -31,7 +31,6 @@ from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.task import BatchClose
 
-MAX_BACKOFF = 60.0
 KEPT_STATES = 8
 """Jobs whose states are kept from one attempt to the next."""
 
@@ -165,7 +164,7 @@ class JobWork:
         rejections: list[Rejection] = []
         try:
             for start in range(0, len(stored), CHUNK):
-                chunk = [(report.report_id, report.body) for report in stored[start : start + CHUNK]]
+                chunk = [report.body for report in stored[start : start + CHUNK]]
                 job, rejected = await asyncio.to_thread(
                     prepare_leader, party, chunk, now, self._crypto, seen, again=again
                 )
@@ -243,7 +242,7 @@ class JobWork:
 
     async def postpone(self, job: JobRow, location: str, cause: str) -> None:
         """Give the job back, to be tried again after a while that doubles."""
-        delay = min(self._limits.retry_delay * 2.0 ** min(job.attempts, 16), MAX_BACKOFF)
+        delay = self._limits.backoff.pause(job.attempts, self._deps.entropy)
         async with self._store.transaction(shared=True) as tx:
             await tx.postpone_job(job, self._deps.clock.now() + delay, location, cause)
 

@@ -10,7 +10,7 @@ from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS, get_key, get_metrics, post_add_checkpoint
 from services.witness.service import Witness
 from services.witness.store import SqlWitnessStore
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.service.app import TROUBLES, Deps, add_store, make_app, refuse_expect
@@ -36,9 +36,9 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_transport(config: WitnessConfig) -> AiohttpTransport:
+def make_transport(config: WitnessConfig) -> HttpTransport:
     """The transport for ``Deps`` of a witness that runs on its own."""
-    return AiohttpTransport(max_response=MAX_BUNDLE, tls=config.client_tls, insecure_http=config.insecure_http)
+    return HttpTransport(max_response=MAX_BUNDLE, tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:

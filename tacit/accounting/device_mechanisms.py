@@ -15,9 +15,14 @@ from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
 from tacit.methods.design import SampleDesign
+from tacit.methods.draws import epsilon0_from
 from tacit.methods.estimate import CellModel
+from tacit.methods.method import LocalMethod
+from tacit.methods.statistics import HISTOGRAM, Shape
 
 Answer = dict[str, float]
+_NEVER = 1e-9
+"""The delta for which a method is tuned whose single report is asked about."""
 
 
 def shuffled(bound: Callable[[float, int, float], float]) -> Callable[..., Answer]:
@@ -67,6 +72,19 @@ def krr_local(e0: float, k: int, n: int = 1) -> Answer:
     other = 1 / (math.exp(parameters.local_epsilon(e0)) + k - 1)
     keep = math.exp(e0) * other
     return {"epsilon": e0, "keep": keep, "other": other, **_errors(keep, other, n)}
+
+
+def one_report(method: type[LocalMethod]) -> Callable[..., Answer]:
+    """One report of a method of k categories, and the error of one category's count, before outputs that are too heavy
+    are kept back."""
+
+    def compute(e0: float, k: int, n: int = 1) -> Answer:
+        shape = Shape(HISTOGRAM, parameters.reports(k, "k"))
+        made = method.tuned(shape, epsilon0_from(e0), parameters.reports(n), _NEVER)
+        keep, other = map(float, made.output_probabilities())
+        return {"epsilon": made.local_epsilon, "keep": keep, "other": other, **_errors(keep, other, n)}
+
+    return compute
 
 
 def rappor_local(e0: float, relation: Relation, n: int = 1) -> Answer:

@@ -7,7 +7,7 @@ that devices use; compositions come from the PLD accountant.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,9 @@ from tacit.dp import amplification, composition, poisson, sampling
 from tacit.dp.heterogeneous import Step, epsilon_heterogeneous
 from tacit.errors import Refusal
 from tacit.methods.krr import Krr
+from tacit.methods.method import LocalMethod
 from tacit.methods.rappor import Rappor
+from tacit.methods.registry import METHODS
 from tacit.methods.rr import Rr
 
 REPLACED, ADDED, DELETED = Relation.REPLACEMENT, Relation.ADD_REMOVE, Relation.DELETION
@@ -136,6 +138,14 @@ def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Answer:
     }
 
 
+def _further() -> Iterator[MechanismEntry]:
+    """The methods of categories that hide an answer by themselves and have nothing to say beyond that."""
+    for one in METHODS.values():
+        if issubclass(one, LocalMethod) and one not in (Rr, Krr, Rappor):
+            told = "one report of k categories, randomised by " + one.NAME
+            yield MechanismEntry(one.NAME, _CATEGORY, told, devices.one_report(one), ("e0",))
+
+
 _VALUE = {REPLACED: "one device's value becomes any other value"}
 _BIT = {**_VALUE, DELETED: "one device's bit becomes 0, which is the same"}
 _CATEGORY = {**_VALUE, DELETED: "one device's category becomes a fixed one, which is the same at worst"}
@@ -168,6 +178,7 @@ MECHANISMS: dict[str, MechanismEntry] = {
         MechanismEntry(Rr.NAME, _BIT, "one randomised bit", devices.rr_local, ("e0",)),
         MechanismEntry(Krr.NAME, _CATEGORY, "one of k categories, randomised", devices.krr_local, ("e0",)),
         MechanismEntry(Rappor.NAME, _RAPPOR, "one vector of flipped cells", devices.rappor_local, ("e0",)),
+        *_further(),
         MechanismEntry(
             "shuffle-fmt22", _VALUE, "n shuffled reports of an e0-LDP randomizer",
             devices.shuffled(amplification.epsilon_fmt22), ("e0",), ("n", "delta"),

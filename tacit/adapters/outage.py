@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
-_DOUBLINGS = 16
+PAUSES = Backoff(0.25, 15.0)
 
 Report = Callable[[Exception | None], None]
 """Told when an outage begins (with the error) and when it is over (None)."""
@@ -36,8 +36,8 @@ class Outage:
     def failed(self, error: Exception) -> None:
         """An attempt failed; reported if it is the first in a row."""
         self.total += 1
+        self._until = self._clock.now() + PAUSES.pause(self._row, self._entropy)
         self._row += 1
-        self._until = self._clock.now() + self._next_pause()
         if self._row == 1:
             self._report(error)
 
@@ -50,8 +50,3 @@ class Outage:
     def pause(self) -> float:
         """Seconds for which nothing should be attempted; 0 when it is time."""
         return max(0.0, self._until - self._clock.now())
-
-    def _next_pause(self) -> float:
-        """Doubling, each time between half and one and a half of that, so that many clients do not come together."""
-        limit = min(FIRST_PAUSE * 2.0 ** min(self._row - 1, _DOUBLINGS), LONGEST_PAUSE)
-        return limit * (0.5 + int.from_bytes(self._entropy(4), "big") / 2**32)

@@ -7,16 +7,15 @@ loses nothing, and what is kept never changes, so that the leaf has the same byt
 
 from __future__ import annotations
 
-from typing import Any
-
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
-from tacit.aggregator.store import SqlStore
+from tacit.aggregator.ports import CensusTx
 from tacit.codec import b64url
 from tacit.recipe.live import LiveLog
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
+from tacit.service.store import Transactions
 from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf, sign_leaf
 
 Kept = tuple[bytes, int, bytes]
@@ -26,7 +25,7 @@ Kept = tuple[bytes, int, bytes]
 class CensusShares:
     """Sends what was kept until the log has it."""
 
-    def __init__(self, store: SqlStore[Any], identity: Identity, log: LogConfig, deps: Deps) -> None:
+    def __init__(self, store: Transactions[CensusTx], identity: Identity, log: LogConfig, deps: Deps) -> None:
         self._store = store
         self._identity = identity
         self._url = f"{log.url}/v1/leaves"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from aiohttp import web
 
@@ -22,8 +21,10 @@ from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.aggregator.parties import Parties
+from tacit.aggregator.ports import FollowedStore, LogTx
+from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
-from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState, had_begun
+from tacit.aggregator.store import had_begun
 from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
@@ -58,7 +59,7 @@ class LogFollower:
 
     def __init__(
         self,
-        store: SqlStore[Any],
+        store: FollowedStore,
         parties: Parties,
         identity: Identity,
         log: LogConfig,
@@ -176,7 +177,7 @@ class LogFollower:
         async with self.store.transaction() as tx:
             await tx.put_log_state(state)
 
-    async def _live(self, tx: CommonTx) -> LiveLog:
+    async def _live(self, tx: LogTx) -> LiveLog:
         leaves = await tx.leaves()
         return LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
 

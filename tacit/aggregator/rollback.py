@@ -12,7 +12,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from tacit.aggregator.identity import Identity
-from tacit.aggregator.store import CommonTx, TaskRow, TaskState, had_begun
+from tacit.aggregator.ports import LogTx
+from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.store import had_begun
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError
 from tacit.recipe.model import Recipe
@@ -41,7 +43,7 @@ def is_lost(row: TaskRow, closed: int) -> bool:
         return True
 
 
-async def end_lost(tx: CommonTx, closed: int) -> list[TaskRow]:
+async def end_lost(tx: LogTx, closed: int) -> list[TaskRow]:
     """End every lost task, in a transaction that runs alone; the rows as they are then."""
     for row in await tx.tasks():
         if is_lost(row, closed):
@@ -50,7 +52,7 @@ async def end_lost(tx: CommonTx, closed: int) -> list[TaskRow]:
     return await tx.tasks()
 
 
-async def shows_rollback(tx: CommonTx, identity: Identity, entries: Sequence[VerifiedEntry], now: float) -> bool:
+async def shows_rollback(tx: LogTx, identity: Identity, entries: Sequence[VerifiedEntry], now: float) -> bool:
     """Whether new entries of the log show that the database is from the past, while tasks are served for which that
     matters: their windows have begun, and no operator has accepted it for them."""
     own = [entry.leaf for entry in entries if entry.leaf.type in _OWN_LEAVES and _is_ours(entry.leaf, identity)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tacit.aggregator.store import TaskRow
+from tacit.aggregator.records import TaskRow
 from tacit.codec import b64url
 
 

@@ -6,10 +6,8 @@ first and writing then cannot race, unless it was opened as *shared*: then only 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sqlalchemy import MetaData, delete, func, insert, select
@@ -17,69 +15,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.database import Database
 from tacit.adapters.dialect import Dialect
-from tacit.adapters.sql import open_database
+from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import Batch, OutcomesTx
+from tacit.aggregator.records import TASK_STATES, TaskRow, TaskState
 from tacit.aggregator.schema import MARKS
-from tacit.errors import DapAbort, DapProblem, Fatal
+from tacit.errors import DapAbort, DapProblem
 from tacit.messages import BatchMode, Interval
 from tacit.roles.aggregator import Party
-from tacit.states import Move, States
 from tacit.task import CLOCK_LEEWAY, BatchClose, Task
 
 UNRELEASED = b"unreleased"
 """In the place of a batch: the whole task is closed for good, and nothing was released. Neither an encoded interval nor
 a batch id has this length."""
-
-
-class TaskState(enum.StrEnum):
-    """What an aggregator does with a recipe."""
-
-    WAITING = "waiting"
-    OPTED_IN = "opted-in"
-    ACTIVE = "active"
-    REFUSED = "refused"
-    ENDED = "ended"
-
-
-TASK_STATES = States(
-    "a task",
-    TaskState,
-    [
-        Move(None, TaskState.WAITING, "the log has yet to show its slot's key, or its series"),
-        Move(None, TaskState.REFUSED, "a rule says no"),
-        Move(None, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
-        Move(None, TaskState.ACTIVE, "named by the interoperation API, of which no log tells"),
-        Move(TaskState.WAITING, TaskState.WAITING, "the log has grown"),
-        Move(TaskState.WAITING, TaskState.REFUSED, "a rule says no"),
-        Move(TaskState.WAITING, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
-        Move(TaskState.REFUSED, TaskState.REFUSED, "the log has grown"),
-        Move(TaskState.REFUSED, TaskState.WAITING, "only the slot's key is missing, or the series"),
-        Move(TaskState.REFUSED, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
-        Move(TaskState.OPTED_IN, TaskState.OPTED_IN, "the log has grown, or a void leaf is kept"),
-        Move(TaskState.OPTED_IN, TaskState.ACTIVE, "all opt-ins are in the log and equal"),
-        Move(TaskState.OPTED_IN, TaskState.ENDED, "the database was restored from the past"),
-        Move(TaskState.ACTIVE, TaskState.ACTIVE, "a void leaf is kept"),
-        Move(TaskState.ACTIVE, TaskState.ENDED, "end and retention have passed, or the database is from the past"),
-        Move(TaskState.ENDED, TaskState.ENDED, "another process ended it too"),
-    ],
-)
-
-
-@dataclass(frozen=True)
-class TaskRow:
-    """One recipe as the aggregator holds it. ``rule`` and ``detail`` say why it waits or was refused."""
-
-    recipe_hash: bytes
-    state: TaskState
-    recipe: bytes = field(repr=False)
-    task_id: bytes | None = None
-    rule: str = ""
-    detail: str = ""
-    token_key_spki: bytes = field(default=b"", repr=False)
-    opt_in: bytes = field(default=b"", repr=False)
-    void: bytes = field(default=b"", repr=False)
-    """The signed void leaf, once the task is closed for good without a release."""
 
 
 class CommonTx(OutcomesTx):
@@ -280,9 +228,8 @@ def had_begun(start: float, closed: float) -> bool:
 Tx = TypeVar("Tx", bound=CommonTx)
 
 
-class SqlStore(Generic[Tx]):
-    """The database of one aggregator, which any number of its processes may have open if it is PostgreSQL; ``open``
-    before use, ``close`` at the end."""
+class SqlStore(DatabaseStore, Generic[Tx]):
+    """The database of one aggregator, which any number of its processes may have open if it is PostgreSQL."""
 
     def __init__(
         self,
@@ -293,43 +240,33 @@ class SqlStore(Generic[Tx]):
         mark: Watermark | None = None,
     ) -> None:
         """``mark``: what tells that the database is from the past."""
-        self._url = url
-        self._mark = mark
-        self._metadata = metadata
-        self._migrations = migrations
+        super().__init__(url, metadata, migrations, mark, shared=True)
         self._make_tx = make_tx
-        self._database: Database | None = None
         self.doubtful = ""
         """What shows that the database is from the past."""
 
     async def open(self) -> None:
         """Open and migrate; see ``open_database``. What a crash left in the write-ahead log goes into the file."""
-        self._database = await open_database(self._url, self._metadata, self._migrations, shared=True, mark=self._mark)
+        await super().open()
         await self._database.checkpoint()
-
-    async def close(self) -> None:
-        """Close the database."""
-        database, self._database = self._database, None
-        if database is not None:
-            await database.close()
 
     async def checkpoint(self) -> None:
         """Make bytes that were overwritten in tables vanish from the files too; see ``Database.checkpoint``."""
-        await self._opened().checkpoint()
+        await self._database.checkpoint()
 
     async def leads(self) -> bool:
         """Whether this process coordinates the others on the database; see ``Database.leads``."""
-        return await self._opened().leads()
+        return await self._database.leads()
 
     @property
     def coordinates(self) -> bool:
         """What ``leads`` said last."""
-        return self._opened().leading
+        return self._database.leading
 
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx]:
         """Commit everything in the block, or nothing; alone, or beside other processes' shared transactions."""
-        database = self._opened()
+        database = self._database
         async with database.transaction(shared=shared) as connection:
             tx = self._bound(connection, database)
             yield tx
@@ -339,21 +276,11 @@ class SqlStore(Generic[Tx]):
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
         """One consistent view."""
-        database = self._opened()
+        database = self._database
         async with database.read() as connection:
             yield self._bound(connection, database)
-
-    @property
-    def durable(self) -> Database | None:
-        """The database while it is open."""
-        return self._database
 
     def _bound(self, connection: AsyncConnection, database: Database) -> Tx:
         tx = self._make_tx(connection, database.dialect)
         tx.shard = database.shard
         return tx
-
-    def _opened(self) -> Database:
-        if self._database is None:
-            raise Fatal("the database is not open")
-        return self._database

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
-from tacit.aggregator.store import SqlStore, TaskRow, TaskState
+from tacit.aggregator.ports import ClosingTx
+from tacit.aggregator.records import TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
@@ -25,6 +25,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
+from tacit.service.store import Transactions
 from tacit.tlog.leaves import LeafType, Void, sign_leaf
 
 _OPEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
@@ -35,7 +36,9 @@ _SERVED = frozenset({TaskState.ACTIVE, TaskState.ENDED})
 class Voids:
     """Closes what was never released, and says so."""
 
-    def __init__(self, store: SqlStore[Any], identity: Identity, log: LogConfig, deps: Deps, void_after: float) -> None:
+    def __init__(
+        self, store: Transactions[ClosingTx], identity: Identity, log: LogConfig, deps: Deps, void_after: float
+    ) -> None:
         """``void_after``: seconds behind the end of a recipe's interval in which a release may still come."""
         self._store = store
         self._identity = identity

@@ -43,7 +43,7 @@ from tacit.dp.vector_noise import VectorStep, vector_share
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import fair_flips
 from tacit.methods.estimate import Estimate
-from tacit.methods.method import Answer, Measurement, Members, Method
+from tacit.methods.method import Answer, Draws, Measurement, Members, Method
 from tacit.methods.proof import Proof
 from tacit.methods.spread import typical_variance
 from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
@@ -65,6 +65,12 @@ class Flips(Method):
     MEMBERS = ("scale", "flips", "maximum")
     STATISTICS = ("histogram", "count", "sum", "mean", "vector-sum")
     IS_LOCAL = False
+    DRAWS = Draws(
+        "per cell: scale * value + the number of ones among `flips` random bits (the lowest bits of ceil(flips / 8) "
+        "bytes); a histogram's values are the one-hot v",
+        "the same with the neutral value: (0 - low) / unit where that is one of the values, else 0",
+        bounds="`max_measurement` = scale * maximum + flips",
+    )
 
     statistic: StatisticName
     scale: int

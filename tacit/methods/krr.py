@@ -11,7 +11,7 @@ from typing import Any, Self
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
 from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.method import LocalMethod, Members, check_category
+from tacit.methods.method import Draws, LocalMethod, Members, check_category
 from tacit.methods.proof import Proof
 from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
@@ -24,6 +24,11 @@ class Krr(LocalMethod):
     NAME = "krr"
     MEMBERS = ("epsilon0",)
     STATISTICS = ("histogram",)
+    DRAWS = Draws(
+        "k categories: d1 < T(epsilon0, k - 1): v; else the uniform u below k - 1, plus 1 if u >= v (both are drawn "
+        "always)",
+        "uniform below k",
+    )
 
     categories: int
     _keep: int = field(default=0, init=False, repr=False)

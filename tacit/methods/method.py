@@ -34,14 +34,29 @@ Members = Mapping[str, Any]
 """Members of a recipe's ``randomizer`` beside its name: ``categories`` and those of the method."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """A method's draws in words, for devices that others write: the measurement of an ``answer`` v, of a ``missing``
+    one and of a ``dummy``, in the notation of ``docs/device.md``; ``bounds`` of its proof, where they follow from its
+    members; ``note``: what a table has no room for."""
+
+    answer: str
+    dummy: str
+    missing: str = "a dummy"
+    bounds: str = ""
+    note: str = ""
+
+
 class Method(ABC):
     """One way to answer a question. ``NAME`` is the recipe's word, ``MEMBERS`` names what a recipe states of it beside
-    ``categories``, ``STATISTICS`` what it answers. ``IS_LOCAL``: what one device sends hides its answer by itself."""
+    ``categories``, ``STATISTICS`` what it answers. ``IS_LOCAL``: what one device sends hides its answer by itself.
+    ``DRAWS``: how it does, for the page of methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
     STATISTICS: ClassVar[tuple[StatisticName, ...]]
     IS_LOCAL: ClassVar[bool]
+    DRAWS: ClassVar[Draws]
 
     @classmethod
     def fits(cls, shape: Shape) -> bool:

@@ -20,7 +20,7 @@ from typing import Self
 
 from tacit.methods.draws import ONE, keep_threshold
 from tacit.methods.statistics import Shape
-from tacit.methods.unary import UnaryEncoding
+from tacit.methods.unary import UnaryEncoding, unary_draws
 
 MOST_SILENT = 1e-6
 """Share of answers, at most, that the bound of the weight keeps back where it is not stated; no claim rests on it."""
@@ -31,6 +31,7 @@ class Oue(UnaryEncoding):
     """The own bit kept with probability 1/2, any other one flipped with f = 1/(e^{e0} + 1)."""
 
     NAME = "oue"
+    DRAWS = unary_draws("bit v = (d_v < 2^127), any other bit i = (d_i >= T(epsilon0, 1))")
 
     def _drawn_below(self) -> tuple[int, int]:
         """Half of all draws, and those that leave a zero."""

@@ -11,7 +11,7 @@ from tacit.dp.reports import epsilon_with_rejection
 from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, exceeds_two_cells, rappor_flip
 from tacit.methods.draws import keep_threshold
 from tacit.methods.statistics import Shape
-from tacit.methods.unary import UnaryEncoding
+from tacit.methods.unary import UnaryEncoding, unary_draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Rappor(UnaryEncoding):
     """Flip probability f = 1/(e^{e0/2} + 1) per cell."""
 
     NAME = "rappor"
+    DRAWS = unary_draws("bit i = (i = v) xor (d_i >= T(epsilon0 / 2, 1))")
     TAIL_SHARE = 0.001
 
     def _drawn_below(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, exceeds_one_cell
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
 from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.method import LocalMethod, Members, check_category, plain
+from tacit.methods.method import Draws, LocalMethod, Members, check_category, plain
 from tacit.methods.proof import Proof
 from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
@@ -27,6 +27,7 @@ class Rr(LocalMethod):
     NAME = "rr"
     MEMBERS = ("epsilon0",)
     STATISTICS = ("count",)
+    DRAWS = Draws("v if d < T(epsilon0, 1), else 1 - v", "one random byte, its lowest bit")
 
     _keep: int = field(default=0, init=False, repr=False)
 

@@ -32,12 +32,25 @@ from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import BYTES, ONE, epsilon0_from, hex_threshold
 from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.method import LocalMethod, Members, check_category
+from tacit.methods.method import Draws, LocalMethod, Members, check_category
 from tacit.methods.proof import Proof
 from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
 
 MAX_CATEGORIES = 1000
+
+
+def unary_draws(bits: str) -> Draws:
+    """The draws in words, from how the bits of an answer come from theirs."""
+    return Draws(
+        f"k draws, w = `max_weight`; {bits}; nothing is sent if more than w are 1",
+        "bits that are 1 with probability f = 1 - T / 2^128, given at most w are 1",
+        "randomise 0; if that is nothing, nothing; else a dummy",
+        "`max_weight`",
+        "A dummy: draw d (24 bytes) for the weight: the number of thresholds <= d, threshold j being floor(2^192 Pr[at "
+        "most j ones] / Pr[at most w]) for j < w; then w draws of 24 bytes, the i-th of which (from 0) swaps place i "
+        "of 0..k-1 with place i + floor(d (k - i) / 2^192); the first *weight* places are 1.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.dp.claim import Claim
+from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Categories, EncoderSpec, Number, Recipe, Vector
-from tacit.recipe.privacy import UNBOUNDED
 from tacit.recipe.response import with_response
 from tacit.roles.collector import AggregateResult
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
+from tacit.dp.claim import RELATION
 from tacit.ledger.account import Account, Charge
 from tacit.ledger.balance import Balance, balance, computed_epsilon
 from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
 from tacit.recipe.charges import charges_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.policy import Policy
-
-RELATION = "replacement"
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,15 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Boolean, Number, Question, Range, Recipe, Vector
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.randomised import RandomizerSpec, Sampling, VdafSpec
-from tacit.task import BatchClose, Task, task_id_of
+from tacit.task import MODE_OF_CLOSE, BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
 from tacit.vdaf.prio3 import Prio3
 from tacit.vdaf.registry import prio3_named, vdaf_configuration
 
-_MODES = {"time_interval": BatchMode.TIME_INTERVAL, "leader_selected": BatchMode.LEADER_SELECTED}
-_CLOSES = {"interval_end": BatchClose.INTERVAL_END, "at_B": BatchClose.AT_B}
+
+def mode_of_close(close: str) -> str:
+    """The ``mode`` of a recipe's batch that goes with its ``close`` (P13)."""
+    return MODE_OF_CLOSE[BatchClose(close)].name.lower()
 
 
 def vdaf_spec(recipe: Recipe) -> VdafSpec:
@@ -70,7 +72,7 @@ def task_configuration(recipe: Recipe) -> TaskConfiguration:
         helper_aggregator_endpoint=parties.helper.url,
         time_precision=precision,
         min_batch_size=recipe.batch.min_batch_size,
-        batch_mode=_MODES[recipe.batch.mode],
+        batch_mode=BatchMode[recipe.batch.mode.upper()],
         batch_config=b"",
         vdaf_type=vdaf.ID,
         vdaf_configuration=vdaf_configuration(vdaf),
@@ -96,7 +98,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         collector_hpke_config=hpke_config(parties.collector.hpke_config),
         slot=slot_of(recipe),
         token_key_spki=token_key_spki,
-        batch_close=_CLOSES[recipe.batch.close],
+        batch_close=BatchClose(recipe.batch.close),
         expected_contributions=recipe.batch.expected_contributions,
         aggregator_flips=recipe.aggregator_flips,
         publishes_share=recipe.is_census,

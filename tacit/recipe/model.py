@@ -19,12 +19,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
+from tacit.dp.claim import UNBOUNDED
 from tacit.methods.statistics import StatisticName
 from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
 from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
+from tacit.recipe.fields import wrong
 from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
-from tacit.recipe.privacy import UNBOUNDED, Privacy, epsilon_of
+from tacit.recipe.privacy import Privacy, epsilon_of
 from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
 from tacit.recipe.randomised import AggregatorNoise, RandomizerSpec, Sampling, VdafSpec
 from tacit.tlog.leaves import Key32
@@ -51,7 +53,7 @@ class Buckets(Part):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse edges that do not increase."""
         if any(low >= high for low, high in itertools.pairwise(self.lower)):
-            raise ValueError("edges must be strictly increasing")
+            raise wrong("edges", "must be strictly increasing")
         _check_stated((), self.other, self.missing)
 
     @property
@@ -73,7 +75,7 @@ class Categories(Part):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse repeated categories."""
         if len(set(self.categories)) != len(self.categories):
-            raise ValueError("categories must be distinct")
+            raise wrong("categories", "must be distinct")
         _check_stated(self.categories, self.other, self.missing)
 
 
@@ -119,7 +121,7 @@ class Range(Part):
         """Refuse what ``unit`` does not divide, and a fractional range of a single step: that asks on which side of a
         point a device is, which is a yes-or-no question and has to say so."""
         if (self.most - self.least) % self.step:
-            raise ValueError(f"unit must divide high - low: {_fitting(self.least, self.most, self.step)}")
+            raise wrong("unit", f"must divide high - low: {_fitting(self.least, self.most, self.step)}")
         if self.fractional and self.maximum < LEAST_STEPS:
             raise ValueError(
                 f"a fractional range has at least {LEAST_STEPS} steps: lower unit {in_words(self.step)}, or ask a "
@@ -135,7 +137,7 @@ class Number(Range):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse an empty range, and one that ``unit`` does not divide."""
         if self.least >= self.most:
-            raise ValueError("low must be below high")
+            raise wrong("low", "must be below high")
         self._check_steps()
 
 
@@ -150,10 +152,10 @@ class Vector(Range):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse a range without 0, towards which vectors are shrunk, and what is no multiple of ``unit``."""
         if not self.least <= 0 <= self.most or self.least == self.most:
-            raise ValueError("low must be at most 0, high at least 0, and one of them another number")
+            raise wrong("low", "must be at most 0, high at least 0, and one of them another number")
         for name, number in (("low", self.least), ("high", self.most), ("norm", exact(self.norm))):
             if number % self.step:
-                raise ValueError(f"{name} must be a multiple of unit: {in_words(number)} is none of {self.unit}")
+                raise wrong(name, f"must be a multiple of unit: {in_words(number)} is none of {self.unit}")
         self._check_steps()
 
     @property
@@ -227,13 +229,6 @@ class Question(Part):
     encoder: EncoderSpec
     statistic: StatisticName
     round_input: Annotated[str, Field(min_length=1, max_length=MAX_ROUND_INPUT)] | None = None
-
-
-MODE_OF_CLOSE: dict[str, Literal["time_interval", "leader_selected"]] = {
-    "interval_end": "time_interval",
-    "at_B": "leader_selected",
-}
-"""The mode of a batch that goes with when it ends (P13)."""
 
 
 class Batch(Part):

@@ -6,7 +6,6 @@ the project's own demonstration passes; a missing member means the default, an u
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any
@@ -19,8 +18,9 @@ from tacit.ledger.account import Account
 from tacit.methods.registry import METHODS
 from tacit.models.forms.form import Cap
 from tacit.models.forms.parties import Key, Operator, Part, Parties, Url
+from tacit.recipe.fields import parse_file
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText, Positive
-from tacit.tlog.canonical import parse_json, validated
+from tacit.tlog.canonical import validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum, witness_key
 
@@ -188,15 +188,6 @@ def parse_policy(data: bytes, name: str) -> Policy:
     """The policy in a file's bytes; ``name`` ends in .toml or .json and is used in errors. Raises
     UsageError."""
     try:
-        return validated(Policy, _load(data, name), name)
+        return validated(Policy, parse_file(data, name), name)
     except DecodeError as error:
         raise UsageError(str(error)) from error
-
-
-def _load(data: bytes, name: str) -> Any:
-    if not name.endswith(".toml"):
-        return parse_json(data, name)
-    try:
-        return tomllib.loads(data.decode())
-    except ValueError as error:
-        raise DecodeError(f"{name}: {error}") from error

@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel
 from pydantic_core import CoreSchema
 
+from tacit.dp.claim import UNBOUNDED
 from tacit.models.forms.form import Form
 from tacit.models.forms.parties import Operator, Part
 from tacit.models.forms.registry import FORMS
 from tacit.recipe.member_types import DecimalText, Positive
-
-UNBOUNDED = "unbounded"
-"""Claim where nothing is guaranteed."""
 
 EpsilonText = DecimalText | Literal["unbounded"]
 

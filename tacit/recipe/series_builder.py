@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
+from tacit.dp.claim import RELATION
 from tacit.dp.donation import slot_share, yield_of
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.methods.method import plain
@@ -132,7 +133,7 @@ def _with_total(recipe: Recipe, shape: Shape, template: dict[str, Any]) -> Serie
             "per_epoch": shape.per_epoch,
         },
         "interval": {"start": shape.start, "duration": shape.rounds * shape.window_seconds},
-        "claim": {"delta": recipe.privacy.delta, "relation": "replacement", "epsilon": unclaimed},
+        "claim": {"delta": recipe.privacy.delta, "relation": RELATION, "epsilon": unclaimed},
     }
     if shape.donation_slots is not None:
         body["donation"] = {"slots": shape.donation_slots, "window_seconds": shape.window_seconds}

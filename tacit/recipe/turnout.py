@@ -31,19 +31,11 @@ class TurnoutPlan:
     attested: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.default is None) != (self.default_rate is None):
-            raise UsageError("importance sampling needs the default answer and its rate")
-        if self.default_rate is not None and (self.others is None or not 0 <= self.others <= 1):
-            raise UsageError("importance sampling needs the share of devices with another answer, from 0 to 1")
         if self.default_rate is not None and not 0 < self.default_rate <= self.rate < 1:
             raise UsageError(
                 f"importance sampling needs rates above 0 and below 1, that of the default answer the smaller one, not "
                 f"{plain(self.default_rate)} and {plain(self.rate)}"
             )
-        if self.others is not None and self.default_rate is None:
-            raise UsageError("a share of devices with another answer belongs to importance sampling")
-        if self.attested is not None and self.default_rate is None:
-            raise UsageError("a number of attested devices belongs to importance sampling")
 
     @property
     def is_plain(self) -> bool:

@@ -1,8 +1,8 @@
-"""What leader and helper do alike with one report share (DAP-18 sections 4.5.3.3 and 4.5.3.4).
+"""What leader and helper do alike with report shares (DAP-18 sections 4.5.3.3 and 4.5.3.4).
 
-Open the share, validate it, check its token, say under which batch bucket it counts, and fold output shares into
-buckets. Pure: no clock, no storage, no randomness. Whether a report id, a nullifier or a batch was used before is
-the store's to say, in the transaction that commits.
+Whose secrets are used, which times and extensions are right, under which batch bucket a report counts, and how buckets
+are put together. Pure: no clock, no storage, no randomness. Whether a report id, a nullifier or a batch was used before
+is the store's to say, in the transaction that commits.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from tacit.messages import (
     CHECKSUM_SIZE,
     BatchMode,
     Extension,
-    HpkeCiphertext,
-    ReportMetadata,
     Role,
     check_report_extensions,
 )
 from tacit.roles.crypto import JobCrypto
-from tacit.task import BatchClose, Task, open_input_share
+from tacit.task import BatchClose, Task
 from tacit.tokens import binding
 from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf.native.batch import BatchVerifier
@@ -66,24 +64,12 @@ class Party:
         """What a report shows in its extensions; raises ``ReportRejected``."""
         return token_extension(public, private)
 
-    def nullifier(self, _report_id: bytes, evidence: bytes) -> bytes:
-        """Check one report's evidence; raises ``ReportRejected``."""
-        return binding.check(binding.open_extension(evidence, self.role), self.role, self.tokens)
-
     def nullifiers(
         self, _report_ids: Sequence[bytes], evidence: Sequence[bytes], crypto: JobCrypto
     ) -> list[bytes | ReportRejected]:
-        """``nullifier`` of many reports."""
+        """Check the evidence of reports: the nullifier of each, or why it does not count."""
         verifier = self.tokens
         return binding.check_all(evidence, self.role, verifier, lambda chosen: crypto.verify_tokens(verifier, chosen))
-
-
-@dataclass(frozen=True)
-class OpenedShare:
-    """A decrypted, validated input share: the VDAF's bytes and the spend-once tag of its token."""
-
-    payload: bytes = field(repr=False)
-    nullifier: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -100,16 +86,6 @@ class Rejection:
     nullifier: bytes | None = field(default=None, repr=False)
     final: bool = True
     error: Exception | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """One verified report, ready to be committed. ``time`` in units of the task's precision."""
-
-    report_id: bytes
-    time: int
-    nullifier: bytes = field(repr=False)
-    out_share: list[int] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -143,16 +119,6 @@ def token_extension(public: Sequence[Extension], private: Sequence[Extension]) -
     return private[0].extension_data
 
 
-def open_report_share(
-    party: Party, metadata: ReportMetadata, public_share: bytes, ciphertext: HpkeCiphertext, now: float
-) -> OpenedShare:
-    """Validate, decrypt and check the token of one report share; raises ``ReportRejected``."""
-    check_report_time(party.task, metadata.time, now)
-    share = open_input_share(party.task, party.role, party.key_pair, metadata, public_share, ciphertext)
-    evidence = party.evidence(metadata.public_extensions, share.private_extensions)
-    return OpenedShare(share.payload, party.nullifier(metadata.report_id, evidence))
-
-
 def bucket_of(task: Task, batch_id: bytes | None, time: int) -> bytes:
     """The key of the bucket in which a report of ``time`` counts: its batch id, or the start of the task's interval as
     8 bytes. A query names the whole interval (P13), so nothing finer is needed, and one sum over all contributions so
@@ -176,29 +142,6 @@ def checksum_of(report_ids: Iterable[bytes]) -> bytes:
     for report_id in report_ids:
         total ^= int.from_bytes(hashlib.sha256(report_id).digest(), "big")
     return total.to_bytes(CHECKSUM_SIZE, "big")
-
-
-def fold(task: Task, accepted: Iterable[Accepted], batch_id: bytes | None) -> dict[bytes, Tally]:
-    """The tallies of accepted reports, by bucket."""
-    groups: dict[bytes, list[Accepted]] = {}
-    for report in accepted:
-        groups.setdefault(bucket_of(task, batch_id, report.time), []).append(report)
-    return {bucket: _tally(task, reports) for bucket, reports in groups.items()}
-
-
-def _tally(task: Task, reports: list[Accepted]) -> Tally:
-    vdaf = task.vdaf
-    share = vdaf.agg_init(None)
-    for report in reports:
-        share = vdaf.agg_update(None, share, report.out_share)
-    times = [report.time for report in reports]
-    return Tally(
-        count=len(reports),
-        checksum=checksum_of(report.report_id for report in reports),
-        first_time=min(times),
-        last_time=max(times),
-        agg_share=vdaf.encode_agg_share(share),
-    )
 
 
 def merge(task: Task, tallies: Iterable[Tally]) -> Tally | None:

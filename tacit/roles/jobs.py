@@ -1,8 +1,9 @@
 """Both aggregators' part of a whole aggregation job: stages over all its reports instead of one report after another.
 
-Every verdict and every byte is that of the functions for one report in ``tacit.roles.leader`` and
-``tacit.roles.helper``, which stay the reference that tests hold this against. Nothing here does I/O, reads a clock or
-draws randomness. It is CPU work: callers run it in a thread, ``CHUNK`` reports at a time.
+Open, validate, check the token, begin to verify, and finish: DAP-18 sections 4.5.2 and 4.5.3. Tests hold every verdict
+and every byte against functions that do the same with one report, as the draft reads. Nothing here does I/O, reads a
+clock or draws randomness: after a crash the same stored reports give the same states again. It is CPU work: callers run
+it in a thread, ``CHUNK`` reports at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from tacit.errors import DecodeError, ReportError, TacitError
-from tacit.messages import AggregationJobResp, VerifyResp
+from tacit.messages import REPORT_ID_SIZE, AggregationJobResp, VerifyResp
 from tacit.messages.framing import encode_init, vector
 from tacit.messages.slices import (
     ReportSlices,
@@ -24,7 +25,7 @@ from tacit.messages.slices import (
 )
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.roles.leader import JobAbandonedError, init_request, match_response, refused_by_helper
+from tacit.roles.leader import JobAbandonedError, job_extensions, match_response, refused_by_helper
 from tacit.roles.opening import Opened, open_reports
 from tacit.roles.rows import Rows, pick, pick_rows
 from tacit.task import CLOCK_LEEWAY, Task
@@ -41,6 +42,9 @@ Seen = Callable[[bytes, bytes], None]
 
 Report = TypeVar("Report")
 Part = TypeVar("Part")
+
+VERIFICATION_KEY_ID = 0
+"""A task has one verification key; Prio3 has no aggregation parameter, and needs no second round."""
 
 OWN_ERRORS = (TacitError, ValueError, ArithmeticError, LookupError)
 """What may go wrong on our own side with one report, and must then cost only that one."""
@@ -121,24 +125,25 @@ class HelperJob:
 
 def prepare_leader(
     party: Party,
-    reports: Sequence[tuple[bytes, bytes]],
+    reports: Sequence[bytes],
     now: float,
     crypto: JobCrypto = OPENSSL,
     seen: Seen | None = None,
     *,
     again: bool = False,
 ) -> tuple[LeaderJob, list[Rejection]]:
-    """``leader.prepare_report`` of (report id, encoded ``Report``) pairs.
+    """Open and begin to verify encoded ``Report``s: those that are good so far, and the others. A report of the future
+    waits until its time has come, so that no Helper whose clock is late refuses it.
 
     An error of our own costs the one report that it is about: cause "internal". ``again``: all of these passed before,
     and must pass again whatever they stand beside now (the states of a sent job, P14).
     """
 
-    def prepare(some: Sequence[tuple[bytes, bytes]]) -> tuple[LeaderJob, list[Rejection]]:
-        return _lead(party, [slice_report(body) for _, body in some], now, crypto, seen, bounded=not again)
+    def prepare(some: Sequence[bytes]) -> tuple[LeaderJob, list[Rejection]]:
+        return _lead(party, [slice_report(body) for body in some], now, crypto, seen, bounded=not again)
 
-    def give_up(report: tuple[bytes, bytes], error: Exception) -> tuple[LeaderJob, list[Rejection]]:
-        return _NO_LEADER_JOB, [_internal(report[0], error)]
+    def give_up(report: bytes, error: Exception) -> tuple[LeaderJob, list[Rejection]]:
+        return _NO_LEADER_JOB, [_internal(report[:REPORT_ID_SIZE], error)]
 
     parts = _isolated(prepare, give_up, reports)
     return LeaderJob.joined([job for job, _ in parts]), [rejection for _, some in parts for rejection in some]
@@ -165,8 +170,7 @@ def _lead(
 
 def encode_request(task: Task, job: LeaderJob, batch_id: bytes | None) -> bytes:
     """The encoded ``AggregationJobInitReq``. Raises ``ValueError`` where a leader-selected task has no batch."""
-    request = init_request(task, [], batch_id)
-    head = (request.verification_key_id, request.agg_param, request.extensions)
+    head = (VERIFICATION_KEY_ID, b"", job_extensions(task, batch_id))
     return encode_init(head, b"".join(job.verify_inits), task.version)
 
 
@@ -204,7 +208,7 @@ def prepare_helper(
     crypto: JobCrypto = OPENSSL,
     seen: Seen | None = None,
 ) -> HelperJob:
-    """``helper.prepare_report`` of every report. An error of our own costs the one report that it is about."""
+    """Open and verify every report. An error of our own costs the one report that it is about."""
 
     def give_up(report: ReportSlices, error: Exception) -> HelperJob:
         return HelperJob([report.report_id], Rows([], [], [], b""), [], [_internal(report.report_id, error)])

@@ -1,4 +1,4 @@
-"""``aggregator.open_report_share`` for many reports: the same verdicts, stage by stage instead of report by report.
+"""Validate, decrypt and check the tokens of many report shares, stage by stage instead of report by report.
 
 Stages: time and configuration of each, all ciphertexts, each plaintext, all tokens.
 """

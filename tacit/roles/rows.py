@@ -52,7 +52,7 @@ class Rows:
         return [bucket_of(task, batch_id, task.interval.start)] * len(self)
 
     def tallies(self, party: Party, batch_id: bytes | None) -> dict[bytes, Tally]:
-        """``aggregator.fold`` of these reports."""
+        """The tallies of these reports, by bucket."""
         if not len(self):
             return {}
         places: dict[bytes, list[int]] = {}

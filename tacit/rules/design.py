@@ -9,8 +9,8 @@ from tacit.models.forms.registry import known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
-from tacit.recipe.derive import members_of, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.model import MODE_OF_CLOSE, Recipe
+from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_of, vdaf_of
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 
 MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
@@ -138,7 +138,7 @@ def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Closing at ``interval_end`` goes with the mode ``time_interval``, closing ``at_B`` with ``leader_selected``
     (P13)."""
-    wanted = MODE_OF_CLOSE[recipe.batch.close]
+    wanted = mode_of_close(recipe.batch.close)
     if recipe.batch.mode == wanted:
         return None
     return f"close {recipe.batch.close} needs mode {wanted}, not {recipe.batch.mode}"

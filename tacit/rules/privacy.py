@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.dp.claim import TOLERANCE, Claim, covers, stated_epsilon
+from tacit.dp.claim import TOLERANCE, UNBOUNDED, Claim, covers, stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
@@ -12,7 +12,7 @@ from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.privacy import UNBOUNDED, epsilon_of
+from tacit.recipe.privacy import epsilon_of
 
 _SEARCHED = 1 << 14
 """Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""

@@ -128,7 +128,7 @@ def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing
             yield
             return
         stop = asyncio.Event()
-        task = asyncio.create_task(run_driver(driver, deps.clock, idle_seconds, wake, stop, told))
+        task = asyncio.create_task(run_driver(driver, deps.clock, deps.entropy, idle_seconds, wake, stop, told))
         yield
         stop.set()
         _, pending = await asyncio.wait([task], timeout=DRIVER_STOP_SECONDS)

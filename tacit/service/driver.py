@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tacit.adapters.waiting import first_of
-from tacit.ports import Clock
+from tacit.pauses import LONGEST_PAUSE, Backoff
+from tacit.ports import Clock, Entropy
 from tacit.service.log import get_logger
-
-MAX_BACKOFF_SECONDS = 60.0
 
 
 class Driver(Protocol):
@@ -32,6 +31,7 @@ def _untold(_error: Exception | None, _failures: int) -> None:
 async def run_driver(
     driver: Driver,
     clock: Clock,
+    entropy: Entropy,
     idle_seconds: float,
     wake: asyncio.Event,
     stop: asyncio.Event | None = None,
@@ -40,20 +40,21 @@ async def run_driver(
     """Run ``driver`` until ``stop`` is set (between two steps) or the task is cancelled.
 
     After a step that moved something the next follows at once; after an idle one the loop waits for ``wake``
-    or ``idle_seconds``. A step that raises is logged by the name of its error and retried after
-    ``idle_seconds`` doubled per failure in a row, at most ``MAX_BACKOFF_SECONDS``. ``told`` hears of every step: its
+    or ``idle_seconds``. A step that raises is logged by the name of its error and retried after a pause around twice
+    ``idle_seconds`` that doubles per failure in a row, up to ``LONGEST_PAUSE``. ``told`` hears of every step: its
     error, or none, and how many failed in a row.
     """
     stop = stop or asyncio.Event()
     logger = get_logger("driver")
+    backoff = Backoff(2.0 * idle_seconds, LONGEST_PAUSE)
     failures = 0
     while not stop.is_set():
         wake.clear()
         try:
             moved = await driver.step()
         except Exception as error:  # a driver outlives every error of one step
+            delay = backoff.pause(failures, entropy)
             failures += 1
-            delay = min(idle_seconds * 2.0 ** min(failures, 16), MAX_BACKOFF_SECONDS)
             logger.warning("driver_step_failed", driver=type(driver).__name__, error=error, failures=failures)
             told(error, failures)
             await first_of(clock.sleep(delay), stop.wait())

@@ -9,6 +9,7 @@ from tacit.task.sealing import (
 )
 from tacit.task.task import (
     CLOCK_LEEWAY,
+    MODE_OF_CLOSE,
     RECIPE_HASH_SIZE,
     VERIFY_KEY_SEED_SIZE,
     VERIFY_KEY_SIZE,
@@ -23,6 +24,7 @@ from tacit.task.task import (
 
 __all__ = [
     "CLOCK_LEEWAY",
+    "MODE_OF_CLOSE",
     "RECIPE_HASH_SIZE",
     "VERIFY_KEY_SEED_SIZE",
     "VERIFY_KEY_SIZE",

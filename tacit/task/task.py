@@ -62,11 +62,11 @@ class BatchClose(enum.StrEnum):
     ON_QUERY = "on_query"
 
 
-_MODE_OF_CLOSE = {
+MODE_OF_CLOSE = {
     BatchClose.INTERVAL_END: BatchMode.TIME_INTERVAL,
     BatchClose.AT_B: BatchMode.LEADER_SELECTED,
 }
-"""Of the tasks of recipes."""
+"""The mode of a batch that goes with when it ends, for tasks of recipes (P13)."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Task:
 def _check_batch(configuration: TaskConfiguration, batch_close: BatchClose) -> None:
     if configuration.batch_config:
         raise Refusal("task-batch", "batch_config is not empty")
-    if configuration.batch_mode is not _MODE_OF_CLOSE.get(batch_close):
+    if configuration.batch_mode is not MODE_OF_CLOSE.get(batch_close):
         raise Refusal("task-batch", f"batch close {batch_close} does not go with the batch mode")
     if configuration.time_precision < 1 or configuration.min_batch_size < 1:
         raise Refusal("task-batch", "time precision and minimum batch size are at least 1")

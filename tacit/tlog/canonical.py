@@ -35,7 +35,7 @@ def parse_json(data: bytes, what: str) -> Any:
         found: dict[str, Any] = {}
         for name, value in members:
             if name in found:
-                raise DecodeError(f"{what}: member {_shown(name)} appears twice")
+                raise DecodeError(f"{what}: member {shown(name)} appears twice")
             found[name] = value
         return found
 
@@ -66,11 +66,11 @@ def validated(model: type[M], value: Any, what: str) -> M:
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(_shown(str(part)) for part in first["loc"]) or "document"
+        where = ".".join(shown(str(part)) for part in first["loc"]) or "document"
         reason = first["msg"].removeprefix("Value error, ").replace("\n", " ")
         raise DecodeError(f"{what}: {where}: {reason}") from error
 
 
-def _shown(name: str) -> str:
-    """A member's name fit for a one-line message."""
+def shown(name: str) -> str:
+    """A member's name, or a value, fit for a one-line message."""
     return "".join(char if char.isprintable() else "?" for char in name[:64])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State, Trouble
-from client_agent.pace import NEVER
 from client_agent.store import METADATA, MIGRATIONS, SqlAgentStore
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.errors import Fatal
+from tacit.pauses import NEVER
 from tacit.tokens.slots import Slot
 
 SLOT = Slot("issuer.example", 7, 3)

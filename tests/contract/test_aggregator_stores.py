@@ -19,12 +19,14 @@ from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.adapters import sqlite_dialect
 from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
-from tacit.aggregator.store import CommonTx, SqlStore, TaskRow, TaskState
+from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import DapAbort, Fatal
 from tacit.messages import Interval, Role
-from tacit.roles.aggregator import Accepted, Tally, checksum_of, fold
+from tacit.roles.aggregator import Tally, checksum_of
 from tacit.task import BatchClose
 from tests.contract.sessions import until_waiting
+from tests.kit.oracles.aggregator import Accepted, fold
 
 TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task

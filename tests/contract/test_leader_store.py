@@ -19,7 +19,7 @@ from services.leader.records import (
     FailingJob,
     JobRow,
     JobState,
-    Upload,
+    StoredReport,
     pack_members,
     unpack_members,
 )
@@ -27,7 +27,7 @@ from services.leader.store import LeaderStore
 from tacit.adapters.dialect import SLICE
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
-from tacit.aggregator.store import TaskRow, TaskState
+from tacit.aggregator.records import TaskRow, TaskState
 from tacit.task import BatchClose
 from tests.contract.sessions import until_waiting
 
@@ -69,8 +69,8 @@ def report(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def upload(number: int, task_id: bytes = TASK) -> Upload:
-    return Upload(task_id, report(number), bytes([number]) * 32, b"body %d" % number)
+def upload(number: int, task_id: bytes = TASK) -> StoredReport:
+    return StoredReport(task_id, report(number), bytes([number]) * 32, b"body %d" % number)
 
 
 def job(

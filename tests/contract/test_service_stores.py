@@ -15,7 +15,8 @@ from attester.store import SqlAttesterStore
 from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
 from recipe_server.records import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
 from recipe_server.store import RecipeStore
-from services.collector.store import Collection, CollectionState, CollectorStore, Result
+from services.collector.records import Collection, CollectionState, Result
+from services.collector.store import CollectorStore
 from services.gateway.store import ReplayStore, SeenRequest
 from services.issuer.ports import StoredKey
 from services.issuer.store import SqlIssuerStore

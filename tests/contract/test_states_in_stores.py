@@ -14,8 +14,9 @@ from sqlalchemy import delete
 from client_agent.journal import ENTRY_STATES, AgentStore, Entry, MemoryAgentStore
 from client_agent.journal import State as EntryState
 from client_agent.store import SqlAgentStore
-from services.collector.store import COLLECTION_STATES as COLLECTOR_STATES
-from services.collector.store import Collection, CollectorStore
+from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
+from services.collector.records import Collection
+from services.collector.store import CollectorStore
 from services.helper.records import JOB_STATES as HELPER_JOB_STATES
 from services.helper.records import JobState as HelperJobState
 from services.helper.store import HelperStore
@@ -30,7 +31,7 @@ from services.leader.records import (
     JobState,
 )
 from services.leader.store import LeaderStore
-from tacit.aggregator.store import TASK_STATES, TaskRow
+from tacit.aggregator.records import TASK_STATES, TaskRow
 from tacit.errors import Fatal
 from tacit.states import States
 

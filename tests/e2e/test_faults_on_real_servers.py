@@ -40,7 +40,7 @@ from infra.processes import serve_command
 from infra.redis import RedisServer
 from infra.status import stack_status
 from tacit import ohttp
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest
@@ -163,7 +163,7 @@ def stack(
 
 @pytest.fixture
 async def live(stack: World) -> AsyncIterator[LiveStack]:
-    async with AiohttpTransport() as transport:
+    async with HttpTransport() as transport:
         found = LiveStack(stack.layout, [], transport, _slot=next(_slots))
         await found.until_keys()
         yield found
@@ -221,7 +221,7 @@ class Devices:
 
 async def statuses(layout: Layout) -> DeploymentStatus:
     """What ``tacit status`` shows."""
-    async with AiohttpTransport(timeout=5) as transport:
+    async with HttpTransport(timeout=5) as transport:
         return await stack_status(layout, transport)
 
 

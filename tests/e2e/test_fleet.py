@@ -34,11 +34,11 @@ from infra.lab.fleet.origin import Origin, origin_of, population_of, slot_privat
 from infra.lab.fleet.report import write_report
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
-from infra.lab.kit.recipes import changed
+from infra.lab.kit.recipes import changed, survey_from
 from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
 from infra.places import policy_of
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.builder import propose
@@ -74,7 +74,7 @@ class Stage:
         self.layout = create_layout(folder, options, OsEntropy(), now)
         self.stack = LocalStack(self.layout, self.clock, OsEntropy())
         self.origin: Origin = origin_of(self.layout, None, None)
-        self.transport = AiohttpTransport(connections=64)
+        self.transport = HttpTransport(connections=64)
         self.world = World(self.clock, OsEntropy(), self.transport)
         self.folder = folder
 
@@ -91,16 +91,18 @@ class Stage:
         ``tacit.recipe.builder.propose``."""
         start = int(self.clock.now()) // 60 * 60
         recipe: Recipe = propose(
-            name=name,
-            question=question,
-            population=DEVICES,
-            parties=self.layout.parties,
-            token=TokenSlot(issuer=OPERATORS["issuer"], epoch=start // EPOCH_SECONDS, slot=slot),
-            start=start,
-            duration=1800,
-            rate=rate,
-            min_batch_size=floor,
-            **options,
+            survey_from(
+                name=name,
+                question=question,
+                population=DEVICES,
+                token=TokenSlot(issuer=OPERATORS["issuer"], epoch=start // EPOCH_SECONDS, slot=slot),
+                start=start,
+                duration=1800,
+                rate=rate,
+                min_batch_size=floor,
+                **options,
+            ),
+            self.layout.parties,
         )
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
         url = f"{self.layout.urls['recipe_server']}/v1/leaves"

@@ -13,7 +13,7 @@ import pytest
 
 from infra.lab.bench.live import LiveStack
 from infra.layout import load_layout
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.operations.status import DeploymentStatus
 from tests.e2e.test_faults_on_real_servers import carried_through, laid_out, statuses, told, until
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
@@ -43,7 +43,7 @@ async def test_devices_wait_until_a_full_leader_has_room_and_every_report_counts
             await told(layout, "leader is not ready: there is no room for the database")
             disk.empty()
 
-        async with AiohttpTransport() as transport:
+        async with HttpTransport() as transport:
             live = LiveStack(layout, [], transport)
             await live.until_keys()
             devices = await carried_through(live, it_is_full_for_a_while)

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from infra.agents import provision_agents
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout, signing_key_of
 from tacit import media_types
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.recipe.builder import propose
@@ -104,20 +105,22 @@ def recipe_of_next_epoch(layout: Layout, now: float) -> Recipe:
     epoch = int(now // layout.options.epoch_seconds) + 1
     visits = Buckets(kind="buckets", edges=(0, "0.5", "2.75", 4))
     return propose(
-        name="visits",
-        question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
-        start=epoch * layout.options.epoch_seconds,
-        duration=DURATION,
-        rate=Decimal(1),
-        min_batch_size=FLOOR,
-        time_precision=1,
+        survey_from(
+            name="visits",
+            question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
+            start=epoch * layout.options.epoch_seconds,
+            duration=DURATION,
+            rate=Decimal(1),
+            min_batch_size=FLOOR,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 
-async def publish(stack: Stack, http: AiohttpTransport) -> Recipe:
+async def publish(stack: Stack, http: HttpTransport) -> Recipe:
     """A recipe of the next epoch, in the log as soon as its directory is, early enough for tokens."""
     layout = stack.layout
     deadline = time.monotonic() + 60
@@ -141,7 +144,7 @@ async def test_devices_in_javascript_contribute_and_every_acknowledged_report_is
     node: str, stack: Stack, tmp_path: Path
 ) -> None:
     output = tmp_path / "devices"
-    async with AiohttpTransport() as http:
+    async with HttpTransport() as http:
         operator = Operator(stack, http)
         with node_devices(node, stack.layout, output):
             recipe = await publish(stack, http)

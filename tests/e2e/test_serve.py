@@ -18,8 +18,9 @@ from infra.layout import KEY_ROTATION, Layout, free_ports
 from services.gateway.keys import KeyRing
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy
+from tacit.adapters.tls import ClientTls
 from tacit.codec import b64url
 from tacit.media_types import OHTTP_REQ, dap
 from tacit.ports import HttpResponse, TransportError
@@ -47,7 +48,7 @@ async def test_a_service_says_where_it_listens_and_stops_when_told(
     process = serve("relay", relay_config(layout, tmp_path, port=port))
     ready = process.ready()
     assert {"service": "relay", "url": f"http://127.0.0.1:{port}"} == {key: ready[key] for key in ("service", "url")}
-    async with AiohttpTransport() as http:
+    async with HttpTransport() as http:
         assert (await http.request("GET", f"{ready['url']}/healthz")).status == 200
     os.kill(ready["pid"], number)
     assert process.wait() == 0
@@ -71,9 +72,9 @@ async def test_a_service_with_a_certificate_is_reached_by_those_who_trust_it(
     config = relay_config(layout, tmp_path, tls_cert=str(certificate), tls_key=str(key))
     url = serve("relay", config).ready()["url"]
     assert url.startswith("https://127.0.0.1:")
-    async with AiohttpTransport(tls=ClientTls(ca=authority.certificate)) as trusting:
+    async with HttpTransport(tls=ClientTls(ca=authority.certificate)) as trusting:
         assert (await trusting.request("GET", f"{url}/healthz")).status == 200
-    async with AiohttpTransport() as others:
+    async with HttpTransport() as others:
         with pytest.raises(TransportError):
             await others.request("GET", f"{url}/healthz")
         with pytest.raises(TransportError):
@@ -101,7 +102,7 @@ async def test_a_gateway_and_a_leader_share_a_process_and_uploads_are_calls(
     path = f"/tasks/{b64url(bytes(32))}/reports"
     request = bhttp.Request("POST", "http", origin.removeprefix("http://"), path, fields, b"no report")
     message, context = ohttp.padded_request(ring.active.config, request, OsEntropy())
-    async with AiohttpTransport() as http:
+    async with HttpTransport() as http:
         answer = await _once_it_listens(
             http,
             f"http://127.0.0.1:{ports['gateway']}/gateway",
@@ -117,7 +118,7 @@ async def test_a_gateway_and_a_leader_share_a_process_and_uploads_are_calls(
     assert [line["counts"]["inner_4xx"] for line in counts if line["service"] == "gateway"] == [1]
 
 
-async def _once_it_listens(http: AiohttpTransport, url: str, headers: dict[str, str], body: bytes) -> HttpResponse:
+async def _once_it_listens(http: HttpTransport, url: str, headers: dict[str, str], body: bytes) -> HttpResponse:
     """One answer of the second service of a process whose first is ready."""
     for _ in range(100):
         with contextlib.suppress(TransportError):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from infra.layout import Layout, free_ports
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.config import write_secret
 from tests.kit.processes import ReadyProcess
@@ -40,7 +40,7 @@ async def asked(url: str) -> list[HttpResponse]:
     """Answers to requests on connections of their own."""
     answers = []
     for _ in range(REQUESTS):
-        async with AiohttpTransport() as http:
+        async with HttpTransport() as http:
             answers.append(await http.request("GET", url))
     return answers
 

@@ -28,10 +28,11 @@ from client_agent.sources import open_source
 from infra.agents import provision_agents
 from infra.commands.up import SERVICE_NAMES
 from infra.documents.schemas import SCHEMAS, schema_of
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, signing_key_of
 from infra.processes import PIDS
 from tacit import __version__, media_types
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url, unb64url
 from tacit.ports import HttpResponse, TransportError
@@ -92,8 +93,8 @@ def stack(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[AiohttpTransport]:
-    async with AiohttpTransport() as transport:
+async def http() -> AsyncIterator[HttpTransport]:
+    async with HttpTransport() as transport:
         yield transport
 
 
@@ -101,7 +102,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, http: AiohttpTransport) -> None:
+async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, http: HttpTransport) -> None:
     assert set(stack.document) == {"state_dir", "credentials", *SERVICE_NAMES, *WITNESSES}
     assert stack.document["state_dir"] == str(stack.layout.state_dir)
     for name in (*SERVICE_NAMES, *WITNESSES):
@@ -112,7 +113,7 @@ async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, 
 
 
 async def test_a_second_stack_in_the_same_folder_is_refused_and_the_first_goes_on(
-    stack: Stack, http: AiohttpTransport
+    stack: Stack, http: HttpTransport
 ) -> None:
     folder = stack.layout.state_dir
     before = (folder / PIDS).read_bytes()
@@ -127,7 +128,7 @@ async def test_a_second_stack_in_the_same_folder_is_refused_and_the_first_goes_o
     assert (await http.request("GET", f"{stack.url('leader')}/healthz")).status == 200
 
 
-async def well(http: AiohttpTransport, url: str, kind: str) -> None:
+async def well(http: HttpTransport, url: str, kind: str) -> None:
     """Its health page says so, at the latest when it has asked a service that started after it once more."""
     deadline = time.monotonic() + 120
     while True:
@@ -154,7 +155,7 @@ async def test_agents_are_provisioned_with_identity_and_datum(stack: Stack) -> N
 
 @pytest.mark.parametrize(("service", "method", "path", "media_type", "credential"), GUARDED)
 async def test_a_missing_or_wrong_credential_is_refused(
-    stack: Stack, http: AiohttpTransport, service: str, method: str, path: str, media_type: str, credential: str
+    stack: Stack, http: HttpTransport, service: str, method: str, path: str, media_type: str, credential: str
 ) -> None:
     url = stack.url(service) + path
     content = {"Content-Type": media_type} if media_type else {}
@@ -168,7 +169,7 @@ async def test_a_missing_or_wrong_credential_is_refused(
     assert accepted.status not in {401, 403}
 
 
-async def test_no_credential_opens_two_services(stack: Stack, http: AiohttpTransport) -> None:
+async def test_no_credential_opens_two_services(stack: Stack, http: HttpTransport) -> None:
     tokens = {name: stack.token(name) for name in (*stack.document["credentials"], "peer")}
     opened: dict[str, set[str]] = {name: set() for name in tokens}
     for service, method, path, media_type, _ in GUARDED:
@@ -184,20 +185,22 @@ def fresh_recipe(layout: Layout, now: float) -> Recipe:
     epoch = int(now // layout.options.epoch_seconds)
     visits = Buckets(kind="buckets", edges=tuple(range(16)))
     return propose(
-        name="doctor-visits",
-        question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
-        start=int(now) + 2,
-        duration=DURATION,
-        rate=Decimal(1),
-        min_batch_size=DEVICES // 2,
-        time_precision=1,
+        survey_from(
+            name="doctor-visits",
+            question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
+            start=int(now) + 2,
+            duration=DURATION,
+            rate=Decimal(1),
+            min_batch_size=DEVICES // 2,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 
-def ready_agents(layout: Layout, http: AiohttpTransport) -> list[tuple[Agent, MemoryAgentStore]]:
+def ready_agents(layout: Layout, http: HttpTransport) -> list[tuple[Agent, MemoryAgentStore]]:
     """In-process devices with the identities and the data of provisioned ones."""
     policy: Policy = parse_policy(layout.policy_path.read_bytes(), "policy.json")
     made = []
@@ -231,7 +234,7 @@ async def take_part(agent: Agent, store: MemoryAgentStore, until: float) -> None
 class Operator:
     """Asks the services of a stack what an operator may know."""
 
-    def __init__(self, stack: Stack, http: AiohttpTransport) -> None:
+    def __init__(self, stack: Stack, http: HttpTransport) -> None:
         self._stack = stack
         self._http = http
 
@@ -257,7 +260,7 @@ class Operator:
             await asyncio.sleep(0.2)
 
 
-async def kill_and_restart(stack: Stack, serve: Callable[..., ReadyProcess], http: AiohttpTransport, name: str) -> None:
+async def kill_and_restart(stack: Stack, serve: Callable[..., ReadyProcess], http: HttpTransport, name: str) -> None:
     """SIGKILL a service of the stack and start it again with ``tacit serve``, on the same address."""
     os.kill(stack.document[name]["pid"], signal.SIGKILL)
     process = serve(name, Path(stack.document[name]["config"]))
@@ -265,7 +268,7 @@ async def kill_and_restart(stack: Stack, serve: Callable[..., ReadyProcess], htt
     assert again["url"] == stack.url(name)
 
 
-async def publish(stack: Stack, http: AiohttpTransport) -> Recipe:
+async def publish(stack: Stack, http: HttpTransport) -> Recipe:
     """A recipe that starts in two seconds, in the log."""
     layout = stack.layout
     recipe = await asyncio.to_thread(fresh_recipe, layout, time.time() + 3)
@@ -277,7 +280,7 @@ async def publish(stack: Stack, http: AiohttpTransport) -> Recipe:
 
 
 async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
-    stack: Stack, serve: Callable[..., ReadyProcess], http: AiohttpTransport
+    stack: Stack, serve: Callable[..., ReadyProcess], http: HttpTransport
 ) -> None:
     agents = await asyncio.to_thread(ready_agents, stack.layout, http)
     operator = Operator(stack, http)
@@ -325,7 +328,7 @@ async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
     Draft202012Validator(schema_of("result")).validate(result)
 
 
-async def what_is_served_fits_the_schemas(stack: Stack, http: AiohttpTransport) -> None:
+async def what_is_served_fits_the_schemas(stack: Stack, http: HttpTransport) -> None:
     """Every document that a foreign device or analyst reads of this stack."""
 
     async def served(name: str, service: str, path: str) -> Any:
@@ -368,7 +371,7 @@ async def collected(operator: Operator, recipe: Recipe) -> dict[str, Any]:
 
 
 async def test_a_service_that_died_is_reported_with_the_command_that_restarts_it(
-    stack: Stack, http: AiohttpTransport
+    stack: Stack, http: HttpTransport
 ) -> None:
     pid, config = stack.document["attester"]["pid"], stack.document["attester"]["config"]
     os.kill(pid, signal.SIGKILL)

@@ -30,7 +30,7 @@ from infra.postgres import PostgresServer
 from infra.status import stack_status
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
@@ -169,7 +169,7 @@ async def test_every_service_of_the_stack_runs_on_its_own_database(folder: Path)
     command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0", "--with", "postgres"]
     with ReadyProcess([*command, "--state-dir", str(folder / "stack")], folder / "stderr") as process:
         document = process.ready()
-        async with AiohttpTransport() as transport:
+        async with HttpTransport() as transport:
             for name in WITH_DATABASE:
                 assert (await transport.request("GET", f"{document[name]['url']}/healthz")).status == 200
         config = Path(document["leader"]["config"])

@@ -29,11 +29,13 @@ from client_agent.journal import State
 from client_agent.runner import opened_agent
 from infra.agents import provision_agents
 from infra.cli import run
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout, renew_certificates
 from infra.stack_tls import OPERATOR
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.recipe.builder import propose
@@ -166,16 +168,16 @@ async def test_a_party_of_the_stack_cannot_call_as_another_even_with_its_token(s
     layout = stack.layout
     bearer = {"Authorization": f"Bearer {stack.token('issuer_client')}", "Content-Type": "x/y"}
     for folder, status in (("attester", 415), ("relay", 401), ("collector", 401), (OPERATOR, 401)):
-        async with AiohttpTransport(tls=shown(layout, folder)) as http:
+        async with HttpTransport(tls=shown(layout, folder)) as http:
             assert (
                 await http.request("POST", f"{layout.urls['issuer']}/token-request", headers=bearer)
             ).status == status
-    async with AiohttpTransport(tls=ClientTls(layout.state_dir / "authority" / "ca.pem")) as device:
+    async with HttpTransport(tls=ClientTls(layout.state_dir / "authority" / "ca.pem")) as device:
         for name, path in (("issuer", "/.well-known/private-token-issuer-directory"), ("gateway", "/ohttp-keys")):
             assert (await device.request("GET", layout.urls[name] + path)).status == 200
         page = json.loads((await device.request("GET", f"{layout.urls['issuer']}/healthz")).body)
         assert page["refused_certificates"] == {"attester": 3}
-    async with AiohttpTransport() as stranger:
+    async with HttpTransport() as stranger:
         with pytest.raises(TransportError):
             await stranger.request("GET", f"{layout.urls['relay']}/healthz")
 
@@ -188,16 +190,18 @@ def recipe_now(layout: Layout, now: float) -> Recipe:
         statistic="histogram",
     )
     return propose(
-        name="visits",
-        question=question,
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=int(now // layout.options.epoch_seconds), slot=0),
-        start=int(now) + 8,
-        duration=20,
-        rate=Decimal(1),
-        min_batch_size=DEVICES // 2,
-        time_precision=1,
+        survey_from(
+            name="visits",
+            question=question,
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=int(now // layout.options.epoch_seconds), slot=0),
+            start=int(now) + 8,
+            duration=20,
+            rate=Decimal(1),
+            min_batch_size=DEVICES // 2,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 

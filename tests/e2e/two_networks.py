@@ -30,6 +30,7 @@ from infra.api import verified_log
 from infra.backends import BACKENDS, Wanted, backends
 from infra.lab.fleet.origin import origin_of
 from infra.lab.fleet.run import Data, Load, open_fleet
+from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout, free_ports, load_layout, signing_key_of
 from infra.markers import amend_config
 from infra.mosquitto import MosquittoServer
@@ -38,7 +39,7 @@ from infra.postgres import SUPERUSER, PostgresServer
 from infra.processes import serve_command
 from infra.redis import RedisServer, RedisUser
 from services.leader.schema import COMMON
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy
 from tacit.operations.services import call
@@ -80,7 +81,7 @@ class Site:
         bearer = self.layout.operator_token(party)
 
         async def ask() -> dict[str, Any]:
-            async with AiohttpTransport() as http:
+            async with HttpTransport() as http:
                 rows = await call(http, "GET", f"{self.layout.urls[party]}/v1/recipes", bearer=bearer)
                 found = [row for row in rows if row["recipe_hash"] == recipe and row["state"] == "active"]
                 if not found:
@@ -201,7 +202,7 @@ def publish(site: Site) -> Recipe:
     leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(layout))
 
     async def post() -> None:
-        async with AiohttpTransport() as http:
+        async with HttpTransport() as http:
             await call(http, "POST", f"{layout.urls['recipe_server']}/v1/leaves", body=leaf.encode())
 
     asyncio.run(post())
@@ -215,7 +216,7 @@ def has_keys(layout: Layout) -> bool:
     epoch = int(time.time() // layout.options.epoch_seconds)
 
     async def ask() -> bool:
-        async with AiohttpTransport() as http:
+        async with HttpTransport() as http:
             live = await verified_log(http, layout, policy_of(layout.policy_path))
             return live.directory(layout.parties.issuer.name, epoch) is not None
 
@@ -227,16 +228,18 @@ def _recipe(layout: Layout) -> Recipe:
     labels = ("a", "b", "c", "d")
     encoder = Categories(kind="categories", categories=labels)
     return propose(
-        name="two-networks",
-        question=Question(text="Which of four?", metric="four", encoder=encoder, statistic="histogram"),
-        population=DEVICES,
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=now // layout.options.epoch_seconds, slot=0),
-        start=now + 4,
-        duration=INTERVAL_SECONDS,
-        rate=RATE,
-        min_batch_size=int(DEVICES * RATE) // 2,
-        time_precision=1,
+        survey_from(
+            name="two-networks",
+            question=Question(text="Which of four?", metric="four", encoder=encoder, statistic="histogram"),
+            population=DEVICES,
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=now // layout.options.epoch_seconds, slot=0),
+            start=now + 4,
+            duration=INTERVAL_SECONDS,
+            rate=RATE,
+            min_batch_size=int(DEVICES * RATE) // 2,
+            time_precision=1,
+        ),
+        layout.parties,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.interop.run import ROLES, make
 from tacit import media_types
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
 from tacit.service.config import Listen
@@ -31,7 +31,7 @@ class Bench:
 
     profile: str
     urls: dict[str, str]
-    http: LeanTransport
+    http: HttpTransport
     task_id: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     verify_key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     leader_token: str = "leader token, of the task"
@@ -120,7 +120,7 @@ async def bench(profile: str) -> AsyncIterator[Bench]:
     async with contextlib.AsyncExitStack() as stack:
         urls = {}
         for role in ROLES:
-            transport = await stack.enter_async_context(LeanTransport(repeat_posts=True))
+            transport = await stack.enter_async_context(HttpTransport(repeat_posts=True))
             app = make(role, VERSIONS[profile], transport)
             urls[role] = (await stack.enter_async_context(started(app, Listen()))).url
-        yield Bench(profile, urls, await stack.enter_async_context(LeanTransport()))
+        yield Bench(profile, urls, await stack.enter_async_context(HttpTransport()))

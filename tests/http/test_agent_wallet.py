@@ -16,7 +16,6 @@ import services.issuer.app
 from attester.config import AttesterConfig
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, MemoryAgentStore
-from client_agent.pace import NEVER
 from client_agent.store import SqlAgentStore
 from client_agent.wallet import LATE_SHARE, TokenWallet
 from infra.lab.kit.clock import SimClock
@@ -32,6 +31,7 @@ from infra.lab.kit.network import (
 from services.issuer.config import IssuerConfig
 from tacit import media_types
 from tacit.codec import b64url
+from tacit.pauses import NEVER
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret

@@ -11,8 +11,8 @@ from sqlalchemy import insert
 from infra.lab.kit.recipes import NOW, changed
 from services.leader.store import LeaderStore
 from tacit.adapters.watermark import CLOSED
+from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.schema import MARKS
-from tacit.aggregator.store import TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.errors import CryptoError
 from tacit.recipe.policy import AccountLimit

@@ -21,7 +21,7 @@ from relay.config import RelayConfig
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit import media_types
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.aggregator.parties import PARTIES
@@ -152,7 +152,7 @@ def head(path: str, media_type: str, length: int, token: str = "") -> bytes:
     ids=["nothing", "half-a-head", "no-body", "half-a-body"],
 )
 async def test_a_relay_answers_honest_clients_beside_600_that_keep_silent(tmp_path: Path, sent: bytes) -> None:
-    async with relay(tmp_path) as url, LeanTransport() as client, held(url, 600, sent):
+    async with relay(tmp_path) as url, HttpTransport() as client, held(url, 600, sent):
         answer = await client.request("POST", url + "/", headers={"Content-Type": OHTTP_REQ}, body=bytes(4096))
         assert answer.status == 200
 
@@ -167,7 +167,7 @@ async def test_a_leader_takes_uploads_beside_80_that_keep_silent(tmp_path: Path)
     body = UploadRequest((kit.reports(1).valid(1),)).encode()
     async with AsyncExitStack() as stack:
         url = (await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))).url
-        client = await stack.enter_async_context(LeanTransport())
+        client = await stack.enter_async_context(HttpTransport())
         await stack.enter_async_context(held(url, 80, head(path, media_type, 1 << 20, GATEWAY_TOKEN)))
         posted = asyncio.create_task(
             client.request("POST", url + path, headers={"Content-Type": media_type, **GATEWAY}, body=body)
@@ -313,7 +313,7 @@ async def test_connections_that_never_greet_in_tls_are_counted_and_give_way(tmp_
             stack.callback(writer.transport.abort)
             writer.write(sent)
             silent.append((reader, writer))
-        client = await stack.enter_async_context(LeanTransport(tls=ClientTls(authority.certificate)))
+        client = await stack.enter_async_context(HttpTransport(tls=ClientTls(authority.certificate)))
         headers = {"Content-Type": OHTTP_REQ}
         answers = [await client.request("POST", url + "/", headers=headers, body=bytes(100_000)) for _ in range(3)]
         assert [answer.status for answer in answers] == [200] * 3

@@ -18,7 +18,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.collector.config import PublishConfig
 from services.collector.drivers import PublishDriver
-from services.collector.store import CollectorStore, Result
+from services.collector.records import Result
+from services.collector.store import CollectorStore
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader

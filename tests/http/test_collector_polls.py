@@ -10,8 +10,9 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.kit.reports import issuer_key
+from services.collector.records import Collection, CollectionState
 from services.collector.service import Collector
-from services.collector.store import Collection, CollectionState, CollectorStore
+from services.collector.store import CollectorStore
 from tacit.hpke import KeyPair
 from tacit.messages import Role
 from tacit.ports import HttpResponse

@@ -46,11 +46,11 @@ from tacit.messages import (
 )
 from tacit.messages.slices import ReportSlices
 from tacit.ports import HttpResponse
-from tacit.roles import leader as leader_role
 from tacit.roles.aggregator import Party, checksum_of
 from tacit.roles.jobs import HelperJob, prepare_helper
-from tacit.roles.leader import Prepared
 from tacit.task import BatchClose
+from tests.kit.oracles import leader as leader_role
+from tests.kit.oracles.leader import Prepared
 
 DAP = "urn:ietf:params:ppm:dap:error:"
 KIT = make_task_kit()

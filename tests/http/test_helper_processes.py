@@ -32,14 +32,15 @@ from tacit.messages import (
     VerifyRespType,
 )
 from tacit.ports import HttpResponse
-from tacit.roles import helper as helper_role
-from tacit.roles import leader as leader_role
-from tacit.roles.aggregator import Tally, checksum_of, fold, merge
-from tacit.roles.helper import Verified
-from tacit.roles.leader import Prepared
+from tacit.roles.aggregator import Tally, checksum_of, merge
 from tacit.service.app import Deps
 from tacit.service.config import write_secret
 from tacit.task import BatchClose
+from tests.kit.oracles import helper as helper_role
+from tests.kit.oracles import leader as leader_role
+from tests.kit.oracles.aggregator import fold
+from tests.kit.oracles.helper import Verified
+from tests.kit.oracles.leader import Prepared
 
 KIT = make_task_kit(min_batch_size=3)
 AT_B = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)

@@ -17,8 +17,9 @@ from services.issuer.app import create_app
 from services.issuer.config import IssuerConfig
 from services.issuer.schema import METADATA, MIGRATIONS
 from tacit import media_types
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.migrate import assert_migrations_match
+from tacit.adapters.tls import ClientTls
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Fatal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
@@ -286,7 +287,7 @@ async def test_the_attesters_certificate_opens_the_door_and_no_other_of_the_auth
     async with started(app, listen) as ready:
 
         async def asked(tls: ClientTls, method: str = "POST", path: str = "/token-request") -> int:
-            async with AiohttpTransport(tls=tls) as http:
+            async with HttpTransport(tls=tls) as http:
                 body = b"x" if method == "POST" else b""
                 return (await http.request(method, ready.url + path, headers=CONTENT, body=body)).status
 
@@ -306,7 +307,7 @@ async def test_the_attesters_certificate_opens_the_door_and_no_other_of_the_auth
 
 
 async def get(url: str, tls: ClientTls) -> HttpResponse:
-    async with AiohttpTransport(tls=tls) as http:
+    async with HttpTransport(tls=tls) as http:
         return await http.request("GET", f"{url}/healthz")
 
 

@@ -20,7 +20,7 @@ from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.helper.schema import COMMON as HELPER_TABLES
 from services.leader.app import STORE as LEADER_STORE
-from services.leader.app import UPLOAD_ALL
+from services.leader.app import UPLOAD
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from services.leader.schema import COMMON as LEADER_TABLES
@@ -180,7 +180,7 @@ async def test_a_request_that_finds_no_room_costs_no_other_in_its_transaction_an
     reports = kit.reports(10)
     big, small = (UploadRequest(tuple(reports.valid(1) for _ in range(count))).encode() for count in (5, 4))
     async with pair_of(tmp_path, kit, pending_floor=1) as pair:
-        call = pair.apps[Role.LEADER][UPLOAD_ALL]
+        call = pair.apps[Role.LEADER][UPLOAD]
         media_type = media_types.dap("upload-req")
         answers = await call([(kit.task.task_id_text, media_type, body) for body in (big, small)])
         assert [answer.status for answer in answers] == [503, 200]

@@ -14,7 +14,7 @@ from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_T
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
-from services.leader.app import UPLOAD_ALL
+from services.leader.app import UPLOAD
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit import media_types
@@ -377,7 +377,7 @@ async def test_uploads_of_one_frame_share_a_transaction_and_each_has_its_own_ans
         reports = [factory.valid(1) for _ in range(4)]
         late = dataclasses.replace(reports[3], report_metadata=dataclasses.replace(reports[3].report_metadata, time=1))
         task, kind = KIT.task.task_id_text, media_types.dap("upload-req")
-        answers = await pair.apps[Role.LEADER][UPLOAD_ALL](
+        answers = await pair.apps[Role.LEADER][UPLOAD](
             [
                 (task, kind, reports[0].encode()),
                 (task, "text/plain", reports[1].encode()),

@@ -106,7 +106,7 @@ async def test_collector_that_waits_gets_the_batch_as_soon_as_it_is_full(tmp_pat
         created = await pair.create_collection()
         waiting = asyncio.create_task(poll(pair, created, "respond-async, wait=30"))
         await asyncio.sleep(0)
-        answer = await pair.apps[Role.LEADER][UPLOAD](kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))
+        (answer,) = await pair.apps[Role.LEADER][UPLOAD]([(kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))])
         assert answer.status == 200
         found = await waiting
         assert found.headers["preference-applied"] == "wait=30"
@@ -127,7 +127,7 @@ async def test_helper_that_never_answers_holds_up_its_own_tasks_only(tmp_path: P
     async with running(tmp_path, kit, stuck, deaf=deaf) as pair:
         app = pair.apps[Role.LEADER]
         for one, count in ((stuck, 12), (kit, 3)):
-            answer = await app[UPLOAD](one.task.task_id_text, UPLOAD_TYPE, body_of(one, count))
+            (answer,) = await app[UPLOAD]([(one.task.task_id_text, UPLOAD_TYPE, body_of(one, count))])
             assert (answer.status, answer.body) == (200, b"")
         created = await pair.create_collection()
         for _ in range(PATIENCE):
@@ -143,7 +143,7 @@ async def test_jobs_in_hand_are_given_back_at_the_end(tmp_path: Path) -> None:
     kit = kit_now("http://127.0.0.1:8099")
     async with running(tmp_path, kit, deaf="http://127.0.0.1:8099") as pair:
         app = pair.apps[Role.LEADER]
-        await app[UPLOAD](kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))
+        await app[UPLOAD]([(kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))])
         assert isinstance(pair.network, DeafHelper)
         await pair.network.heard.wait()
         await pair.inner.unmount(kit.task.configuration.leader_aggregator_endpoint)
@@ -165,7 +165,12 @@ async def test_upload_from_the_same_process_is_answered_as_over_http(
         lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
     )
     async with pair:
-        upload = pair.apps[Role.LEADER][UPLOAD]
+        call = pair.apps[Role.LEADER][UPLOAD]
+
+        async def upload(task_id: str, content_type: str | None, body: bytes) -> HttpResponse:
+            (answer,) = await call([(task_id, content_type, body)])
+            return answer
+
         task_id, body = KIT.task.task_id_text, body_of(KIT, 2)
         assert (await upload(task_id, UPLOAD_TYPE, body)).status == 200
         refused = {

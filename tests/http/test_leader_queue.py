@@ -62,7 +62,7 @@ async def collected(pair: AggregatorPair) -> tuple[int, ...]:
     reports = pair.kit.reports(1)
     body = UploadRequest(tuple(reports.valid(1) for _ in range(4))).encode()
     created = await pair.create_collection()
-    answer = await pair.apps[Role.LEADER][UPLOAD](pair.task.task_id_text, media_types.dap("upload-req"), body)
+    (answer,) = await pair.apps[Role.LEADER][UPLOAD]([(pair.task.task_id_text, media_types.dap("upload-req"), body)])
     assert answer.status == 200
     found = await pair.inner.request(
         "GET",

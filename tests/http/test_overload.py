@@ -20,7 +20,7 @@ from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse
@@ -110,7 +110,7 @@ async def test_above_the_budgets_clients_get_503_and_what_was_acknowledged_has_a
         transport = await stack.enter_async_context(relay_transport(settings))
         app = create_relay(settings, Deps(clock, entropy, transport, background=False))
         relay = await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))
-        client = await stack.enter_async_context(LeanTransport())
+        client = await stack.enter_async_context(HttpTransport())
         key = gateway[GATEWAY].ring.active.config
         made = [request_to(TARGET, key, b"report %d" % number) for number in range(20)]
         posts = [
@@ -145,7 +145,7 @@ async def test_a_gateway_that_never_answers_costs_a_bounded_wait_and_its_connect
     silent, clock, entropy = SilentServer(), SystemClock(), ENTROPY
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(silent.running())
-        client = await stack.enter_async_context(LeanTransport())
+        client = await stack.enter_async_context(HttpTransport())
         for frames in (None, Frames(max_delay=0.01)):
             settings = RelayConfig(state_dir=tmp_path, gateway_url=url, gateway_timeout=0.1, frames=frames)
             transport = await stack.enter_async_context(relay_transport(settings))
@@ -169,7 +169,7 @@ async def test_a_target_that_never_answers_is_a_504_inside_and_its_connection_is
         transport = await stack.enter_async_context(gateway_transport(config))
         app = create_gateway(config, Deps(clock, entropy, transport, background=False))
         gateway = await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))
-        client = await stack.enter_async_context(LeanTransport())
+        client = await stack.enter_async_context(HttpTransport())
         message, context = request_to(url, app[GATEWAY].ring.active.config, b"report")
         headers = {"Content-Type": OHTTP_REQ, "Authorization": "Bearer credential"}
         answer = await client.request("POST", gateway.url + "/gateway", headers=headers, body=message)

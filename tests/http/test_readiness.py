@@ -40,6 +40,8 @@ from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 -
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
 from tests.http.test_gateway import start  # noqa: F401 - a fixture
 
+LATEST = 1.5
+"""By which a pause is at most longer than its middle."""
 ENTROPY = SeededEntropy(b"readiness")
 BASE = "http://127.0.0.1:8123"
 
@@ -152,10 +154,10 @@ async def test_work_that_fails_again_and_again_is_named_until_it_succeeds(error:
         await service.clock.advance(1.0)
         assert await service.trouble() == "", "once is no trouble"
         for failures in range(1, FAILURES):
-            await service.clock.advance(2.0**failures)
+            await service.clock.advance(LATEST * 2.0**failures)
         assert await service.trouble() == f"following the log fails: {words}"
         service.work.error = None
-        await service.clock.advance(2.0**FAILURES)
+        await service.clock.advance(LATEST * 2.0**FAILURES)
         assert await service.trouble() == ""
 
 

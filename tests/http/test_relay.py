@@ -19,7 +19,7 @@ from relay.app import create_app, make_transport
 from relay.config import RelayConfig
 from relay.handlers import RELAY
 from tacit import __version__
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
@@ -164,7 +164,7 @@ async def test_real_connection_to_the_gateway_carries_no_trace_of_the_client(tmp
     )
     async with make_transport(config) as transport:
         app = create_app(config, Deps(SimClock(), SeededEntropy(1), transport, background=False))
-        async with started(app, Listen()) as ready, AiohttpTransport() as client:
+        async with started(app, Listen()) as ready, HttpTransport() as client:
             headers = {"Content-Type": OHTTP_REQ, "X-Forwarded-For": CLIENT}
             response = await client.request("POST", ready.url + "/", headers=headers, body=MESSAGE)
     await runner.cleanup()

@@ -16,8 +16,9 @@ from services.gateway.config import GatewayConfig
 from services.gateway.handlers import GATEWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
@@ -72,7 +73,7 @@ async def send(folder: Path, tmp_path: Path, authority: Authority) -> AsyncItera
             relay = await stack.enter_async_context(started(create_relay(settings, deps), Listen()))
             request = bhttp.Request("GET", "https", "target.example", "/", (("date", http_date(clock.now())),))
             message, context = ohttp.padded_request(app[GATEWAY].ring.active.config, request, entropy)
-            client = await stack.enter_async_context(AiohttpTransport())
+            client = await stack.enter_async_context(HttpTransport())
             headers = {"Content-Type": OHTTP_REQ}
             return await client.request("POST", relay.url + "/", headers=headers, body=message), context
 

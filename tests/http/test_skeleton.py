@@ -16,7 +16,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.layout import free_ports
 from tacit import __version__
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
@@ -93,7 +93,7 @@ async def probe(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Transport
         async with InProcessTransport({BASE: _app()}) as network:
             yield network, BASE
     else:
-        async with started(_app(), Listen()) as ready, AiohttpTransport() as http:
+        async with started(_app(), Listen()) as ready, HttpTransport() as http:
             yield http, ready.url
 
 
@@ -328,7 +328,7 @@ async def test_plain_http_is_refused_off_loopback_unless_asked_for() -> None:
 async def test_two_processes_share_a_port_where_both_agree_to() -> None:
     (port,) = free_ports(1)
     shared = Listen(port=port, reuse_port=True)
-    async with started(_app(), shared) as one, started(_app(), shared) as other, AiohttpTransport() as http:
+    async with started(_app(), shared) as one, started(_app(), shared) as other, HttpTransport() as http:
         assert one.url == other.url == f"http://127.0.0.1:{port}"
         assert (await http.request("GET", f"{one.url}/healthz")).status == 200
         with pytest.raises(UsageError, match="cannot bind"):

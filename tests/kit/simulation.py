@@ -30,6 +30,7 @@ from infra.deployables import deployable
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, InProcessTransport
+from infra.lab.kit.recipes import survey_from
 from infra.layout import OPERATORS, Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.stack import with_log
 from tacit.adapters.watermark import Recovery
@@ -233,19 +234,18 @@ class Simulation:
 
     def recipe(self, **options: Any) -> Recipe:
         """A recipe of this stack: by default every device (q = 1) answers one of four categories, B = 6.
-        ``options`` are those of ``tacit.recipe.builder.propose``."""
+        ``options`` are those of ``survey_from``."""
         defaults: dict[str, Any] = {
             "name": "four",
             "question": FOUR,
             "population": 8,
             "rate": Decimal(1),
             "min_batch_size": 6,
-            "parties": self.layout.parties,
             "token": self.slot(),
             "start": EPOCH * EPOCH_SECONDS + INTERVAL_START,
             "duration": INTERVAL_SECONDS,
         }
-        return propose(**{**defaults, **options})
+        return propose(survey_from(**{**defaults, **options}), self.layout.parties)
 
     async def post_recipe(self, recipe: Recipe) -> HttpResponse:
         """Sign the recipe as the stack's analyst and hand it to the log."""

@@ -68,11 +68,11 @@ def test_a_target_goes_into_the_recipe_and_the_default_policy_refuses_it(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["new", "--boolean", "--target", "locale"], "--target is NAME=VALUE"),
+        (["new", "--boolean", "--target", "locale"], "--target: takes NAME=VALUE"),
         (["new", "--boolean", "--target", "a=b", "--target", "a=c"], "each name once"),
-        (["new", "--boolean", "--target", "Locale=de"], "--target: criteria"),
-        (["census", "--attribute", "os"], "--attribute is NAME=VALUE"),
-        (["census", "--attribute", "os=linux"], "question: encoder"),
+        (["new", "--boolean", "--target", "Locale=de"], "--target: must match"),
+        (["census", "--attribute", "os"], "--attribute: takes NAME=VALUE"),
+        (["census", "--attribute", "os=linux"], "--attribute: needs at least 2 values"),
         (["census", "--attribute", "os=linux,linux"], "distinct"),
     ],
 )

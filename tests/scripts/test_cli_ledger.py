@@ -19,12 +19,12 @@ from infra.api import hash_of, verified_log
 from infra.cli import run
 from infra.commands.privacy_budget import _log
 from infra.lab.kit.network import InProcessTransport
-from infra.lab.kit.recipes import VISITS
+from infra.lab.kit.recipes import VISITS, survey_from
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.ledger_view import show_ledger, show_plan
 from infra.places import policy_of
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.operations.ledger import ledger_of, plan
@@ -59,14 +59,16 @@ async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) 
 def recipe_of(layout: Layout, name: str, slot: int) -> Recipe:
     epoch = int(SystemClock().now() // 3600) + 1
     return propose(
-        name=name,
-        question=VISITS,
-        population=1000,
-        rate=Decimal("0.5"),
-        parties=layout.parties,
-        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=slot),
-        start=epoch * 3600,
-        duration=3600,
+        survey_from(
+            name=name,
+            question=VISITS,
+            population=1000,
+            rate=Decimal("0.5"),
+            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=slot),
+            start=epoch * 3600,
+            duration=3600,
+        ),
+        layout.parties,
     )
 
 
@@ -74,7 +76,7 @@ async def publish(layout: Layout) -> None:
     recipe = recipe_of(layout, "visits", 0)
     key = signing_key_of(layout)
     leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, key)
-    async with AiohttpTransport() as transport:
+    async with HttpTransport() as transport:
         await call(transport, "POST", f"{layout.urls['recipe_server']}/v1/leaves", body=leaf.encode())
         live = await verified_log(transport, layout, policy_of(layout.policy_path))
         assert live.recipes

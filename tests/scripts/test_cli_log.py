@@ -21,12 +21,12 @@ import pytest
 from rich.console import Console
 
 from infra.cli import run
-from infra.lab.kit.recipes import VISITS
+from infra.lab.kit.recipes import VISITS, survey_from
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.log_view import show_report
 from infra.log_watch import Cosigned, Report
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.monitor.findings import Finding
 from tacit.recipe.builder import propose
@@ -56,17 +56,19 @@ async def _live(layout: Layout, ready: threading.Event, ended: threading.Event) 
         await local.settle("issuer", "gateway", rounds=5)
         epoch = int(SystemClock().now()) // EPOCH_SECONDS + 1
         recipe = propose(
-            name="visits",
-            question=VISITS,
-            population=1000,
-            rate=Decimal("0.5"),
-            parties=layout.parties,
-            token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
-            start=epoch * EPOCH_SECONDS,
-            duration=EPOCH_SECONDS,
+            survey_from(
+                name="visits",
+                question=VISITS,
+                population=1000,
+                rate=Decimal("0.5"),
+                token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
+                start=epoch * EPOCH_SECONDS,
+                duration=EPOCH_SECONDS,
+            ),
+            layout.parties,
         )
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(layout))
-        async with AiohttpTransport() as transport:
+        async with HttpTransport() as transport:
             url, kind = layout.urls["recipe_server"], {"Content-Type": "application/json"}
             answer = await transport.request("POST", f"{url}/v1/leaves", headers=kind, body=leaf.encode())
             assert answer.status == 201

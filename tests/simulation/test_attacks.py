@@ -36,11 +36,9 @@ from tacit.messages import (
 )
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
-from tacit.roles import leader as leader_role
 from tacit.roles.aggregator import checksum_of
 from tacit.roles.client import seal_report, shard
 from tacit.roles.collector import collection_request
-from tacit.roles.leader import Prepared
 from tacit.service.config import read_secret
 from tacit.tokens.attestation import attestation_binding, challenge_of, token_request_body
 from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
@@ -49,6 +47,8 @@ from tacit.tokens.issuance import PendingToken, request_token
 from tacit.tokens.slots import slot_challenge
 from tacit.tokens.structures import TokenResponse
 from tests.kit.device import Device
+from tests.kit.oracles import leader as leader_role
+from tests.kit.oracles.leader import Prepared
 from tests.kit.simulation import Simulation
 
 NewSimulation = Callable[..., Simulation]

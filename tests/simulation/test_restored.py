@@ -7,11 +7,13 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tacit.adapters.watermark import Recovery
 from tacit.aggregator.log_follower import FOLLOWER
+from tacit.aggregator.store import SqlStore
 from tacit.errors import RolledBack, UsageError
 from tacit.recipe.model import Recipe
 from tacit.service.app import HEALTH_PATH
@@ -25,6 +27,12 @@ ROLES = pytest.mark.parametrize("name", ["leader", "helper"])
 
 def folder_of(simulation: Simulation, name: str) -> Path:
     return simulation.layout.configs[name].parent
+
+
+def store_of(simulation: Simulation, name: str) -> SqlStore[Any]:
+    store = simulation.apps[name][FOLLOWER].store
+    assert isinstance(store, SqlStore)
+    return store
 
 
 async def begun(simulation: Simulation) -> Recipe:
@@ -79,7 +87,7 @@ async def test_an_accepted_backup_closes_every_task_whose_window_had_begun_and_s
             assert states(simulation, name)[lost.hash] == ("refused", "own-records-rolled-back")
             with pytest.raises(LookupError):
                 simulation.party(name, recipe)
-            async with simulation.apps[name][FOLLOWER].store.transaction() as tx:
+            async with store_of(simulation, name).transaction() as tx:
                 assert not await tx.is_open(served, simulation.clock.now())
             if not again:
                 await simulation.restart(name)
@@ -114,7 +122,7 @@ async def test_a_whole_folder_from_the_past_is_shown_by_the_log(new_simulation: 
         served = simulation.party(name, recipe)
         with pytest.raises(RolledBack):
             await simulation.step(name)
-        async with simulation.apps[name][FOLLOWER].store.transaction() as tx:
+        async with store_of(simulation, name).transaction() as tx:
             assert not await tx.is_open(served, simulation.clock.now()), "closed at once, whoever holds the party"
         health = await simulation.network.request("GET", simulation.layout.urls[name] + HEALTH_PATH)
         assert "from the past" in json.loads(health.body)["trouble"]

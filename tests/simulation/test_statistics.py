@@ -39,18 +39,19 @@ from tacit.methods.method import Measurement, Method
 from tacit.models.release import release_document
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.model import Buckets, Question, Recipe
-from tacit.roles import helper as helper_role
-from tacit.roles import leader as leader_role
-from tacit.roles.aggregator import Accepted, Party, Tally, fold, merge
+from tacit.roles.aggregator import Party, Tally, merge
 from tacit.roles.client import make_report
 from tacit.roles.collector import collection_request, open_collection
-from tacit.roles.helper import Verified
-from tacit.roles.leader import Prepared
 from tacit.task import seal_aggregate_share, verify_key_of
 from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec
 from tests.kit.device import Device
 from tests.kit.methods import randomizer_from
+from tests.kit.oracles import helper as helper_role
+from tests.kit.oracles import leader as leader_role
+from tests.kit.oracles.aggregator import Accepted, fold
+from tests.kit.oracles.helper import Verified
+from tests.kit.oracles.leader import Prepared
 from tests.kit.simulation import OPTIONS, Simulation, Template
 from tests.kit.statistics import Scores, normality, z_scores
 

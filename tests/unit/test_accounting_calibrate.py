@@ -31,6 +31,7 @@ ORDINARY: dict[str, dict[str, Any]] = {
     "rr": {"e0": 1.0},
     "krr": {"e0": 1.0, "k": 5},
     "rappor": {"e0": 1.0},
+    "oue": {"e0": 1.0, "k": 5},
     "shuffle-fmt22": SHUFFLED,
     "shuffle-fmt21": SHUFFLED,
     "shuffle-sampled": {**SHUFFLED, "q": 0.1},

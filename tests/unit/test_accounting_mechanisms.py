@@ -64,14 +64,14 @@ def test_vector_sums_by_deletion_move_half_as_far_and_one_sign_less_than_two() -
     assert deleted["epsilon"] < explain("flips-vector", {**given, "signs": 1})["epsilon"] < replaced["epsilon"]
 
 
-@pytest.mark.parametrize(("name", "k"), [("rr", 2), ("krr", 7), ("rappor", 7)])
+@pytest.mark.parametrize(("name", "k"), [("rr", 2), ("krr", 7), ("rappor", 7), ("oue", 7)])
 def test_a_local_randomizer_says_its_probabilities_and_its_exact_error(name: str, k: int) -> None:
     n, e0 = 300, 1.25
-    found = explain(name, {"e0": e0, "n": n, **({"k": k} if name == "krr" else {})})
-    device = randomizer_from(name, e0, k, k if name == "rappor" else None)
+    found = explain(name, {"e0": e0, "n": n, **({"k": k} if name in ("krr", "oue") else {})})
+    device = randomizer_from(name, e0, k, k if name in ("rappor", "oue") else None)
     hit, noise = map(float, device.output_probabilities())
     assert found["epsilon"] == e0
-    assert found["other" if name == "krr" else "flip"] == pytest.approx(noise, rel=1e-12)
+    assert found["other" if name in ("krr", "oue") else "flip"] == pytest.approx(noise, rel=1e-12)
     assert found["standard_error"] == pytest.approx(
         device.expected_stderrs([0] * device.cells, n, SampleDesign(1.0))[-1], rel=1e-9
     )

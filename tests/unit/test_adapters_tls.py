@@ -7,15 +7,14 @@ import contextlib
 import json
 import shutil
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import uvloop
 from aiohttp import web
 
-from tacit.adapters.http import AiohttpTransport
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
@@ -25,9 +24,6 @@ from tacit.service.callers import CALLERS, Callers
 from tacit.service.config import Listen
 from tacit.service.run import started
 from tests.certificates import Authority
-
-Make = Callable[..., OwnedTransport]
-TRANSPORTS = pytest.mark.parametrize("transport", [AiohttpTransport, LeanTransport])
 
 
 class Place:
@@ -93,7 +89,7 @@ async def _private(request: web.Request) -> web.Response:
 async def serving(place: Place) -> AsyncIterator[str]:
     listen = place.listen
     callers = Callers("probe", listen, {"caller": None})
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport()), callers=callers)
+    app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()), callers=callers)
     app.router.add_get("/private", _private)
     async with started(app, listen, grace_seconds=2) as ready:
         yield ready.url
@@ -105,17 +101,20 @@ async def status(transport: OwnedTransport, url: str) -> int:
 
 async def fresh(tls: ClientTls, url: str) -> int:
     """What a caller hears who connects only now; 0 where the handshake fails."""
-    async with AiohttpTransport(tls=tls) as transport:
+    async with HttpTransport(tls=tls) as transport:
         with contextlib.suppress(TransportError):
             return await status(transport, url)
     return 0
 
 
-@TRANSPORTS
 async def test_both_sides_move_to_a_new_authority_without_a_restart(
-    server: Place, client: Place, old: Authority, new: Authority, transport: Make
+    server: Place, client: Place, old: Authority, new: Authority
 ) -> None:
-    async with serving(server) as url, transport(tls=client.client) as kept, transport(tls=client.client) as idle:
+    async with (
+        serving(server) as url,
+        HttpTransport(tls=client.client) as kept,
+        HttpTransport(tls=client.client) as idle,
+    ):
         assert await status(kept, url) == 200
         server.hold(new, "server")
         assert await status(kept, url) == 200, "a connection that exists goes on"
@@ -144,7 +143,7 @@ async def test_bad_new_files_change_nothing_and_are_told(
     capsys: pytest.CaptureFixture[str],
     spoil: str,
 ) -> None:
-    async with serving(server) as url, AiohttpTransport(tls=client.client) as kept:
+    async with serving(server) as url, HttpTransport(tls=client.client) as kept:
         assert await status(kept, url) == 200
         whole = server.key.read_bytes()
         if spoil == "garbage":
@@ -176,7 +175,7 @@ async def test_bad_new_files_change_nothing_and_are_told(
 
 
 async def test_a_client_keeps_its_old_files_too_and_its_service_tells(server: Place, client: Place) -> None:
-    async with serving(server) as url, LeanTransport(tls=client.client) as first, AiohttpTransport() as _:
+    async with serving(server) as url, HttpTransport(tls=client.client) as first:
         assert await status(first, url) == 200
         client.ca.write_text("nothing")
         await first.close()
@@ -185,10 +184,9 @@ async def test_a_client_keeps_its_old_files_too_and_its_service_tells(server: Pl
         assert "TLS of outgoing connections: new files are not used" in page["trouble"]
 
 
-@TRANSPORTS
-def test_files_that_are_bad_from_the_beginning_are_found_at_the_start(tmp_path: Path, transport: Make) -> None:
+def test_files_that_are_bad_from_the_beginning_are_found_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
-        transport(tls=ClientTls(ca=tmp_path / "none"))
+        HttpTransport(tls=ClientTls(ca=tmp_path / "none"))
 
 
 def test_a_key_that_others_may_read_is_not_used(old: Authority) -> None:
@@ -219,10 +217,7 @@ async def test_no_session_outlives_the_authority_under_which_it_was_begun(
             writer.close()
 
 
-@TRANSPORTS
-async def test_a_certificate_counts_only_for_the_host_or_address_that_it_names(
-    tmp_path: Path, old: Authority, transport: Make
-) -> None:
+async def test_a_certificate_counts_only_for_the_host_or_address_that_it_names(tmp_path: Path, old: Authority) -> None:
     """An address is looked for among the addresses: neither a DNS name written like one nor a common name will do."""
     for number, (addresses, names, good) in enumerate(
         [
@@ -232,11 +227,11 @@ async def test_a_certificate_counts_only_for_the_host_or_address_that_it_names(
         ]
     ):
         certificate, key = old.issue(f"127.0.0.{number}", addresses, names)
-        app = make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport()))
+        app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()))
         async with started(app, Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as ready:
             for host in ("127.0.0.1", "localhost"):
                 url = ready.url.replace("127.0.0.1", host) + "/healthz"
-                async with transport(tls=ClientTls(old.certificate)) as http:
+                async with HttpTransport(tls=ClientTls(old.certificate)) as http:
                     try:
                         found = str((await http.request("GET", url)).status)
                     except TransportError as error:
@@ -244,32 +239,28 @@ async def test_a_certificate_counts_only_for_the_host_or_address_that_it_names(
                 assert found == ("200" if host in good else "GET failed: its certificate is for another host")
 
 
-@TRANSPORTS
 async def test_what_is_wrong_with_a_server_is_said_in_words(
-    server: Place, client: Place, old: Authority, new: Authority, transport: Make
+    server: Place, client: Place, old: Authority, new: Authority
 ) -> None:
     """Each of these is what somebody meets who has forgotten a setting."""
     certificate, key = old.issue("expired", lifetime=-60)
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport()))
+    app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()))
     async with (
         serving(server) as url,
         started(app, Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as expired,
-        started(make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport())), Listen()) as plain,
+        started(make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport())), Listen()) as plain,
     ):
         for where, ca, why in (
             (url, new.certificate, "its certificate is not trusted"),
             (expired.url, old.certificate, "its certificate is not trusted .certificate has expired"),
             (plain.url.replace("http:", "https:"), old.certificate, "it does not speak TLS"),
         ):
-            async with transport(tls=ClientTls(ca)) as http:
+            async with HttpTransport(tls=ClientTls(ca)) as http:
                 with pytest.raises(TransportError, match=f"GET failed: {why}"):
                     await http.request("GET", f"{where}/healthz")
 
 
-@TRANSPORTS
-async def test_a_redirect_is_never_followed_with_what_the_request_carried(
-    monkeypatch: pytest.MonkeyPatch, transport: Make
-) -> None:
+async def test_a_redirect_is_never_followed_with_what_the_request_carried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither is a proxy that the environment names."""
     heard: list[str] = []
 
@@ -280,13 +271,13 @@ async def test_a_redirect_is_never_followed_with_what_the_request_carried(
     async def redirect(_request: web.Request) -> web.Response:
         return web.Response(status=307, headers={"Location": elsewhere.url + "/"})
 
-    listener, redirector = (make_app("probe", Deps(SystemClock(), OsEntropy(), AiohttpTransport())) for _ in range(2))
+    listener, redirector = (make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport())) for _ in range(2))
     listener.router.add_route("*", "/{rest:.*}", listen)
     redirector.router.add_route("*", "/{rest:.*}", redirect)
     async with started(listener, Listen()) as elsewhere, started(redirector, Listen()) as ready:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, elsewhere.url)
-        async with transport() as http:
+        async with HttpTransport() as http:
             for method in ("GET", "POST"):
                 headers = {"Authorization": "Bearer secret"}
                 assert (await http.request(method, ready.url + "/x", headers=headers)).status == 307

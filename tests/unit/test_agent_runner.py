@@ -11,17 +11,16 @@ from typing import Any, cast
 import pytest
 
 from client_agent.agent import Agent
-from client_agent.config import Budget, Timing
+from client_agent.config import Budget
 from client_agent.device_rules import charged, spent
 from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
-from client_agent.pace import NEVER, backoff, uniform
 from client_agent.runner import Watch, keep_running
 from infra.lab.kit.clock import SimClock, settle
-from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.memory import MemoryAnnouncer
 from tacit.errors import Fatal
 from tacit.ledger.account import Cost
+from tacit.pauses import NEVER
 from tacit.service.announcements import LOG
 
 
@@ -154,20 +153,6 @@ async def test_the_watch_reports_every_change_once() -> None:
     await store.update(Entry(b"h" * 32, "visits", State.SENT, 1.0, attempts=1))
     await watch.look()
     assert told == [("scheduled", "visits"), ("sent", "visits")]
-
-
-def test_pauses_double_up_to_the_limit_and_spread_around_it() -> None:
-    timing, entropy = Timing(retry_seconds=4, retry_limit_seconds=100), SeededEntropy(1)
-    for attempts, middle in ((0, 4), (1, 8), (3, 32), (5, 100), (10**9, 100)):
-        drawn = [backoff(entropy, timing, attempts) for _ in range(200)]
-        assert 0.5 * middle <= min(drawn) < 0.6 * middle
-        assert 1.4 * middle < max(drawn) <= 1.5 * middle
-
-
-def test_uniform_times_fill_their_range() -> None:
-    drawn = [uniform(SeededEntropy(seed), 10, 20) for seed in range(500)]
-    assert all(10 <= value < 20 for value in drawn)
-    assert abs(sum(drawn) / len(drawn) - 15) < 0.5
 
 
 def test_the_devices_ledger_composes_the_claims_of_its_window() -> None:

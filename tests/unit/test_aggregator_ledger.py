@@ -12,7 +12,7 @@ import pytest
 from infra.lab.kit.recipes import NOW, with_sampling
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.aggregator.store import TaskState
+from tacit.aggregator.records import TaskState
 from tacit.aggregator.voids import own_charges
 from tacit.ledger.account import ChargeState
 from tacit.messages import Role

@@ -22,7 +22,8 @@ from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.log_follower import LogFollower
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.store import SqlStore, TaskRow, TaskState
+from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.messages import Role

@@ -10,12 +10,13 @@ from rich.console import Console
 from infra.commands.results import FEWER_HINT
 from infra.commands.status import details
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
-from infra.recipe_form import Form, place_in_stack
 from infra.recipe_outlook import asked_words
 from infra.recipe_view import show_recipe
+from infra.recipe_writing import placed
 from tacit.operations.status import TaskStatus
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
+from tacit.recipe.survey import Survey
 from tacit.tlog.client import VerifiedEntry
 
 INTERVAL = Interval(start=1_728_000_000, duration=3_600)
@@ -52,10 +53,10 @@ def test_a_recipe_that_is_written_just_before_an_epoch_begins_asks_in_the_one_af
     kit = RecipeKit()
     seconds, at = EPOCH_SECONDS, (EPOCH + 1) * EPOCH_SECONDS
 
-    def written(now: float, *epochs: int) -> int:
+    def written(now: float, *epochs: int) -> int | None:
         leaves = [kit.directory_leaf(epoch) for epoch in epochs]
         live = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
-        return place_in_stack(Form(), live, "issuer.example", seconds, now).epoch
+        return placed(Survey(), live, "issuer.example", seconds, now).epoch
 
     assert written(at - 21, EPOCH + 1, EPOCH + 2) == EPOCH + 1
     assert written(at - 19, EPOCH + 1, EPOCH + 2) == EPOCH + 2

@@ -29,7 +29,8 @@ from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.messages.slices import slice_uploads
-from tacit.roles import helper, leader
+from tacit.roles.leader import check_upload
+from tests.kit.oracles import helper, leader
 
 KIT = make_task_kit()
 NOBODY = 2**22 + 1
@@ -41,7 +42,7 @@ def test_reports_made_in_bulk_are_accepted_by_both_aggregators() -> None:
     now = float(KIT.task.start_seconds)
     for report in made:
         (upload,) = slice_uploads(UploadRequest((report,)).encode())
-        leader.check_upload(KIT.task, upload, now)
+        check_upload(KIT.task, upload, now)
         prepared = leader.prepare_report(party_of(KIT, Role.LEADER), report, now)
         assert isinstance(prepared, leader.Prepared)
         verified = helper.prepare_report(party_of(KIT, Role.HELPER), prepared.verify_init, now)

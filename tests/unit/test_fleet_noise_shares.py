@@ -267,14 +267,14 @@ def test_a_mean_of_values_about_0_3_is_about_0_3_and_so_is_the_truth() -> None:
 def test_a_fleets_truth_is_of_the_numbers_as_its_devices_have_them() -> None:
     sums = question("sum", kind="number", low=-1, high=2, unit="0.5")
     population = listed_numbers("file", sums, ["0.3", "", "7", "x", " -0.2 ", "1e999"])
-    data = population.of(0, 6, np.random.default_rng())
+    data = population.of(0, 6, np.random.default_rng(1))
     answers = population.answers(data)
     assert answers == [3, None, 6, None, 2, 6]
     assert totals(sums, answers, [0.0], population.numbers(data)) == pytest.approx([0.3 + 7 - 0.2 + 2])
     assert totals(sums, answers, [0.0]) == [0.5 + 2 + 0 + 2]
     rows = question("vector-sum", kind="vector", length=2, low=-1, high=1, unit="0.1", norm=1)
     population = listed_numbers("file", rows, ["0.21,0.39", "3,4", "1", "0.1;2"])
-    data = population.of(0, 4, np.random.default_rng())
+    data = population.of(0, 4, np.random.default_rng(1))
     assert population.answers(data)[0] == (12, 14)
     assert population.answers(data)[2:] == [None, None]
     assert totals(rows, population.answers(data), [0.0, 0.0], population.numbers(data)) == pytest.approx([3.21, 4.39])

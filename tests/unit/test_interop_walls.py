@@ -17,12 +17,12 @@ from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
 from tacit.errors import Refusal, ReportError, UsageError
 from tacit.messages import Interval, Role, TaskExtension
-from tacit.roles import helper, leader
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.jobs import prepare_leader
 from tacit.service.config import parse_config
 from tacit.task import BatchClose, Task
 from tacit.version import DAP_18, JANUS_MAIN
+from tests.kit.oracles import helper, leader
 
 KIT = make_task_kit()
 NOW = float(KIT.task.start_seconds)
@@ -44,7 +44,7 @@ def test_a_party_without_the_means_to_check_tokens_takes_nothing() -> None:
     lame = dataclasses.replace(party_of(KIT, Role.LEADER), verifier=None)
     good = KIT.reports(1).valid(1)
     reports = [good, KIT.reports(2).without_token(1)]
-    encoded = [(one.report_metadata.report_id, one.encode()) for one in reports]
+    encoded = [one.encode() for one in reports]
     job, rejections = prepare_leader(lame, encoded, NOW)
     assert (len(job), [one.cause for one in rejections]) == (0, ["internal", "internal"])
 
@@ -53,7 +53,7 @@ def test_the_party_of_the_test_api_takes_reports_without_tokens_and_no_others() 
     service = party_of(KIT, Role.LEADER)
     bare = BareParty(KIT.task, Role.LEADER, KIT.verify_key, service.key_pair, None, service.closes)
     plain, token = KIT.reports(1).without_token(1), KIT.reports(2).valid(1)
-    encoded = [(one.report_metadata.report_id, one.encode()) for one in (plain, token)]
+    encoded = [one.encode() for one in (plain, token)]
     job, rejections = prepare_leader(bare, encoded, NOW)
     assert job.report_ids == [plain.report_metadata.report_id]
     assert [(one.code, one.cause) for one in rejections] == [(ReportError.INVALID_MESSAGE, "extension-unknown")]

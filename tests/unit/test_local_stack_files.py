@@ -29,18 +29,19 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
 from infra.markers import amend_config
 from infra.processes import ServiceProcess
-from infra.recipe_form import Form
 from infra.stack import LocalStack
 from infra.stack_tls import party_name
 from infra.workers import service_part
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
 from tacit.operations.issuance import read_counts
 from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy
+from tacit.recipe.survey import Survey
 from tacit.recipe.turnout import FILL
 from tacit.service.config import load_config, read_secret
 
@@ -171,7 +172,7 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
         assert OPERATORS[service.name] in text
     asked = re.search(r"--population (\d+)", text)
     assert asked is not None
-    assert FILL * Decimal(Form().rate) * int(asked[1]) >= layout.options.batch_floor
+    assert FILL * Survey().rate * int(asked[1]) >= layout.options.batch_floor
     everybody = f"'{agent.parent.parent}'/*/agent.json"
     assert f"tacit agent run $(printf -- '--config %s ' {everybody})" in text
     assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text
@@ -281,7 +282,7 @@ async def test_a_stack_with_tls_works_in_one_process(tmp_path: Path) -> None:
         for name in ("issuer", "attester"):
             assert await read_counts(operator, name, layout.urls[name], layout.operator_token(name)) == {}
         config = layout.agent_config(tmp_path, {"kind": "csv", "path": tmp_path / "data.csv"})
-        async with AiohttpTransport(tls=ClientTls(config.tls_ca)) as device:
+        async with HttpTransport(tls=ClientTls(config.tls_ca)) as device:
             for name, url in layout.urls.items():
                 assert (await device.request("GET", f"{url}/healthz")).status == 200, name
             with pytest.raises(Abort, match="Credentials"):

@@ -236,7 +236,7 @@ def test_noise_in_fractions_is_that_of_as_many_whole_steps() -> None:
 
 def test_the_usual_answer_of_a_sum_in_fractions_is_the_one_that_stands_for_0() -> None:
     rare: dict[str, Any] = {"default_rate": Decimal("0.05"), "non_default_share": Decimal("0.1")}
-    rare |= {"attested_devices": 20_000, "population": 20_000}
+    rare |= {"devices": 20_000, "population": 20_000}
     recipe = KIT.recipe(question=LOAD, default=2, **rare)
     assert check(recipe, PERMISSIVE, Context(Stage.DRAFT, NOW)) == []
     body = recipe.body()

@@ -226,9 +226,9 @@ def test_the_proposed_claim_is_the_accountants_rounded_up() -> None:
 
 def test_a_proposal_that_cannot_be_made_says_so_in_one_line() -> None:
     for options, message in (
-        ({"randomizer": "magic"}, r"^randomizer 'magic' is not known"),
+        ({"randomizer": "magic"}, r"^randomizer: 'magic' is not known"),
         ({"population": 1}, r"^no local epsilon fits B = 0"),
-        ({"name": "Not A Name"}, r"^recipe: name: "),
+        ({"name": "Not A Name"}, r"^name: must match "),
     ):
         with pytest.raises(UsageError, match=message) as caught:
             KIT.recipe(**options)

@@ -39,7 +39,7 @@ YES = question("count", kind="boolean")
 SPENT = question("sum", kind="number", low=0, high=100)
 DEPTH = question("sum", kind="number", low=-20, high=20)
 RARE: dict[str, Any] = {"default": 0, "default_rate": Decimal("0.05"), "non_default_share": Decimal("0.1")}
-RARE["attested_devices"] = 20_000
+RARE["devices"] = 20_000
 ASKED: dict[str, dict[str, Any]] = {
     "krr": {"question": ERRORS, **RARE},
     "rappor": {"question": ERRORS, "randomizer": "rappor", **RARE},
@@ -47,9 +47,9 @@ ASKED: dict[str, dict[str, Any]] = {
     "sum": {"question": SPENT, **RARE},
     "sum around 0": {"question": DEPTH, **RARE, "default": 20},
     "histogram of shares": {"question": ERRORS, "randomizer": "flips", **RARE},
-    "both": {"question": ERRORS, "randomizer": "flips", "dummy_epsilon": Decimal("0.5"), **RARE},
+    "both": {"question": ERRORS, "randomizer": "flips", "dummies": "auto", "dummy_epsilon": Decimal("0.5"), **RARE},
     "dummies": {"question": ERRORS, "dummies": Decimal("105.5")},
-    "enough dummies": {"question": SPENT, "dummy_epsilon": Decimal(1)},
+    "enough dummies": {"question": SPENT, "dummies": "auto"},
 }
 RECIPES = {name: KIT.recipe(population=20_000, **asked) for name, asked in ASKED.items()}
 
@@ -202,11 +202,11 @@ def test_full_participation_with_the_new_names_is_amplification_too() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"default": 0}, "the default answer and its rate"),
-        ({"default": 0, "default_rate": Decimal("0.1")}, "the share of devices"),
-        ({"non_default_share": Decimal("0.1")}, "belongs to importance sampling"),
+        ({"default": 0}, "^importance: needs `importance.default_rate`, `importance.non_default_share` too"),
+        ({"default": 0, "default_rate": Decimal("0.1")}, "needs `importance.non_default_share` too"),
+        ({"non_default_share": Decimal("0.1")}, "needs `importance.default`, `importance.default_rate` too"),
         ({"dummies": Decimal(400)}, "too many dummies"),
-        ({"dummy_epsilon": Decimal("0.05")}, "no dummies of 500 devices"),
+        ({"dummies": "auto", "dummy_epsilon": Decimal("0.05")}, "no dummies of 500 devices"),
         ({"population": 300, **RARE}, "keeps no epsilon 1"),
         ({"population": 20_000, "rate": Decimal(1), **RARE}, "rates above 0 and below 1"),
         ({"population": 20_000, **RARE, "default_rate": Decimal("0.6")}, "not 0.6 and 0.5"),

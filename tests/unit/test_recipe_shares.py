@@ -14,6 +14,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, VISITS, RecipeKit, changed
 from infra.lab.kit.reports import make_task_kit
 from tacit.dp.binomial_noise import epsilon_noise
+from tacit.dp.claim import UNBOUNDED
 from tacit.dp.sampling import amplify_visible
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import DecodeError, Refusal, UsageError
@@ -25,7 +26,6 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of
 from tacit.recipe.model import Buckets, Question, Recipe, Vector
 from tacit.recipe.policy import Policy
-from tacit.recipe.privacy import UNBOUNDED
 from tacit.roles.collector import AggregateResult
 from tacit.roles.release_noise import noisy_share
 from tacit.rules.table import check

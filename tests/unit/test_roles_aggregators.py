@@ -27,23 +27,18 @@ from tacit.messages import (
     UploadRequest,
     VerifyResp,
 )
-from tacit.messages.slices import slice_uploads
-from tacit.roles import batches, helper, leader
-from tacit.roles.aggregator import (
-    Accepted,
-    Rejection,
-    Tally,
-    bucket_of,
-    checksum_of,
-    fold,
-    merge,
-    token_extension,
-)
-from tacit.roles.helper import Verified
-from tacit.roles.leader import JobAbandonedError, Prepared
+from tacit.messages.slices import slice_job, slice_uploads
+from tacit.roles import batches
+from tacit.roles.aggregator import Rejection, Tally, bucket_of, checksum_of, merge, token_extension
+from tacit.roles.helper import check_job
+from tacit.roles.leader import SHARE_OVERHEAD, JobAbandonedError, check_upload, match_response
 from tacit.task import BatchClose, Task
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.vdaf.prio3 import Prio3Count, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+from tests.kit.oracles import helper, leader
+from tests.kit.oracles.aggregator import Accepted, fold
+from tests.kit.oracles.helper import Verified
+from tests.kit.oracles.leader import Prepared
 
 KIT = make_task_kit()
 AT_B = make_task_kit(batch_close=BatchClose.AT_B)
@@ -212,14 +207,14 @@ ONE = prepared(FACTORY.valid(1))
 def test_response_must_answer_the_same_reports_in_the_same_order() -> None:
     ids = [bytes([n]) * 16 for n in range(3)]
     good = AggregationJobResp(tuple(VerifyResp.continued(i, b"x") for i in ids))
-    leader.match_response(ids, good)
+    match_response(ids, good)
     for wrong in (
         good.verify_resps[:2],
         good.verify_resps[::-1],
         (VerifyResp.finished(ids[0]), *good.verify_resps[1:]),
     ):
         with pytest.raises(JobAbandonedError):
-            leader.match_response(ids, AggregationJobResp(wrong))
+            match_response(ids, AggregationJobResp(wrong))
 
 
 def test_rejection_by_the_helper_keeps_its_code() -> None:
@@ -234,8 +229,8 @@ def test_leader_selected_job_names_its_batch_and_only_it() -> None:
     one = prepared(AT_B.reports(4).valid(1), AT_B)
     batch_id = bytes(range(32))
     request = leader.init_request(AT_B.task, [one], batch_id)
-    assert helper.check_init_request(AT_B.task, request) == batch_id
-    assert helper.check_init_request(TASK, leader.init_request(TASK, [ONE], None)) is None
+    assert check_job(AT_B.task, slice_job(request.encode())) == batch_id
+    assert check_job(TASK, slice_job(leader.init_request(TASK, [ONE], None).encode())) is None
     with pytest.raises(ValueError, match="batch id"):
         leader.init_request(AT_B.task, [one], None)
     with pytest.raises(ValueError, match="batch id"):
@@ -247,7 +242,7 @@ def test_leader_selected_job_names_its_batch_and_only_it() -> None:
 def check(report: Report, task: Task = TASK, now: float = NOW) -> None:
     """Upload one report."""
     (upload,) = slice_uploads(UploadRequest((report,)).encode())
-    leader.check_upload(task, upload, now)
+    check_upload(task, upload, now)
 
 
 def test_upload_with_an_unknown_key_or_outside_the_interval_is_refused() -> None:
@@ -269,10 +264,10 @@ def test_share_that_is_larger_than_the_vdaf_gives_is_refused_at_upload(kit: Task
     report = kit.reports(5).valid([1, 2, 3] if kit is VECTORS else 1)
     check(report, kit.task)
     sealed = report.helper_encrypted_input_share
-    assert len(sealed.payload) < leader.SHARE_OVERHEAD // 2
+    assert len(sealed.payload) < SHARE_OVERHEAD // 2
     for name, change in (
-        ("helper_encrypted_input_share", {"payload": bytes(leader.SHARE_OVERHEAD)}),
-        ("helper_encrypted_input_share", {"enc": bytes(leader.SHARE_OVERHEAD)}),
+        ("helper_encrypted_input_share", {"payload": bytes(SHARE_OVERHEAD)}),
+        ("helper_encrypted_input_share", {"enc": bytes(SHARE_OVERHEAD)}),
         ("leader_encrypted_input_share", {"payload": bytes(1 << 20)}),
     ):
         swollen = dataclasses.replace(getattr(report, name), **change)

@@ -18,10 +18,9 @@ from tacit.errors import CryptoError, DecodeError, ReportError
 from tacit.hpke import KeyPair, Suite
 from tacit.messages import AggregationJobResp, Extension, Report, Role, VerifyInit, VerifyResp
 from tacit.messages.slices import ReportSlices, slice_job
-from tacit.roles import helper, leader
-from tacit.roles.aggregator import Accepted, Party, Rejection, fold
+from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, Sealed
-from tacit.roles.helper import Verified
+from tacit.roles.helper import check_job
 from tacit.roles.jobs import (
     HelperJob,
     LeaderJob,
@@ -30,7 +29,7 @@ from tacit.roles.jobs import (
     prepare_helper,
     prepare_leader,
 )
-from tacit.roles.leader import JobAbandonedError, Prepared
+from tacit.roles.leader import JobAbandonedError, match_response
 from tacit.roles.rows import Rows
 from tacit.task import BatchClose
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
@@ -38,6 +37,10 @@ from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf.native.batch import MIN_REDO
 from tacit.vdaf.native.kernels import REDO, Kernels
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+from tests.kit.oracles import helper, leader
+from tests.kit.oracles.aggregator import Accepted, fold
+from tests.kit.oracles.helper import Verified
+from tests.kit.oracles.leader import Prepared
 
 VDAFS: dict[str, tuple[Prio3[Any], Any]] = {
     "count": (Prio3Count(2), 1),
@@ -124,8 +127,8 @@ def now_of(kit: TaskKit) -> float:
     return kit.task.start_seconds + 61.0
 
 
-def encoded(reports: Sequence[Report]) -> list[tuple[bytes, bytes]]:
-    return [(report.report_metadata.report_id, report.encode()) for report in reports]
+def encoded(reports: Sequence[Report]) -> list[bytes]:
+    return [report.encode() for report in reports]
 
 
 class Exchange:
@@ -181,7 +184,7 @@ def test_a_mixed_job_ends_as_its_reports_do_one_by_one(name: str, path: str) -> 
     assert body == leader.init_request(kit.task, expected.prepared, None).encode()
 
     request = slice_job(body)
-    assert helper.check_job(kit.task, request) is None
+    assert check_job(kit.task, request) is None
     answered = prepare_helper(help_, request.reports, now)
     verified = [answer for answer in expected.answers if isinstance(answer, Verified)]
     assert answered.report_ids == job.report_ids
@@ -242,7 +245,7 @@ def test_a_leader_selected_job_counts_in_its_batch() -> None:
     times = [kit.task.interval.start, kit.task.interval.start + 1]
     job, _ = prepare_leader(lead, encoded([make.valid(1, time=time) for time in times]), now_of(kit))
     request = slice_job(encode_request(kit.task, job, BATCH_ID))
-    assert helper.check_job(kit.task, request) == BATCH_ID
+    assert check_job(kit.task, request) == BATCH_ID
     tallies = job.rows.tallies(lead, BATCH_ID)
     assert list(tallies) == [BATCH_ID]
     assert (tallies[BATCH_ID].first_time, tallies[BATCH_ID].last_time) == tuple(times)
@@ -289,7 +292,7 @@ def oracle_finish(expected: Exchange, response: bytes) -> Any:
     lead = party(expected.kit, Role.LEADER, "off")
     try:
         decoded = AggregationJobResp.decode(response)
-        leader.match_response([one.report_id for one in expected.prepared], decoded)
+        match_response([one.report_id for one in expected.prepared], decoded)
         ends = [
             leader.finish_report(lead, one, resp)
             for one, resp in zip(expected.prepared, decoded.verify_resps, strict=True)
@@ -417,7 +420,7 @@ def test_an_error_of_our_own_costs_only_the_report_that_it_is_about() -> None:
     assert rejections == [Rejection(ids[5], ReportError.REPORT_DROPPED, "internal")]
     assert isinstance(rejections[0].error, ArithmeticError)
     assert len(calls) == 9
-    broken_report = (ids[3], b"not a report")
+    broken_report = ids[3] + b"not a report"
     job, rejections = prepare_leader(lead, [*encoded(reports[:3]), broken_report], now)
     assert (job.report_ids, [rejection.report_id for rejection in rejections]) == (ids[:3], [ids[3]])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Abort, CryptoError
-from tacit.service.driver import MAX_BACKOFF_SECONDS, run_driver
+from tacit.pauses import LONGEST_PAUSE
+from tacit.service.driver import run_driver
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.limits import ByteBudget
 from tacit.service.log import REDACTED, get_logger, set_log_level
@@ -147,11 +149,16 @@ async def test_a_failing_driver_is_retried_ever_later_and_recovers(
 ) -> None:
     driver = _Flaky(failures=3)
     stop = asyncio.Event()
-    task = asyncio.create_task(run_driver(driver, driver.clock, 1.0, asyncio.Event(), stop))
-    await driver.clock.advance(16.0)
+    task = asyncio.create_task(run_driver(driver, driver.clock, SeededEntropy(1), 1.0, asyncio.Event(), stop))
+    await driver.clock.advance(30.0)
     stop.set()
     await task
-    assert driver.times == [0.0, 2.0, 6.0, 14.0, 15.0, 16.0]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(driver.times)]
+    for pause, middle in zip(pauses, (2.0, 4.0, 8.0), strict=False):
+        assert 0.5 * middle <= pause < 1.5 * middle
+    assert pauses[3:] == pytest.approx([1.0] * len(pauses[3:])), (
+        "once a step succeeds, the next follow at the usual pace"
+    )
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["failures"] for line in lines] == [1, 2, 3]
     assert lines[0]["error"] == "CryptoError: share does not open"
@@ -160,11 +167,13 @@ async def test_a_failing_driver_is_retried_ever_later_and_recovers(
 async def test_the_wait_after_failures_is_bounded() -> None:
     driver = _Flaky(failures=10**9)
     stop = asyncio.Event()
-    task = asyncio.create_task(run_driver(driver, driver.clock, 30.0, asyncio.Event(), stop))
-    await driver.clock.advance(600.0)
+    task = asyncio.create_task(run_driver(driver, driver.clock, SeededEntropy(2), 30.0, asyncio.Event(), stop))
+    await driver.clock.advance(40 * LONGEST_PAUSE)
     stop.set()
     await task
-    assert len(driver.times) == 600.0 / MAX_BACKOFF_SECONDS + 1
+    pauses = [later - earlier for earlier, later in itertools.pairwise(driver.times)]
+    assert len(pauses) >= 26
+    assert all(0.5 * LONGEST_PAUSE <= pause < 1.5 * LONGEST_PAUSE for pause in pauses)
 
 
 def test_a_byte_budget_refuses_what_does_not_fit_and_frees_what_is_done() -> None:

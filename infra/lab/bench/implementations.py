@@ -84,7 +84,7 @@ def batch_verifier(
 
 def leader_job(party: Party, reports: Sequence[Report], now: float, crypto: Crypto) -> Callable[[], bytes]:
     """A call that does all of the Leader's work before the request for ``reports``; it returns the request."""
-    stored = [(report.report_metadata.report_id, report.encode()) for report in reports]
+    stored = [report.encode() for report in reports]
 
     def whole() -> bytes:
         job, rejections = prepare_leader(party, stored, now, crypto.job)

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -36,7 +35,8 @@ from tacit.operations.services import call
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
-from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.recipe.model import Buckets, Recipe
+from tacit.recipe.survey import Survey
 from tacit.tlog.leaves import LeafType, sign_leaf
 
 SLOTS = 4
@@ -167,23 +167,20 @@ class LiveStack:
         """Log a recipe of ``BUCKETS`` buckets that asks now, wait until both aggregators take part, and return what
         contributions to it are made of."""
         epoch = self._epoch()
-        recipe = propose(
+        survey = Survey(
             name=f"bench-{self._slot}",
-            question=Question(
-                text="What does it cost?",
-                metric="cost",
-                encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
-                statistic="histogram",
-            ),
+            text="What does it cost?",
+            metric="cost",
+            encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
             population=POPULATION,
-            rate=Decimal("0.5"),
             min_batch_size=batch_size,
-            parties=self.layout.parties,
-            token=TokenSlot(issuer=self.layout.parties.issuer.name, epoch=epoch, slot=self._slot),
+            epoch=epoch,
+            slot=self._slot,
             start=int(time.time()) // 60 * 60,
             duration=INTERVAL_SECONDS,
             close=close,
         )
+        recipe = propose(survey, self.layout.parties)
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
         await call(self.transport, "POST", f"{self.layout.urls['recipe_server']}/v1/leaves", body=leaf.encode())
         key = (await asyncio.to_thread(slot_keys, self.layout))[epoch, self._slot]

@@ -18,7 +18,7 @@ from infra.lab.demo.dataset import Dataset, load_csv, load_randhie
 from infra.lab.demo.report import prepare_report, write_report
 from infra.lab.demo.run import AGENTS_OF_A_CROWD, MOST_AGENTS, DemoRun, rate_of
 from infra.lab.demo.view import Stages, show
-from infra.recipe_form import edges_of
+from infra.survey_flags import edges_of
 from tacit.errors import UsageError
 from tacit.recipe.quantity import exact
 from tacit.service.log import set_log_level
@@ -85,7 +85,10 @@ def _dataset(
 
 
 def _edges(text: str) -> list[int | str]:
-    edges = edges_of(text)
+    try:
+        edges = edges_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--buckets: {error}") from error
     if len(edges) < 2 or any(exact(low) >= exact(high) for low, high in itertools.pairwise(edges)):
         raise typer.BadParameter("--buckets takes at least two edges, each larger than the one before")
     return edges

@@ -8,34 +8,22 @@ proof is broken. None of them may count, so the collection that follows must fai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.result import StagedRefusal
+from infra.lab.kit.reports import BoundToken, ReportFactory, no_tokens
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, Refusal
 from tacit.media_types import dap
-from tacit.messages import (
-    REPORT_ID_SIZE,
-    AggregateShareReq,
-    BatchSelector,
-    Extension,
-    PlaintextInputShare,
-    Report,
-    ReportMetadata,
-    Role,
-    UploadRequest,
-)
+from tacit.messages import AggregateShareReq, BatchSelector, Role, UploadRequest
 from tacit.ports import Clock, Entropy, Transport
 from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.roles.client import make_report, seal_report, shard
 from tacit.roles.collector import collection_request
 from tacit.rules import table as rules
 from tacit.task import Task
 from tacit.tlog.leaves import SignedLeaf
-from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
 
 MEASUREMENT = 0
 CAUSES = {
@@ -45,17 +33,6 @@ CAUSES = {
 }
 
 
-@dataclass(frozen=True)
-class Loot:
-    """A token with its secrets."""
-
-    token: bytes
-    preimages: Preimages
-
-    def __repr__(self) -> str:
-        return "Loot()"
-
-
 class Thief:
     """Makes reports that must not count, and uploads them as any client would."""
 
@@ -63,45 +40,23 @@ class Thief:
         self._task = task
         self._client = client
         self._clock = clock
-        self._entropy = entropy
+        self._reports = ReportFactory(task, no_tokens, entropy)
 
-    async def attack(self, spent: Loot, honest: Loot, own: Loot) -> None:
+    async def attack(self, spent: BoundToken, honest: BoundToken, own: BoundToken) -> None:
         """Upload one report per attack: ``spent`` again, ``honest`` as a leader would steal it, ``own`` with a
         broken proof."""
-        for report in (self._replayed(spent), self._stolen(honest), self._broken_proof(own)):
+        make, time = self._reports, self._task.report_time(self._clock.now())
+        for report in (
+            make.valid(MEASUREMENT, token=spent, time=time),
+            make.moved_token(MEASUREMENT, honest, time=time),
+            make.bad_proof(MEASUREMENT, token=own, time=time),
+        ):
             body = UploadRequest((report,)).encode()
             answer = await self._client.request(
                 "POST", self._task.url(Role.LEADER, "reports"), media_type=dap("upload-req"), content=body
             )
             if answer.status != 200:
                 raise Refusal("demo-upload", f"the leader answered {answer.status} to an upload")
-
-    def _metadata(self) -> ReportMetadata:
-        return ReportMetadata(self._entropy(REPORT_ID_SIZE), self._task.report_time(self._clock.now()))
-
-    def _replayed(self, loot: Loot) -> Report:
-        metadata = self._metadata()
-        return make_report(
-            self._task, MEASUREMENT, loot.token, loot.preimages, metadata.report_id, metadata.time, self._entropy
-        )
-
-    def _stolen(self, loot: Loot) -> Report:
-        """The leader's extension is a copy; the helper's must guess the helper's secret."""
-        guessed = Preimages(loot.preimages.r_leader, self._entropy(32))
-        return self._sealed({Role.LEADER: loot.preimages, Role.HELPER: guessed}, loot.token)
-
-    def _broken_proof(self, loot: Loot) -> Report:
-        return self._sealed(dict.fromkeys((Role.LEADER, Role.HELPER), loot.preimages), loot.token, spoil=True)
-
-    def _sealed(self, secrets: Mapping[Role, Preimages], token: bytes, *, spoil: bool = False) -> Report:
-        metadata = self._metadata()
-        public_share, payloads = shard(self._task, MEASUREMENT, metadata.report_id, self._entropy)
-        shares = {}
-        for role, payload in payloads.items():
-            extension = Extension(TOKEN_EXTENSION_TYPE, secrets[role].extension(token, role))
-            sent = bytes([payload[0] ^ 1]) + payload[1:] if spoil and role is Role.LEADER else payload
-            shares[role] = PlaintextInputShare((extension,), sent)
-        return seal_report(self._task, metadata, public_share, shares, self._entropy)
 
 
 def refused_recipe(recipe: Recipe, policies: Mapping[str, Policy], now: float) -> StagedRefusal:

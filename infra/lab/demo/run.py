@@ -22,7 +22,6 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.attacks import (
-    Loot,
     Thief,
     helper_refusal,
     refused_publication,
@@ -36,9 +35,10 @@ from infra.lab.demo.outside import told_by_a_value_outside
 from infra.lab.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
 from infra.lab.demo.split_view import refused_split_view
 from infra.lab.demo.view import Stages
-from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
+from infra.lab.kit.reports import BoundToken
+from infra.layout import StackOptions, create_layout, signing_key_of
 from infra.stack import LocalStack
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url
@@ -52,9 +52,10 @@ from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of, vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Categories, Question, Recipe, TokenSlot
+from tacit.recipe.model import Buckets, Categories, Recipe
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.quantity import exact, in_words
+from tacit.recipe.survey import Survey
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
@@ -113,7 +114,7 @@ class DemoRun:
     async def run(self) -> DemoResult:
         """Everything, from empty folders to a released histogram."""
         began = time.monotonic()
-        async with self._stack.running(), AiohttpTransport(connections=64) as transport:
+        async with self._stack.running(), HttpTransport(connections=64) as transport:
             world = AgentDeps(self._clock, self._entropy, transport)
             with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
                 await self._stack.settle("issuer", "gateway", "recipe_server", "attester", "relay")
@@ -343,36 +344,37 @@ class DemoRun:
             if question.edges is not None
             else Categories(kind="categories", categories=question.categories or ())
         )
-        return propose(
+        survey = Survey(
             name="demo",
-            question=Question(text=question.text, metric=question.metric, encoder=encoder, statistic="histogram"),
+            text=question.text,
+            metric=question.metric,
+            encoder=encoder,
             population=len(self._dataset.values),
-            parties=self._layout.parties,
-            token=TokenSlot(issuer=OPERATORS["issuer"], epoch=self._epoch, slot=MAIN_SLOT),
+            epoch=self._epoch,
+            slot=MAIN_SLOT,
             start=self._epoch * DAY + 8 * HOUR,
             duration=HOUR,
             rate=rate_of(len(self._dataset.values)),
             time_precision=PRECISION,
         )
+        return propose(survey, self._layout.parties)
 
     def _drill_recipe(self) -> Recipe:
-        return propose(
+        survey = Survey(
             name="drill",
-            question=Question(
-                text="Takes part in the drill?",
-                metric=DRILL_METRIC,
-                encoder=Categories(kind="categories", categories=("yes", "no")),
-                statistic="histogram",
-            ),
+            text="Takes part in the drill?",
+            metric=DRILL_METRIC,
+            encoder=Categories(kind="categories", categories=("yes", "no")),
             population=BATCH_FLOOR,
-            parties=self._layout.parties,
-            token=TokenSlot(issuer=OPERATORS["issuer"], epoch=self._epoch, slot=DRILL_SLOT),
+            epoch=self._epoch,
+            slot=DRILL_SLOT,
             start=self._epoch * DAY + 8 * HOUR,
             duration=HOUR,
             rate=Decimal(1),
             min_batch_size=BATCH_FLOOR,
             time_precision=PRECISION,
         )
+        return propose(survey, self._layout.parties)
 
     def _signed(self, recipe: Recipe) -> SignedLeaf:
         key = signing_key_of(self._layout)
@@ -444,12 +446,12 @@ async def _spender(devices: Sequence[Device], recipe: Recipe) -> Device:
     raise Refusal("demo-staged", "no device has sent its report of the staged recipe")
 
 
-async def _loot(device: Device, slot: int) -> Loot:
+async def _loot(device: Device, slot: int) -> BoundToken:
     """The token of ``slot`` that a device holds or held, with its secrets."""
     for prefetch in await device.store.prefetches():
         if prefetch.slot.slot == slot and prefetch.token:
             secrets = prefetch.preimages
-            return Loot(prefetch.token, Preimages(secrets[:PREIMAGE_SIZE], secrets[PREIMAGE_SIZE:]))
+            return BoundToken(prefetch.token, Preimages(secrets[:PREIMAGE_SIZE], secrets[PREIMAGE_SIZE:]))
     raise Refusal("demo-staged", "a device has no token for the staged recipe")
 
 

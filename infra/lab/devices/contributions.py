@@ -15,10 +15,11 @@ from infra.lab.devices.additions import Addition, addition_of
 from infra.lab.devices.decisions import Randomised
 from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
+from infra.lab.kit import spoiled
 from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
 from tacit.ports import Entropy
 from tacit.task import Task, input_share_aad
-from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
+from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.vdaf.native.batch import BatchProver
 
 BATCH = 512
@@ -97,20 +98,18 @@ class Builder:
         sealed = seal_shares(self._task, role, list(zip(aads, plaintexts, strict=True)), self._entropy)
         flipped = Fault.FLIPPED_LEADER if role is Role.LEADER else Fault.FLIPPED_HELPER
         return [
-            HpkeCiphertext(one.config_id, one.enc, _flip(one.payload, len(one.payload) // 2))
-            if draft.fault is flipped
-            else one
+            spoiled.garbled_ciphertext(one) if draft.fault is flipped else one
             for draft, one in zip(drafts, sealed, strict=True)
         ]
 
     def _plaintext(self, role: Role, draft: Draft, payload: bytes) -> bytes:
         token, secrets = draft.token.token, draft.token.preimages
         if draft.fault is Fault.GARBLED_TOKEN:
-            token = _flip(token, len(token) - 1)
+            token = spoiled.garbled_token(token)
         elif draft.fault is Fault.STOLEN_TOKEN and role is Role.HELPER:
-            secrets = Preimages(secrets.r_leader, self._entropy(PREIMAGE_SIZE))
+            secrets = spoiled.stolen(secrets, self._entropy)
         elif draft.fault is Fault.BAD_PROOF and role is Role.LEADER:
-            payload = _flip(payload, 0)
+            payload = spoiled.broken_proof(payload)
         extension = Extension(TOKEN_EXTENSION_TYPE, secrets.extension(token, role))
         return PlaintextInputShare((extension,), payload).encode()
 
@@ -120,10 +119,6 @@ class Builder:
             body = body[: len(body) // 2]
         adds = addition_of(draft.answer.measurement, self._task.vdaf.flp.OUTPUT_LEN)
         return Contribution(draft.answer.device, draft.fault, adds, body)
-
-
-def _flip(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:

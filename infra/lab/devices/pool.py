@@ -19,9 +19,9 @@ from typing import Any
 
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.shard import Shard, ShardPlan, ShardResult, World
-from tacit.adapters.http import ClientTls
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.errors import Fatal, TacitError, UsageError
 from tacit.ports import TransportError
 
@@ -45,7 +45,7 @@ async def run_shard(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardR
     """One shard on the system's clock, randomness and network."""
     target, system = plan.target, SystemClock()
     clock = ShiftedClock(system, start=system.now() + plan.ahead) if plan.ahead else system
-    async with LeanTransport(
+    async with HttpTransport(
         connections=2 * plan.window, tls=ClientTls(target.tls_ca), insecure_http=target.insecure_http
     ) as transport:
         return await Shard(plan, World(clock, OsEntropy(), transport), tell).run()

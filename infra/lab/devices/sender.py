@@ -12,19 +12,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from client_agent.config import Timing
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
-from client_agent.pace import backoff, uniform
 from client_agent.upload import Answer, offer
 from infra.lab.devices.additions import add
 from infra.lab.devices.contributions import Contribution
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.metrics import Snapshot, bin_of
 from tacit.models.model import Model
+from tacit.pauses import Backoff, uniform
 from tacit.ports import Clock, Entropy
 
-TIMING = Timing(retry_seconds=0.5, retry_limit_seconds=10.0)
+BACKOFF = Backoff(0.5, 10.0)
 AWAY_SECONDS = 3.0
 """For how long, at most, a device that broke off stays away."""
 Due = tuple[float | None, Contribution]
@@ -125,7 +124,7 @@ class Sender:
         attempts = 1
         pause = uniform(self._entropy, 0.0, AWAY_SECONDS) if contribution.fault is Fault.ABORT else None
         while True:
-            await self._clock.sleep(backoff(self._entropy, TIMING, attempts - 1) if pause is None else pause)
+            await self._clock.sleep(BACKOFF.pause(attempts - 1, self._entropy) if pause is None else pause)
             pause = None
             attempts += 1
             if self._clock.now() >= self._deadline:

@@ -31,7 +31,7 @@ from infra.lab.devices.sender import Clients, Due, Outcome, Sender
 from infra.lab.devices.target import Target
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
-from tacit.adapters.http import ClientTls
+from tacit.adapters.tls import ClientTls
 from tacit.models.registry import model_of
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive

@@ -17,10 +17,9 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from client_agent.config import Timing
-from client_agent.pace import backoff
 from client_agent.wallet import HeldToken, QuotaSpentError, ask_attester
 from tacit.errors import CryptoError, DecodeError, UsageError
+from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.tokens.binding import Preimages
 from tacit.tokens.blind_rsa import TokenKey
@@ -31,7 +30,7 @@ from tacit.tokens.structures import BLIND_RSA_2048, Token, token_input
 
 CONCURRENCY = 32
 ATTEMPTS = 6
-TIMING = Timing(retry_seconds=0.5, retry_limit_seconds=8.0)
+BACKOFF = Backoff(0.5, 8.0)
 SALT_SIZE = 48
 
 
@@ -96,7 +95,7 @@ class IssuedTokens:
             except QuotaSpentError:
                 return None
             except (TransportError, DecodeError, CryptoError):
-                await self._clock.sleep(backoff(self._entropy, TIMING, attempt))
+                await self._clock.sleep(BACKOFF.pause(attempt, self._entropy))
         return None
 
 

@@ -23,9 +23,10 @@ from infra.lab.devices.target import Target, verified_target
 from infra.layout import Layout
 from infra.places import policy_of
 from services.issuer.schema import SLOT_KEYS
-from tacit.adapters.http import AiohttpTransport, ClientTls
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Range, Recipe
@@ -67,7 +68,7 @@ async def open_target(origin: Origin, reference: str, wait: float) -> Target:
     except DecodeError as error:
         raise UsageError(f"the fleet's attestation authority: {error}") from error
     device = authority.issue("fleet-policy", entropy, clock.now())
-    async with AiohttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http) as transport:
+    async with HttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http) as transport:
         deps = Deps(clock, entropy, transport)
         return await verified_target(config, policy_of(config.policy), device, deps, reference, wait)
 

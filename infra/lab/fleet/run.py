@@ -31,7 +31,7 @@ from infra.lab.fleet.cpu import CpuMeter
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key
 from infra.lab.fleet.result import FleetResult
-from tacit.adapters.http import AiohttpTransport
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Transport
@@ -221,7 +221,7 @@ class FleetRun:
 
     async def _with_transport(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
         layout = self._origin.layout
-        async with AiohttpTransport() if layout is None else layout.transport() as transport:
+        async with HttpTransport() if layout is None else layout.transport() as transport:
             return await ask(transport)
 
 

@@ -28,7 +28,7 @@ from tacit.aggregator.keys import (
 )
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.aggregator.parties import PARTIES
-from tacit.aggregator.store import TaskRow, TaskState
+from tacit.aggregator.records import TaskRow, TaskState
 from tacit.messages import CollectionJobReq, CollectionJobResp, Report, Role, UploadErrors, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party

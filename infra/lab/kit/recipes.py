@@ -16,11 +16,12 @@ from tacit.methods.rappor import Rappor
 from tacit.models.forms.secure_aggregation import SecureAggregationParties, aggregators_of
 from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
-from tacit.recipe.derive import task_id, vdaf_of
-from tacit.recipe.model import Attributes, Buckets, Question, Recipe, TokenSlot
+from tacit.recipe.derive import answer_label, task_id, vdaf_of
+from tacit.recipe.model import Attributes, Buckets, Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.survey import ImportancePlan, Survey
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
@@ -69,6 +70,20 @@ def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> 
     asked = dict(attributes or CENSUS_ATTRIBUTES)
     encoder = Attributes(kind="attributes", attributes=asked, missing="none of these")
     return Question(text="Which devices are there?", metric="attributes", encoder=encoder, statistic="histogram")
+
+
+def survey_from(**options: Any) -> Survey:
+    """A survey from its members, or in short: ``question`` and ``token`` of a recipe, and ``default`` (encoded),
+    ``default_rate``, ``non_default_share`` and ``devices`` for importance sampling. Raises FieldError."""
+    question, token = options.pop("question"), options.pop("token", None)
+    body: dict[str, Any] = {**dict(question), **options}
+    del body["round_input"]
+    if token is not None:
+        body |= {"epoch": token.epoch, "slot": token.slot}
+    plan = {name: body.pop(name) for name in ImportancePlan.model_fields if name in body}
+    if "default" in plan:
+        plan["default"] = answer_label(question, plan["default"])
+    return Survey.from_body({**body, **({"importance": plan} if plan else {})})
 
 
 class RecipeKit:
@@ -132,20 +147,22 @@ class RecipeKit:
     def recipe(self, **options: Any) -> Recipe:
         """A recipe that passes every rule of ``policy`` at NOW: 500 devices, q = 0.5, B = 200, 16 buckets.
 
-        ``options`` are those of ``tacit.recipe.builder.propose``, and ``slot``.
+        ``options`` are those of ``survey``.
         """
-        slot = options.pop("slot", 0)
+        return propose(self.survey(**options), self.parties())
+
+    def survey(self, **options: Any) -> Survey:
+        """The survey of ``recipe``. ``options`` are those of ``survey_from``."""
         defaults: dict[str, Any] = {
             "name": "doctor-visits",
             "question": VISITS,
             "population": 500,
-            "rate": Decimal("0.5"),
-            "parties": self.parties(),
-            "token": TokenSlot(issuer="issuer.example", epoch=EPOCH, slot=slot),
+            "epoch": EPOCH,
+            "slot": 0,
             "start": NOW // 60 * 60,
             "duration": 3_600,
         }
-        return propose(**{**defaults, **options})
+        return survey_from(**{**defaults, **options})
 
     def series(self, rounds: int = 3, donation_slots: int | None = 3, **options: Any) -> Series:
         """A series of ``recipe`` whose rounds of an hour each pass every rule of ``policy`` at NOW: 2,000 devices,

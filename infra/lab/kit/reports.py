@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from infra.lab.kit import spoiled
 from infra.lab.kit.entropy import SeededEntropy
 from tacit import hpke
 from tacit.messages import (
@@ -31,11 +32,11 @@ from tacit.messages import (
 from tacit.ports import Entropy
 from tacit.roles import client
 from tacit.task import BatchClose, Task, verify_key_of
-from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
+from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
 from tacit.tokens.issuance import request_token
 from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
-from tacit.vdaf.prio3 import LeaderInputShare, Prio3, Prio3Histogram
+from tacit.vdaf.prio3 import Prio3, Prio3Histogram
 from tacit.vdaf.registry import vdaf_configuration
 
 BOTH = (Role.LEADER, Role.HELPER)
@@ -58,6 +59,11 @@ TokenSource = Callable[[Slot], BoundToken]
 def issuer_key(number: int = 0) -> IssuerKey:
     """The ``number``-th issuer key of this process; making one takes a tenth of a second."""
     return IssuerKey.generate()
+
+
+def no_tokens(slot: Slot) -> BoundToken:
+    """The source of a client that has to be given each token. Raises ``ValueError``."""
+    raise ValueError(f"no token of slot {slot.slot} was given")
 
 
 def token_source(key: IssuerKey, entropy: Entropy) -> TokenSource:
@@ -175,21 +181,14 @@ class ReportFactory:
         )
 
     def bad_proof(self, measurement: Any, *, token: BoundToken | None = None, time: int | None = None) -> Report:
-        """A report whose measurement was raised by one in its first coordinate after it was proved: the two
-        aggregators find out together, by the proof."""
-        vdaf = self.task.vdaf
+        """A report whose measurement was changed after it was proved: the two aggregators find out together, by the
+        proof."""
 
-        def raise_first(role: Role, share: PlaintextInputShare) -> PlaintextInputShare:
-            if role is not Role.LEADER:
-                return share
-            decoded = vdaf.decode_input_share(0, share.payload)
-            if not isinstance(decoded, LeaderInputShare):
-                raise TypeError("the first aggregator's share is not written out")
-            first, *others = decoded.meas_share
-            raised = dataclasses.replace(decoded, meas_share=[(first + 1) % vdaf.field.MODULUS, *others])
-            return dataclasses.replace(share, payload=vdaf.encode_input_share(raised))
+        def break_proof(role: Role, share: PlaintextInputShare) -> PlaintextInputShare:
+            changed = spoiled.broken_proof(share.payload) if role is Role.LEADER else share.payload
+            return dataclasses.replace(share, payload=changed)
 
-        return self._changed(measurement, raise_first, token, time)
+        return self._changed(measurement, break_proof, token, time)
 
     def truncated_share(
         self,
@@ -244,14 +243,13 @@ class ReportFactory:
     ) -> Report:
         """A new report with the token of another one, as the aggregator ``thief`` could make it: it knows the
         token, its own secret and the hash of the other's, and must guess the other's secret."""
-        guess = self._entropy(PREIMAGE_SIZE)
+        secrets = spoiled.stolen(stolen.preimages, self._entropy, thief)
 
         def move(role: Role, share: PlaintextInputShare) -> PlaintextInputShare:
-            data = stolen.preimages.extension(stolen.token, role)
-            if role is not thief:
-                cut = len(stolen.token)
-                data = data[:cut] + guess + data[cut + PREIMAGE_SIZE :]
-            return dataclasses.replace(share, private_extensions=(Extension(TOKEN_EXTENSION_TYPE, data),))
+            kept = stolen.preimages if role is thief else secrets
+            # the honest client's ``token_extension`` refuses secrets that are not the token's
+            extension = Extension(TOKEN_EXTENSION_TYPE, kept.extension(stolen.token, role))
+            return dataclasses.replace(share, private_extensions=(extension,))
 
         return self._changed(measurement, move, stolen, time)
 

@@ -78,7 +78,7 @@ ASKED: dict[str, dict[str, Any]] = {
         "default": 0,
         "default_rate": Decimal("0.05"),
         "non_default_share": Decimal("0.1"),
-        "attested_devices": 20_000,
+        "devices": 20_000,
         "dummies": Decimal(200),
     },
     "idle": {"question": _question("Idle share of time?", "idle", "mean", kind="number", low=0, high=1, unit="0.01")},

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.dp.claim import Claim
+from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
 from tacit.models.forms.parties import Parties
@@ -95,7 +95,7 @@ class Form(ABC):
         for one in self.adversaries:
             if one.name not in epsilon:
                 return f"{one.name}: Field required"
-            if epsilon[one.name] == "unbounded" and not one.unbounded:
+            if epsilon[one.name] == UNBOUNDED and not one.unbounded:
                 return f"{one.name}: must be a decimal number"
         extra = sorted(set(epsilon) - set(self.names))
         return f"{extra[0]}: not an adversary of {self.name}" if extra else None

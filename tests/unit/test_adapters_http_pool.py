@@ -1,4 +1,4 @@
-"""The lean HTTP client against a real server, and against servers that are slow, wrong or hostile."""
+"""The HTTP client against a real server, and against servers that are slow, wrong or hostile."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.adapters import lean_http
-from tacit.adapters.http import ClientTls
-from tacit.adapters.lean_http import LeanTransport
+from tacit.adapters import http as adapter
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app
@@ -62,7 +62,7 @@ async def _slow(request: web.Request) -> web.Response:
 
 
 def _app() -> web.Application:
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), LeanTransport()))
+    app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()))
     app.router.add_route("*", "/echo", _echo)
     app.router.add_get("/show/{rest:.*}", _show)
     app.router.add_get("/authorization", _authorization)
@@ -119,18 +119,18 @@ class Scripted:
 
 async def _ask(*answers: bytes | None, method: str = "GET", **options: Any) -> HttpResponse:
     """The response to one request to a server that says ``answers`` and closes."""
-    async with Scripted(answers).running() as server, LeanTransport(**options) as http:
+    async with Scripted(answers).running() as server, HttpTransport(**options) as http:
         return await http.request(method, server.url)
 
 
 async def test_a_request_carries_no_trace_of_the_software(plain: Ready) -> None:
-    async with LeanTransport() as http:
+    async with HttpTransport() as http:
         shown = json.loads((await http.request("GET", f"{plain.url}/show/a%2Fb?c=%20d#e")).body)
         assert shown == {"path": "/show/a%2Fb?c=%20d", "headers": ["host"]}
 
 
 async def test_a_body_goes_there_and_back_whole(plain: Ready) -> None:
-    async with LeanTransport() as http:
+    async with HttpTransport() as http:
         for size in (0, 1, 65536, 65537, 700_000):
             body = bytes(range(256)) * (size // 256) + bytes(size % 256)
             for query in ("", "?chunked=1"):
@@ -138,7 +138,7 @@ async def test_a_body_goes_there_and_back_whole(plain: Ready) -> None:
 
 
 async def test_connections_are_kept_and_shared(plain: Ready) -> None:
-    async with LeanTransport(connections=3) as http:
+    async with HttpTransport(connections=3) as http:
         bodies = [bytes([number]) * number for number in range(60)]
         answers = await asyncio.gather(*(http.request("POST", f"{plain.url}/echo", body=body) for body in bodies))
         assert [answer.body for answer in answers] == bodies
@@ -148,14 +148,14 @@ async def test_connections_are_kept_and_shared(plain: Ready) -> None:
 
 async def test_headers_of_an_origin_go_to_that_origin_only(plain: Ready) -> None:
     bearer = {"Authorization": "Bearer abc"}
-    async with LeanTransport(origin_headers={plain.url + "/x": bearer}) as http:
+    async with HttpTransport(origin_headers={plain.url + "/x": bearer}) as http:
         assert (await http.request("GET", f"{plain.url}/authorization")).body == b"Bearer abc"
-    async with LeanTransport(origin_headers={"https://other.example": bearer}) as http:
+    async with HttpTransport(origin_headers={"https://other.example": bearer}) as http:
         assert (await http.request("GET", f"{plain.url}/authorization")).body == b"none"
 
 
 async def test_redirects_are_answers_and_cookies_are_forgotten(plain: Ready) -> None:
-    async with LeanTransport() as http:
+    async with HttpTransport() as http:
         assert (await http.request("GET", f"{plain.url}/redirect")).status == 302
         assert "cookie" not in (await http.request("GET", f"{plain.url}/show/")).body.decode()
 
@@ -164,7 +164,7 @@ async def test_redirects_are_answers_and_cookies_are_forgotten(plain: Ready) -> 
 async def test_responses_with_and_without_a_body_leave_the_connection_sound(
     plain: Ready, method: str, status: int
 ) -> None:
-    async with LeanTransport() as http:
+    async with HttpTransport() as http:
         for _ in range(3):
             body = b"x" * 99 if method == "POST" else b""
             answer = await http.request(method, f"{plain.url}/echo?status={status}", body=body)
@@ -182,13 +182,13 @@ async def test_tls_is_verified_and_certificates_are_shown(authority: Authority) 
     app = _app()
     app.router.add_get("/shown", _shown)
     async with started(app, listen, grace_seconds=2) as ready:
-        async with LeanTransport(tls=ClientTls(authority.certificate, *authority.issue("relay"))) as http:
+        async with HttpTransport(tls=ClientTls(authority.certificate, *authority.issue("relay"))) as http:
             for _ in range(2):
                 assert (await http.request("POST", f"{ready.url}/echo", body=body)).body == body
             assert json.loads((await http.request("GET", f"{ready.url}/shown")).body) == ["relay"]
-        async with LeanTransport(tls=ClientTls(ca=authority.certificate)) as http:
+        async with HttpTransport(tls=ClientTls(ca=authority.certificate)) as http:
             assert json.loads((await http.request("GET", f"{ready.url}/shown")).body) == []
-        async with LeanTransport() as http:
+        async with HttpTransport() as http:
             with pytest.raises(TransportError):
                 await http.request("GET", f"{ready.url}/healthz")
 
@@ -201,7 +201,7 @@ def test_tls_carries_exchanges_on_the_event_loop_of_the_services(authority: Auth
     async def echoed() -> list[bytes]:
         async with (
             started(_app(), Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as ready,
-            LeanTransport(tls=ClientTls(authority.certificate)) as http,
+            HttpTransport(tls=ClientTls(authority.certificate)) as http,
         ):
             return [(await http.request("POST", f"{ready.url}/echo", body=body)).body for body in bodies]
 
@@ -209,7 +209,7 @@ def test_tls_carries_exchanges_on_the_event_loop_of_the_services(authority: Auth
 
 
 async def test_plain_http_goes_to_loopback_only() -> None:
-    async with LeanTransport() as http:
+    async with HttpTransport() as http:
         for url in ("http://192.0.2.1/", "ftp://127.0.0.1/", "http://127.0.0.1/\u00e9"):
             with pytest.raises(UsageError):
                 await http.request("GET", url)
@@ -228,13 +228,13 @@ async def test_plain_http_goes_to_loopback_only() -> None:
     ],
 )
 async def test_what_would_change_the_framing_is_not_sent(plain: Ready, method: str, headers: dict[str, str]) -> None:
-    async with LeanTransport() as http:
+    async with HttpTransport() as http:
         with pytest.raises(ValueError, match=r"HTTP method|header"):
             await http.request(method, plain.url, headers=headers)
 
 
 async def test_a_peer_that_is_late_or_not_there_is_a_transport_error(plain: Ready) -> None:
-    async with LeanTransport(timeout=0.05, connections=1) as http:
+    async with HttpTransport(timeout=0.05, connections=1) as http:
         late = [http.request("GET", f"{plain.url}/slow?for=0.5") for _ in range(3)]
         errors = await asyncio.gather(*late, return_exceptions=True)
         assert all(isinstance(error, TransportError) for error in errors)
@@ -245,7 +245,7 @@ async def test_a_peer_that_is_late_or_not_there_is_a_transport_error(plain: Read
 
 
 async def test_a_cancelled_request_takes_only_its_own_connection_along(plain: Ready) -> None:
-    async with LeanTransport(connections=1) as http:
+    async with HttpTransport(connections=1) as http:
         first = asyncio.create_task(http.request("GET", f"{plain.url}/slow?for=5"))
         second = asyncio.create_task(http.request("GET", f"{plain.url}/healthz"))
         third = asyncio.create_task(http.request("GET", f"{plain.url}/healthz"))
@@ -257,7 +257,7 @@ async def test_a_cancelled_request_takes_only_its_own_connection_along(plain: Re
 
 
 async def test_closing_fails_what_is_under_way_and_the_transport_can_be_used_again(plain: Ready) -> None:
-    async with LeanTransport(connections=1) as http:
+    async with HttpTransport(connections=1) as http:
         under_way = [asyncio.create_task(http.request("GET", f"{plain.url}/slow?for=5")) for _ in range(2)]
         await asyncio.sleep(0.05)
         await http.close()
@@ -282,7 +282,7 @@ async def test_closing_fails_what_is_under_way_and_the_transport_can_be_used_aga
 )
 async def test_unusual_responses_are_read_and_only_sound_connections_kept(answer: bytes, body: bytes) -> None:
     script = [answer] if answer.endswith(b"the end") else [answer, answer]
-    async with Scripted(script).running() as server, LeanTransport() as http:
+    async with Scripted(script).running() as server, HttpTransport() as http:
         first = await http.request("GET", server.url)
         assert first.body == body
         assert not {"link", "x"} & first.headers.keys(), "interim heads and trailers are dropped"
@@ -333,7 +333,7 @@ async def test_a_response_without_an_end_of_its_own_is_refused_over_tls(authorit
     certificate, key = authority.issue("server")
     server = await asyncio.start_server(cut, "127.0.0.1", 0, ssl=server_tls(Listen(tls_cert=certificate, tls_key=key)))
     port = server.sockets[0].getsockname()[1]
-    async with LeanTransport(tls=ClientTls(authority.certificate)) as http:
+    async with HttpTransport(tls=ClientTls(authority.certificate)) as http:
         with pytest.raises(TransportError, match="within a response"):
             await http.request("GET", f"https://127.0.0.1:{port}/")
     server.close()
@@ -347,7 +347,7 @@ async def test_a_response_without_an_end_of_its_own_is_refused_over_tls(authorit
 async def test_what_a_stale_connection_swallowed_is_sent_again_only_where_that_is_harmless(
     method: str, repeat_posts: bool, repeated: bool
 ) -> None:
-    async with Scripted([OK, None], [OK]).running() as server, LeanTransport(repeat_posts=repeat_posts) as http:
+    async with Scripted([OK, None], [OK]).running() as server, HttpTransport(repeat_posts=repeat_posts) as http:
         await http.request("GET", server.url)
         if repeated:
             assert (await http.request(method, server.url, body=b"x")).body == b"ok"
@@ -358,14 +358,14 @@ async def test_what_a_stale_connection_swallowed_is_sent_again_only_where_that_i
 
 
 async def test_a_fresh_connection_that_closes_at_once_is_not_tried_again() -> None:
-    async with Scripted([None]).running() as server, LeanTransport(repeat_posts=True) as http:
+    async with Scripted([None]).running() as server, HttpTransport(repeat_posts=True) as http:
         with pytest.raises(TransportError, match="without an answer"):
             await http.request("POST", server.url)
         assert len(server.requests) == 1
 
 
 async def test_a_peer_that_closes_in_the_midst_of_an_answer_is_not_asked_again() -> None:
-    async with Scripted([OK, b"HTTP/1.1 2"], [OK]).running() as server, LeanTransport() as http:
+    async with Scripted([OK, b"HTTP/1.1 2"], [OK]).running() as server, HttpTransport() as http:
         await http.request("GET", server.url)
         script = asyncio.create_task(http.request("GET", server.url))
         with pytest.raises(TransportError, match="within a response"):
@@ -374,7 +374,7 @@ async def test_a_peer_that_closes_in_the_midst_of_an_answer_is_not_asked_again()
 
 
 async def test_junk_on_an_idle_connection_ends_it() -> None:
-    async with Scripted([OK, OK]).running() as server, LeanTransport() as http:
+    async with Scripted([OK, OK]).running() as server, HttpTransport() as http:
         await http.request("GET", server.url)
         (pool,) = http._pools.values()
         pool._idle[0].data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
@@ -383,12 +383,12 @@ async def test_junk_on_an_idle_connection_ends_it() -> None:
 
 
 async def test_connections_that_idled_too_long_or_are_old_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Scripted([OK, OK]).running() as server, LeanTransport() as http:
+    async with Scripted([OK, OK]).running() as server, HttpTransport() as http:
         await http.request("GET", server.url)
-        monkeypatch.setattr(lean_http, "IDLE_SECONDS", 0.0)
+        monkeypatch.setattr(adapter, "IDLE_SECONDS", 0.0)
         await http.request("GET", server.url)
         assert server.accepted == 2
-        monkeypatch.setattr(lean_http, "AGE_SECONDS", -1.0)
+        monkeypatch.setattr(adapter, "AGE_SECONDS", -1.0)
         await http.request("GET", server.url)
         assert next(iter(http._pools.values()))._open == 0
 
@@ -430,7 +430,7 @@ async def _in_pieces(wire: bytes, cuts: Sequence[int]) -> HttpResponse:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        async with LeanTransport(timeout=5, max_response=1000, max_head=2000) as http:
+        async with HttpTransport(timeout=5, max_response=1000, max_head=2000) as http:
             return await http.request("GET", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
     finally:
         server.close()

@@ -1,0 +1,42 @@
+"""What can be wrong with a report, as the one change that makes it so.
+
+Whoever makes bad reports takes the change from here: ``infra.lab.kit.reports`` for one report, the thief of
+``infra.lab.demo.attacks``, and ``infra.lab.devices.contributions`` for many at a time. What the aggregators must answer
+is stated beside it in ``infra.lab.devices.faults.FATE``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tacit.messages import HpkeCiphertext, Role
+from tacit.ports import Entropy
+from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
+
+
+def broken_proof(leader_payload: bytes) -> bytes:
+    """The Leader's VDAF input share with the first coordinate of its measurement share moved by one after it was
+    proved. Neither aggregator can tell alone; both do by the proof."""
+    return flip(leader_payload, 0)
+
+
+def stolen(preimages: Preimages, entropy: Entropy, thief: Role = Role.LEADER) -> Preimages:
+    """The secrets behind another report's token as the aggregator ``thief`` has them: it knows its own, and must guess
+    the other's."""
+    guess = entropy(PREIMAGE_SIZE)
+    return replace(preimages, r_helper=guess) if thief is Role.LEADER else replace(preimages, r_leader=guess)
+
+
+def garbled_token(token: bytes) -> bytes:
+    """A token whose signature does not verify."""
+    return flip(token, len(token) - 1)
+
+
+def garbled_ciphertext(sealed: HpkeCiphertext) -> HpkeCiphertext:
+    """A ciphertext that does not open."""
+    return replace(sealed, payload=flip(sealed.payload, len(sealed.payload) // 2))
+
+
+def flip(data: bytes, at: int) -> bytes:
+    """``data`` with the lowest bit of byte ``at`` inverted."""
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]

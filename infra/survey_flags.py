@@ -1,0 +1,212 @@
+"""The flags that fill a survey: each stands for one member of the document, whatever commands take it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+from infra.places import read_file
+from infra.survey_said import Said
+from tacit.errors import FieldError, UsageError
+from tacit.methods.method import plain
+from tacit.recipe.quantity import spoken
+from tacit.recipe.survey import ImportancePlan, Survey, read_survey
+
+Command = Callable[..., None]
+SurveyFile = Annotated[
+    Path | None, typer.Option("--file", help="Survey as JSON or TOML; flags say what it does not, or otherwise.")
+]
+_FILE = "file"
+
+
+def amount(text: str) -> str:
+    """A decimal number as a survey writes it; what is none is left for the survey to refuse."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    return plain(number) if number.is_finite() and -30 < number.adjusted() < 30 else text
+
+
+def amount_of_float(number: float) -> str:
+    """The same from a flag that takes a float."""
+    return amount(repr(number))
+
+
+def edges_of(text: str) -> list[int | str]:
+    """Bucket edges. ``ValueError`` where they are no numbers."""
+    try:
+        return [spoken(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"takes numbers with commas between, such as 0,1,2,4 or 0,0.25,0.5: {error}") from error
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """Criteria. ``ValueError``."""
+    pairs = [text.partition("=") for text in texts]
+    found = {name: value for name, _, value in pairs}
+    if len(found) != len(pairs) or not all(equals for _, equals, _ in pairs):
+        raise ValueError("takes NAME=VALUE, such as locale=de, each name once")
+    return found
+
+
+def _several(texts: list[str]) -> dict[str, list[str]]:
+    """Attributes and their values. ``ValueError``."""
+    try:
+        return {name: _parts(values) for name, values in _pairs(texts).items()}
+    except ValueError as error:
+        raise ValueError("takes NAME=VALUE,VALUE,..., such as locale=de,en, each name once") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """``field``: the member's path. ``kind`` and ``least`` as the command line takes it, ``read`` from there to the
+    document. ``help``, ``default``: the document's own, where a command has no others; ``names``: all of them."""
+
+    field: str
+    kind: Any = str
+    read: Callable[[Any], Any] = str
+    help: str = ""
+    least: int | None = None
+    default: Any = None
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+
+    def parameter(self, name: str) -> inspect.Parameter:
+        """The parameter of a command that takes it."""
+        described = _described(self.field)
+        default = described[1] if self.default is None else self.default
+        option = typer.Option(
+            *(self.names or (_flag(name),)), help=self.help or described[0], min=self.least, metavar=self.metavar
+        )
+        kind = self.kind | None if default is None else self.kind
+        annotation, stated = Annotated[kind, option], inspect.Parameter.empty if default is ... else default
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=stated, annotation=annotation)
+
+
+def _described(field: str) -> tuple[str, Any]:
+    """What the document says of a member, and its default as the command line writes it."""
+    part, _, member = field.rpartition(".")
+    models: dict[str, type[BaseModel]] = {"": Survey, "importance": ImportancePlan}
+    if part not in models:
+        return "", None
+    info = models[part].model_fields[member]
+    default = None if info.is_required() else info.default
+    return info.description or "", plain(default) if isinstance(default, Decimal) else default
+
+
+def _whole(field: str, least: int, help_text: str = "") -> Flag:
+    return Flag(field, int, int, help_text, least)
+
+
+FLAGS: Mapping[str, Flag] = {
+    "name": Flag("name"),
+    "text": Flag("text"),
+    "metric": Flag("metric"),
+    "buckets": Flag(
+        "encoder.edges", read=edges_of, help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5"
+    ),
+    "categories": Flag("encoder.categories", read=_parts, help="Exact texts: red,green,blue"),
+    "boolean": Flag("encoder.kind", bool, bool, "A yes or no question.", default=False),
+    "attribute": Flag("encoder.attributes", list[str], _several, metavar="NAME=VALUE,...",
+                      help="Count devices by these values; repeat for more."),
+    "cells": _whole("encoder.cells", 1, "Numbers in the answer; of a histogram 1: yes or no."),
+    "population": _whole("population", 1),
+    "rate": Flag("rate", read=amount),
+    "epsilon": Flag("epsilon", read=amount),
+    "delta": Flag("delta", read=amount),
+    "max_epsilon0": Flag("max_epsilon0", float, amount_of_float),
+    "min_batch_size": _whole("min_batch_size", 1),
+    "randomizer": Flag("randomizer"),
+    "statistic": Flag("statistic"),
+    "mechanism": Flag("mechanism"),
+    "low": Flag("encoder.low", read=spoken, help="Least value of a sum, mean or vector entry."),
+    "high": Flag("encoder.high", read=spoken, help="Largest value; values outside are clipped."),
+    "unit": Flag(
+        "encoder.unit", read=spoken, help="Round values to multiples of this, such as 0.01 (default: 1)."
+    ),
+    "length": _whole("encoder.length", 1, "Entries of a vector."),
+    "norm": Flag("encoder.norm", read=spoken, help="Largest Euclidean length of a vector."),
+    "aggregator_flips": _whole("aggregator_flips", 0),
+    "importance_default": Flag("importance.default"),
+    "importance_rate": Flag("importance.default_rate", read=amount),
+    "non_default_share": Flag("importance.non_default_share", read=amount),
+    "attested_devices": _whole("importance.devices", 1),
+    "dummies": Flag("dummies", read=amount),
+    "dummy_epsilon": Flag("dummy_epsilon", read=amount),
+    "other_label": Flag("encoder.other", help="A category for values outside the buckets or categories."),
+    "missing_label": Flag("encoder.missing", help="A category for devices without a value."),
+    "target": Flag("criteria", list[str], _pairs, metavar="NAME=VALUE"),
+    "accuracy": Flag("accuracy", float, amount_of_float),
+    "start": _whole("start", 0),
+    "duration": _whole("duration", 1),
+    "epoch": _whole("epoch", 0),
+    "slot": _whole("slot", 0),
+    "close": Flag("close"),
+}  # fmt: skip
+"""Parameter of the commands -> what it fills; the flag is called the same, with hyphens."""
+
+
+def asking(*order: str, **changed: Mapping[str, Any]) -> Callable[[Command], Command]:
+    """A command whose parameter ``said`` is what these flags say, and a survey's file, where it takes one. ``order``:
+    the flags, and parameters of its own that stand between; ``changed``: members of ``Flag`` that are this command's.
+    A ``FieldError`` of the command names the flag."""
+    flags = {name: replace(FLAGS[name], **changed.get(name, {})) for name in order if name in FLAGS}
+
+    def decorate(command: Command) -> Command:
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own["said"]
+        placed = [flags[name].parameter(name) if name in flags else own[name] for name in order]
+        rest = [one for name, one in own.items() if name not in order]
+
+        @functools.wraps(command)
+        def taking(context: typer.Context, **given: Any) -> None:
+            said = _said(flags, context, given)
+            try:
+                command(said=said, **{name: given[name] for name in own})
+            except FieldError as error:
+                raise UsageError(said.words(error)) from error
+
+        context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (context, *placed, *rest)]
+        vars(taking)["__signature__"] = inspect.Signature(parameters)
+        taking.__annotations__ = {one.name: one.annotation for one in parameters}
+        return taking
+
+    return decorate
+
+
+def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> Said:
+    """What the command line says, and, where no file does, what the command itself takes for granted. Raises
+    ``BadParameter``, and ``UsageError`` for a file that holds no survey."""
+    path: Path | None = given.get(_FILE)
+    file = None if path is None else read_survey(read_file(path), str(path))
+    found: dict[str, Any] = {}
+    for name, flag in flags.items():
+        source = context.get_parameter_source(name)
+        granted = path is None and flag.default is not None
+        if given[name] is None or not (granted or (source is not None and source.name == "COMMANDLINE")):
+            continue
+        try:
+            found[name] = flag.read(given[name])
+        except ValueError as error:
+            raise typer.BadParameter(f"{_flag(name)}: {error}") from error
+    fields = {name: flag.field for name, flag in {**FLAGS, **flags}.items()}
+    stated = {name: value for name, value in found.items() if value is not False}
+    return Said(stated, fields, tuple(flags), file, str(path))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

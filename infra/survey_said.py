@@ -1,0 +1,155 @@
+"""What a command line says of a survey: the document that it fills, and errors in the words of its flags."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import typer
+
+from tacit.errors import FieldError
+from tacit.methods.statistics import STATISTICS
+from tacit.recipe.quantity import spoken
+from tacit.recipe.survey import Survey
+
+KINDS: Final = {
+    "buckets": "buckets",
+    "categories": "categories",
+    "boolean": "boolean",
+    "attribute": "attributes",
+    "cells": "cells",
+}
+"""Flags that name the answers -> the kind of encoder that they are for."""
+LABELS: Final = frozenset({"other_label", "missing_label"})
+ENCODER: Final = "encoder"
+_ANSWERS: Final = "--buckets, --categories or --boolean"
+_SEVERAL: Final = f"give one of {_ANSWERS.replace(' or', ',')}, and a sum, mean or vector-sum"
+_GROUPS: Final = {ENCODER: "the question", "importance": "importance sampling"}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """``flags``: the parameters that were given, with their values in the document, whose ``fields`` they fill;
+    ``known``: those that the command takes. ``file``: the survey that they go on from, called ``name``."""
+
+    flags: Mapping[str, Any]
+    fields: Mapping[str, str]
+    known: tuple[str, ...]
+    file: Survey | None = None
+    name: str = ""
+
+    def survey(self) -> Survey:
+        """The survey. Raises FieldError."""
+        body: dict[str, Any] = {} if self.file is None else self.file.model_dump(mode="json", exclude_unset=True)
+        encoder: dict[str, Any] = {}
+        for flag, value in self.flags.items():
+            part, _, member = self.fields[flag].rpartition(".")
+            if part == ENCODER:
+                encoder[member] = value
+            elif part:
+                body[part] = {**(body.get(part) or {}), member: value}
+            else:
+                body[member] = value
+        if encoder or self._is_numeric:
+            self._fill_encoder(body, encoder)
+        return Survey.from_body(body)
+
+    def _fill_encoder(self, body: dict[str, Any], parts: dict[str, Any]) -> None:
+        kinds = [kind for flag, kind in KINDS.items() if flag in self.flags]
+        if self._is_numeric:
+            kinds += STATISTICS[self.flags["statistic"]].encoders
+        if len(kinds) > 1:
+            raise typer.BadParameter(_SEVERAL)
+        filed = body.get(ENCODER) or {}
+        if kinds and filed.get("kind") != kinds[0]:
+            body[ENCODER] = {**parts, "kind": kinds[0]}
+        elif filed:
+            body[ENCODER] = {**filed, **parts, "kind": filed["kind"]}
+        elif not set(self.flags) & LABELS:
+            raise FieldError(f"{ENCODER}.{next(iter(parts))}", "not for a histogram or count")
+
+    @property
+    def _is_numeric(self) -> bool:
+        stated = STATISTICS.get(self.flags.get("statistic", "histogram"))
+        return stated is not None and not stated.counts_devices
+
+    def words(self, error: FieldError) -> str:
+        """The error as somebody who gave flags reads it, or who wrote the file."""
+        flag = self._flag_of(error.field)
+        if self.file is not None and (flag is None or flag not in self.flags):
+            return f"{self.name}: {error}"
+        where = _spelled(flag) if flag else self._group(error.field)
+        reason = re.sub(r"`([a-z0-9_.]+)`", lambda found: self._translated(found[1]), error.reason)
+        return f"{where}: {reason}"
+
+    def _flag_of(self, field: str) -> str | None:
+        """The flag that fills a member, or the whole that it stands in."""
+        paths = ((name, self.fields[name]) for name in self.known)
+        return next((name for name, path in paths if field == path or field.startswith(f"{path}.")), None)
+
+    def _group(self, field: str) -> str:
+        if field == ENCODER:
+            flag = next((name for name in KINDS if name in self.flags), None)
+            return _spelled(flag) if flag else f"a {self.flags['statistic']}" if self._is_numeric else _ANSWERS
+        return _GROUPS.get(field, field)
+
+    def _translated(self, member: str) -> str:
+        kinds = {kind: name for name, kind in KINDS.items() if name in self.known}
+        flag = kinds.get(member) or self._flag_of(member)
+        return member if flag is None else _spelled(flag)
+
+    def missing(self, survey: Survey) -> list[str]:
+        """The flags that would fill what a recipe needs."""
+        return [self._group(name) if name == ENCODER else _spelled(name) for name in survey.missing]
+
+
+def completed(said: Said) -> Survey:
+    """The survey, with what a recipe lacks asked for where a person is there to answer. ``BadParameter`` for a flag
+    that is wrong, before anybody is asked, or missing."""
+    try:
+        survey = said.survey()
+        if not survey.missing:
+            return survey
+        if not sys.stdin.isatty():
+            raise typer.BadParameter(f"missing {', '.join(said.missing(survey))}")
+        return replace(said, flags={**said.flags, **_asked(survey)}).survey()
+    except FieldError as error:
+        raise typer.BadParameter(said.words(error)) from error
+
+
+def _asked(survey: Survey) -> dict[str, Any]:
+    """What a person answers, by flags."""
+    missing, found = survey.missing, {}
+    if "metric" in missing:
+        found["metric"] = _ask("Which metric of the device's data is asked for (for example mdvis)?")
+    if survey.text is None:
+        found["text"] = _ask("The question, as a person reads it?")
+    if "name" in missing:
+        found["name"] = _ask("A short name for the recipe (a-z, 0-9 and -)?")
+    if ENCODER in missing:
+        found |= _answers()
+    if "population" in missing:
+        found["population"] = typer.prompt("How many devices will be asked?", type=int, err=True, prompt_suffix=" ")
+    return found
+
+
+def _answers() -> dict[str, Any]:
+    said = _ask("Possible answers: bucket edges (0,1,2,4), categories (red,green,blue) or yes/no?")
+    if said.lower() in {"yes/no", "yes,no", "boolean"}:
+        return {"boolean": True}
+    parts = [part.strip() for part in said.split(",")]
+    try:
+        return {"buckets": [spoken(part) for part in parts]}
+    except ValueError:
+        return {"categories": parts}
+
+
+def _ask(question: str) -> str:
+    return str(typer.prompt(question, err=True, prompt_suffix=" ")).strip()
+
+
+def _spelled(flag: str) -> str:
+    return f"--{flag.replace('_', '-')}"

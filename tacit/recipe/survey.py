@@ -1,0 +1,277 @@
+"""What an analyst wants to know: the one document that flags, a file, Python code or a web form fill.
+
+A *survey* is the word of statistics, and of randomised response since its first paper (Warner 1965), for just this: a
+question, whom it is put to, how the sample is drawn, how privately and when. A recipe is what a survey becomes
+(``tacit.recipe.builder.propose``): it states the noise, the proof and the claim that meet the survey's target, and who
+takes part. The members that both have carry the same names, and a census is the survey of the devices' attributes.
+
+Everything may be left out until it is needed: ways to ask are compared before the question has a name
+(``tacit.operations.design``), and ``missing`` says what a recipe still lacks. Numbers are integers or decimal text,
+never floats, as in every document here. What is wrong is a ``FieldError`` with the member's path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from tacit.errors import DecodeError, FieldError, UsageError
+from tacit.methods.flips import Flips
+from tacit.methods.method import Method, plain
+from tacit.methods.registry import METHODS, methods_of
+from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
+from tacit.models.forms.parties import Operator, Part
+from tacit.recipe.derive import shape_of
+from tacit.recipe.fields import filled, parse_file, wrong
+from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
+from tacit.recipe.model import Attributes, Boolean, Buckets, Categories, Number, Question, Vector
+from tacit.tlog.canonical import shown
+
+AUTO: Final = "auto"
+LOCAL: Final = "local"
+MECHANISMS: Final = (LOCAL, Flips.NAME)
+"""Each device hides itself, or only the sum hides a device."""
+ATTRIBUTES: Final = "attributes"
+"""A census's ``metric``."""
+_DIGITS, _PLACES = 9, 18
+"""Most digits of a decimal before the point, and behind it."""
+_DECIMAL = rf"(0|[1-9][0-9]{{0,{_DIGITS - 1}}})(\.[0-9]{{1,{_PLACES}}})?"
+
+
+def _amount(value: Any) -> Decimal:
+    is_text = isinstance(value, str) and re.fullmatch(_DECIMAL, value)
+    is_number = isinstance(value, Decimal | int) and not isinstance(value, bool)
+    if not (is_text or is_number) or not 0 < (number := Decimal(value)) < Decimal("Infinity"):
+        raise ValueError(f"takes a number above 0 such as 1 or '0.5', not {shown(repr(value))[:20]}")
+    if number.adjusted() >= _DIGITS or number != round(number, _PLACES):
+        raise ValueError(f"takes at most {_DIGITS} digits before the point and {_PLACES} behind it")
+    return number
+
+
+def _at_most_one(number: Decimal) -> Decimal:
+    if number > 1:
+        raise ValueError("is above 0 and at most 1")
+    return number
+
+
+def _below_one(number: Decimal) -> Decimal:
+    if number >= 1:
+        raise ValueError("is above 0 and below 1")
+    return number
+
+
+def _auto_or_amount(value: Any) -> Decimal | Literal["auto"]:
+    return AUTO if value == AUTO else _amount(value)
+
+
+def _mechanism(said: str) -> str:
+    if said not in MECHANISMS:
+        raise ValueError(f"must be {' or '.join(MECHANISMS)}")
+    return said
+
+
+Mechanism = Annotated[str, AfterValidator(_mechanism), WithJsonSchema({"type": "string", "enum": list(MECHANISMS)})]
+_AMOUNT_SCHEMA: Final = [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{_DECIMAL}$"}]
+Amount = Annotated[
+    Decimal,
+    PlainValidator(_amount),
+    PlainSerializer(plain, return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": _AMOUNT_SCHEMA}),
+]
+"""A decimal number above 0."""
+Probability = Annotated[Amount, AfterValidator(_at_most_one)]
+Fraction = Annotated[Amount, AfterValidator(_below_one)]
+AutoOrAmount = Annotated[
+    Decimal | Literal["auto"],
+    PlainValidator(_auto_or_amount),
+    PlainSerializer(lambda said: said if said == AUTO else plain(said), return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "string", "const": AUTO}, *_AMOUNT_SCHEMA]}),
+]
+
+
+class Cells(Part):
+    """As many answers, or a yes or no (1), that have no names yet: enough to compare ways to ask, not for a recipe."""
+
+    kind: Literal["cells"]
+    cells: Size
+
+
+class ImportancePlan(Part):
+    """Importance sampling: devices with the usual answer are asked less often."""
+
+    default: Annotated[Label, Field(description="The usual answer: its devices are asked less often.")]
+    default_rate: Annotated[
+        Probability, Field(description="Probability with which a device with that answer takes part.")
+    ]
+    non_default_share: Annotated[Probability, Field(description="Share of devices with another answer, as expected.")]
+    devices: Annotated[
+        Positive | None, Field(description="With importance: least devices that a census has counted.")
+    ] = None
+
+
+class Survey(Part):
+    """A question, whom it is put to, how privately and when; ``account`` is the one that the recipe is charged to.
+    ``epsilon`` is against an aggregator with the relay (no sampling counted); with importance sampling, and where ways
+    to ask are compared, against one aggregator. ``min_batch_size`` is B."""
+
+    name: Annotated[
+        str | None, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="Short name: a-z, 0-9 and -.")
+    ] = None
+    text: Annotated[Text | None, Field(description="The question, as a person reads it.")] = None
+    metric: Annotated[Label | None, Field(description="Field of the device's data.")] = None
+    encoder: Annotated[
+        Buckets | Categories | Boolean | Number | Vector | Attributes | Cells | None, Field(discriminator="kind")
+    ] = None
+    statistic: Annotated[StatisticName | None, Field(description="histogram, count, sum, mean or vector-sum.")] = None
+    population: Annotated[Positive | None, Field(description="How many devices are asked.")] = None
+    criteria: Annotated[
+        dict[AttributeName, AttributeValue] | None,
+        Field(min_length=1, max_length=4, description="Ask only devices with this attribute; repeat for more."),
+    ] = None
+    rate: Annotated[Probability, Field(description="Probability with which a device takes part.")] = Decimal("0.5")
+    importance: ImportancePlan | None = None
+    dummies: Annotated[
+        AutoOrAmount | None, Field(description="Expected reports that say nothing, or auto: as few as will do.")
+    ] = None
+    dummy_epsilon: Annotated[
+        Amount | None,
+        Field(description="With auto: what may be told of whether a device sent (default: 1)."),
+    ] = None
+    epsilon: Annotated[Amount, Field(description="Most epsilon against an aggregator with the relay.")] = Decimal(1)
+    delta: Annotated[Fraction, Field(description="Delta of the claim.")] = Decimal("0.000001")
+    max_epsilon0: Annotated[
+        Amount | None, Field(description="Most that one report may tell (default: the policy's, or 8).")
+    ] = None
+    min_batch_size: Annotated[Positive | None, Field(description="B (default: 0.8 x rate x population).")] = None
+    randomizer: Annotated[
+        str | None, Field(description=f"One of {', '.join(METHODS)} (default: the first that fits the question).")
+    ] = None
+    mechanism: Annotated[
+        Mechanism | None,
+        Field(description="local: each device hides itself; flips: only the sum hides a device."),
+    ] = None
+    aggregator_flips: Annotated[
+        Natural, Field(multiple_of=2, description="Coin flips that each aggregator adds of its own.")
+    ] = 0
+    accuracy: Annotated[
+        Fraction | None, Field(description="Wanted standard error, as a share of the population or range.")
+    ] = None
+    start: Annotated[Natural | None, Field(description="POSIX second in which reports begin.")] = None
+    duration: Annotated[Positive | None, Field(description="Seconds for which they are made.")] = None
+    epoch: Annotated[Natural | None, Field(description="Token epoch (default: the next one).")] = None
+    slot: Annotated[int | None, Field(ge=0, le=2**32 - 1, description="Token slot (default: the first free one).")] = (
+        None
+    )
+    close: Annotated[Literal["interval_end", "at_B"], Field(description="interval_end or at_B.")] = "interval_end"
+    time_precision: Annotated[
+        Positive | None, Field(description="Seconds to which report times are cut (default: 60, or less to fit).")
+    ] = None
+    account: Operator = "default"
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Survey:
+        """The survey that ``body`` holds. Raises FieldError."""
+        return filled(cls, body, tagged="encoder")
+
+    def having(self, **members: Any) -> Survey:
+        """The same with these members. Raises FieldError."""
+        return self.from_body({**dict(self), **members})
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse members that do not go with each other."""
+        if self.dummy_epsilon is not None and self.dummies != AUTO:
+            raise wrong("dummy_epsilon", f"belongs to `dummies` {AUTO}")
+        if self.mechanism is not None and self.randomizer is not None:
+            raise wrong("mechanism", "give either it or `randomizer`")
+        if self.encoder is not None:
+            self._check_statistic(self.encoder.kind)
+            self._check_method()
+
+    def _check_statistic(self, kind: str) -> None:
+        if self.statistic is None and kind == "number":
+            raise wrong("statistic", "is needed: numbers are for a sum or a mean")
+        stated = self.statistic and STATISTICS[self.statistic]
+        if stated and kind not in stated.encoders and not (kind == "cells" and stated.is_one_hot):
+            wanted = " or ".join(f"`{one}`" for one in stated.encoders)
+            raise wrong("encoder", f"a {stated.name} needs {wanted}, not `{kind}`")
+
+    def _check_method(self) -> None:
+        fitting = methods_of(self.kind)
+        if self.randomizer is not None and self.randomizer not in METHODS:
+            raise wrong("randomizer", f"{shown(self.randomizer)!r} is not known; {', '.join(METHODS)} are")
+        if not any(map(self._wants, fitting)):
+            names = " or ".join(one.NAME for one in fitting)
+            wished = "mechanism" if self.randomizer is None else "randomizer"
+            raise wrong(wished, f"a {self.kind.name} needs {names}, not {self.randomizer or self.mechanism}")
+        if self.aggregator_flips and self.method.IS_LOCAL:
+            raise wrong("aggregator_flips", f"needs `mechanism` {Flips.NAME}")
+
+    def _wants(self, method: type[Method]) -> bool:
+        if self.mechanism is not None:
+            return (self.mechanism == LOCAL) == method.IS_LOCAL
+        return self.randomizer in {None, method.NAME}
+
+    @property
+    def kind(self) -> Statistic:
+        """The statistic that is asked for; a yes or no is a count, everything else that is not stated a histogram."""
+        kind = self.encoder.kind if self.encoder is not None else "cells"
+        usual = next((one for one in STATISTICS.values() if kind in one.encoders), STATISTICS["histogram"])
+        return usual if self.statistic is None else STATISTICS[self.statistic]
+
+    @property
+    def method(self) -> type[Method]:
+        """How devices randomise: what is wished, or what is usual for such questions."""
+        return next(filter(self._wants, methods_of(self.kind)))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Members that a recipe needs, beside the time and the tokens, and that are not filled yet."""
+        unnamed = self.encoder is None or isinstance(self.encoder, Cells)
+        lacking = [name for name in ("name", "metric", "population") if self._found(name) is None]
+        return (*lacking, *(["encoder"] if unnamed else []))
+
+    def given(self, name: str) -> Any:
+        """The member ``name``, which a recipe needs. Raises FieldError where it is not filled."""
+        found = self._found(name)
+        if found is None:
+            raise FieldError(name, "is needed to make a recipe")
+        return found
+
+    def _found(self, name: str) -> Any:
+        """The member ``name``; a census needs no field of the device's data."""
+        found = getattr(self, name)
+        return ATTRIBUTES if found is None and name == "metric" and isinstance(self.encoder, Attributes) else found
+
+    def question(self) -> Question:
+        """The recipe's member ``question``. Raises FieldError where something of it is missing."""
+        if isinstance(self.encoder, Cells):
+            raise FieldError("encoder", "needs the names of its answers: `buckets`, `categories` or `boolean`")
+        return self._asked(self.given("metric"))
+
+    def _asked(self, metric: str) -> Question:
+        text, encoder = self.text or f"What is {metric}?"[:500], self.given("encoder")
+        return Question(text=text, metric=metric, encoder=encoder, statistic=self.kind.name)
+
+    @property
+    def shape(self) -> Shape:
+        """The question as methods see it. Raises FieldError where there is no encoder."""
+        if isinstance(self.encoder, Cells):
+            return Shape(self.kind, self.encoder.cells)
+        return shape_of(self._asked(self.metric or "metric"))
+
+
+def read_survey(data: bytes, name: str) -> Survey:
+    """The survey in a file; ``name`` ends in .toml, or the file holds JSON. Raises UsageError."""
+    try:
+        body = parse_file(data, name)
+        if not isinstance(body, dict):
+            raise UsageError(f"{name}: not a JSON object")
+        return Survey.from_body(body)
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+    except FieldError as error:
+        raise UsageError(f"{name}: {error}") from error
