@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.companions import BROKER, REDIS, broker, redis
+from infra.backing_servers import BROKER, REDIS, broker, redis
 from infra.databases import databases
 from infra.layout import Layout
 from infra.mosquitto import require_mosquitto

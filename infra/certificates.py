@@ -82,7 +82,7 @@ class CertificateAuthority:
 
     @property
     def pem(self) -> bytes:
-        """Its certificate."""
+        """The authority's own certificate in PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def save(self, folder: Path) -> None:

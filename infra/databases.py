@@ -16,8 +16,8 @@ from sqlalchemy.engine import URL, make_url
 
 from infra.certificates import CA_FILE
 from infra.layout import Layout, free_ports
-from infra.markers import amend_config, has_server, own_port, remember
 from infra.postgres import PostgresServer, let_server_through
+from infra.remembered_servers import amend_config, has_server, own_port, remember
 from infra.stack_tls import authority_of
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import SystemClock

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.layout import Layout
-from infra.markers import amend_config
+from infra.remembered_servers import amend_config
 from infra.workers import Part, further_parts, service_part
 
 CHOICES = "deployment.json"

@@ -61,14 +61,14 @@ def _with_relay(account: dict[str, Any]) -> str:
     return f"ε {account['spent_with_relay']}" + (", not limited" if limit is None else f" of {limit}")
 
 
-def budget_bar(spent: str, budget: str, width: int = BAR) -> Text:
+def budget_bar(spent: str, budget: str) -> Text:
     """How much of the budget is spent; red where nothing is left."""
     share = float(spent) / float(budget)
-    filled = width if share >= 1 else max(int(share * width), 1 if share > 0 else 0)
+    filled = BAR if share >= 1 else max(int(share * BAR), 1 if share > 0 else 0)
     style = "red" if share > 1 else "yellow" if share > 0.8 else "cyan"
     bar = Text()
     bar.append("━" * filled, style=style)
-    bar.append("─" * (width - filled), style="dim")
+    bar.append("─" * (BAR - filled), style="dim")
     return bar
 
 

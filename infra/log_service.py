@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from infra.log_view import printable
-from infra.log_watch import Report, Stage, Watch
+from infra.log_watch import LogReport, Stage, Watch
 from tacit.errors import DecodeError
 from tacit.monitor.findings import Finding
 from tacit.ports import TransportError
@@ -27,7 +27,7 @@ class Monitor:
         self._tell = tell
         self._told: set[Finding] = set()
         self._trouble = ""
-        self.report: Report | None = None
+        self.report: LogReport | None = None
         self.looks: Counter[str] = Counter()
 
     @property

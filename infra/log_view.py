@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from infra.log_watch import Report
+from infra.log_watch import LogReport
 from infra.terminal import plain_table
 from tacit.codec import b64url
 from tacit.moments import when
@@ -46,7 +46,7 @@ class Bars:
             yield lambda pieces: progress.advance(task, pieces)
 
 
-def show_report(report: Report, console: Console) -> None:
+def show_report(report: LogReport, console: Console) -> None:
     """Print the log's head, what passed, and every finding."""
     facts = plain_table("", "")
     facts.show_header = False

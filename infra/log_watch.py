@@ -49,7 +49,7 @@ class Cosigned:
 
 
 @dataclass(frozen=True)
-class Report:
+class LogReport:
     """One reading. ``passed`` are the checks that found nothing, in words."""
 
     origin: str
@@ -89,9 +89,9 @@ class Watch:
         self._audit = self._new_audit()
 
     def _new_audit(self) -> Audit:
-        return Audit(self._place.policy, accountant=accountant_of_record())
+        return Audit(self._place.policy, accountant_of_record())
 
-    async def verify(self, stage: Stage) -> Report:
+    async def verify(self, stage: Stage) -> LogReport:
         """Check what needs no judgement: signatures, hashes, tiles, consistency, cosignatures."""
         findings, passed = await self._read(stage)
         if self._log.tree.size:
@@ -105,7 +105,7 @@ class Watch:
         findings += self._audit.leaves
         return self._report(findings, passed)
 
-    async def look(self, stage: Stage) -> Report:
+    async def look(self, stage: Stage) -> LogReport:
         """``verify`` but for the tiles, and what the leaves mean: claims, ledger, lateness, silence."""
         findings, passed = await self._read(stage)
         released, unread = await self._released()
@@ -164,9 +164,9 @@ class Watch:
             what = f"the list of results cannot be read (status {answer.status})"
             return None, [Finding("results", what)]
 
-    def _report(self, findings: list[Finding], passed: list[str]) -> Report:
+    def _report(self, findings: list[Finding], passed: list[str]) -> LogReport:
         now, state = int(self._clock.now()), self._log.state
-        return Report(
+        return LogReport(
             state.origin, now, state.size, state.root, findings, passed, self._witnesses(now), self._audit.recipes
         )
 

@@ -125,14 +125,14 @@ async def watch(services: list[ServiceProcess], report: Callable[[ServiceProcess
     await asyncio.gather(*map(one, services))
 
 
-async def stop_all(services: list[ServiceProcess], patience: float = STOP_SECONDS) -> None:
-    """Ask every service to stop (SIGTERM); kill those that have not after ``patience`` seconds."""
+async def stop_all(services: list[ServiceProcess]) -> None:
+    """Ask every service to stop (SIGTERM); kill those that have not after ``STOP_SECONDS``."""
     for service in reversed(services):
         service.signal(signal.SIGTERM)
     waiting = [asyncio.ensure_future(service.process.wait()) for service in services]
     if not waiting:
         return
-    _, late = await asyncio.wait(waiting, timeout=patience)
+    _, late = await asyncio.wait(waiting, timeout=STOP_SECONDS)
     if late:
         for service in services:
             service.signal(signal.SIGKILL)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.places import layout_of, server_of, transport_of
+from infra.command_options import layout_of, server_of, transport_of
 from infra.recipe_outlook import asked_words
 from infra.terminal import answers, notes
 from tacit.adapters.http import HttpTransport

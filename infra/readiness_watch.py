@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra.api import verified_log
+from infra.command_options import policy_of
 from infra.layout import Layout
-from infra.places import policy_of
 from infra.processes import ServiceProcess
 from tacit.errors import TacitError
 from tacit.operations.status import ProcessStatus, process_status

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from infra.api import verified_log
+from infra.command_options import layout_of, policy_of, read_file, write_file
 from infra.layout import Layout
-from infra.places import layout_of, policy_of, read_file, write_file
 from infra.recipe_outlook import asked_words, outlook_lines, tell_coarse
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.terminal import estimate_form
+from tacit.methods.statistics import STATISTICS
 
 NORMAL_95 = 1.96
 WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
@@ -14,7 +15,7 @@ WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
 def response_lines(document: Mapping[str, Any]) -> list[str]:
     """Asked, expected and counted; how many devices that makes; and what each interval covers."""
     response = document.get("response", {})
-    mean = document["statistic"] == "mean"
+    mean = STATISTICS[document["statistic"]].is_ratio
     lines = [
         *_asked(document),
         *_answered(response),

@@ -12,6 +12,7 @@ from rich.text import Text
 from infra.answer_table import Answer, answers_table
 from infra.response_lines import NORMAL_95, exact_text, number, population_texts, response_lines, share_texts, warning
 from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, is_conditional, plain_table, span
+from tacit.methods.statistics import STATISTICS
 from tacit.moments import when
 
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
@@ -36,7 +37,7 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
 def form_of(document: Mapping[str, Any]) -> str:
     """How the estimates of a result are written: numbers of devices as whole numbers, others with what the error leaves
     of them."""
-    if document["statistic"] in {"histogram", "count"}:
+    if STATISTICS[document["statistic"]].counts_devices:
         return ",.0f"
     return estimate_form(bucket["stderr"] for bucket in document["buckets"])
 
@@ -117,7 +118,7 @@ def missing_lines(document: Mapping[str, Any]) -> list[str]:
         return [f"devices without a value are counted under {missing['label']}"]
     adds = sorted({round(one, 4) for one in missing["adds"]})
     each = f"{adds[0]:g}" if len(adds) == 1 else f"{adds[0]:g} to {adds[-1]:g}"
-    if document["statistic"] == "mean":
+    if STATISTICS[document["statistic"]].is_ratio:
         return [f"devices without a value take part, and are in the mean with {each}"]
     if adds == [0]:
         return ["devices without a value take part, and add nothing"]

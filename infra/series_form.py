@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from infra.command_options import STATE_DIR, layout_of
 from infra.layout import Layout
-from infra.places import STATE_DIR, layout_of
 from tacit.errors import DecodeError, UsageError
 from tacit.moments import moment
 from tacit.recipe.model import Recipe

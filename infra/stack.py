@@ -13,7 +13,7 @@ from aiohttp import web
 
 from infra.deployables import SERVICES, deployable
 from infra.layout import Layout
-from tacit.ports import Clock, Entropy, Observer, Transport
+from tacit.ports import Clock, Entropy, Observer
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.run import started
 
@@ -36,14 +36,12 @@ class LocalStack:
         clock: Clock,
         entropy: Entropy,
         observer: Observer | None = None,
-        transport: Transport | None = None,
     ) -> None:
         self.layout = layout
         self.apps: dict[str, web.Application] = {}
         self._clock = clock
         self._entropy = entropy
         self._observer = observer
-        self._transport = transport
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[LocalStack]:
@@ -52,9 +50,7 @@ class LocalStack:
             for name in self.layout.services:
                 service = deployable(name)
                 config = service.load(self.layout.configs[name])
-                transport = self._transport
-                if transport is None:
-                    transport = await stack.enter_async_context(service.make_transport(config))
+                transport = await stack.enter_async_context(service.make_transport(config))
                 deps = Deps(self._clock, self._entropy, transport, self._observer, background=False)
                 self.apps[name] = service.create_app(config, deps)
                 await stack.enter_async_context(started(self.apps[name], config.listen))

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from infra.places import read_file
+from infra.command_options import read_file
 from infra.survey_said import Said
 from tacit.errors import FieldError, UsageError
 from tacit.methods.method import plain

@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.deployables import kind_of
 from infra.layout import Layout, free_ports
-from infra.markers import amend_config
+from infra.remembered_servers import amend_config
 from tacit.errors import UsageError
 
 CONFIG = "worker-{}.json"

@@ -36,7 +36,7 @@ class Tree(Protocol):
     """The log's tree, as its service holds it."""
 
     async def newest(self) -> int:
-        """Its size."""
+        """How many entries the newest tree has."""
         ...
 
     async def signed(self, size: int) -> bytes:

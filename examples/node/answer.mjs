@@ -29,7 +29,7 @@ export function keepThreshold(epsilon, others) {
   return (ONE * power) / (power + (BigInt(others) << PRECISION)) - 1n;
 }
 
-const NUMBER = /^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
+const NUMBER = /^([+-]?)([0-9]{1,30})(?:\.([0-9]{0,30}))?(?:[eE]([+-]?[0-9]{1,3}))?$/;
 
 /** Text as a fraction `[numerator, denominator]` of whole numbers; null for what is no number. */
 function exact(words) {
@@ -37,9 +37,8 @@ function exact(words) {
   if (!match) return null;
   const [, sign, whole, places = '', power = '0'] = match;
   const digits = BigInt(whole + places) * (sign === '-' ? -1n : 1n);
-  const ten = Number(power) - places.length;
-  const bounded = BigInt(Math.max(-5000, Math.min(5000, ten))); // beyond any edge, or nearer to zero than any
-  return bounded >= 0n ? [digits * 10n ** bounded, 1n] : [digits, 10n ** -bounded];
+  const ten = BigInt(Number(power) - places.length);
+  return ten >= 0n ? [digits * 10n ** ten, 1n] : [digits, 10n ** -ten];
 }
 
 /** Whether the datum is at least `edge`, an integer or decimal text; null for what is no number. A float is its shortest decimal. */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.places import AsJson, StateDir
+from infra.command_options import AsJson, StateDir
 from infra.recipe_writing import OutFile, PartiesFile, write_recipe
 from infra.survey_flags import asking
 from infra.survey_said import Said, completed

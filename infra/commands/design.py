@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.places import AsJson, policy_of
+from infra.command_options import AsJson, policy_of
 from infra.survey_flags import SurveyFile, amount_of_float, asking
 from infra.survey_said import Said
 from infra.terminal import answers, plain_table, print_json

@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from infra.command_options import AsJson, Server, StateDir, layout_of, policy_of
 from infra.log_service import Monitor, create_app
 from infra.log_view import Bars, printable, show_report
-from infra.log_watch import Place, Report, Watch
-from infra.places import AsJson, Server, StateDir, layout_of, policy_of
+from infra.log_watch import LogReport, Place, Watch
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import HttpTransport
@@ -148,7 +148,7 @@ async def _transport(place: Place, folder: Path | None, save: Path | None) -> As
         yield transport if save is None else SavingTransport(transport, save)
 
 
-async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> Report:
+async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> LogReport:
     async with _transport(place, folder, save) as transport:
         watch = Watch(place, transport, SystemClock(), kept)
         stage = Bars(notes()).stage
@@ -158,7 +158,7 @@ async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path
             raise TransportError(f"the log at {folder or place.url} cannot be read: {error}") from error
 
 
-def _end(report: Report, *, as_json: bool) -> None:
+def _end(report: LogReport, *, as_json: bool) -> None:
     if as_json:
         print_json(report.document())
     else:

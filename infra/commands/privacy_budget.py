@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from infra.api import read_recipe, whole_log
+from infra.command_options import AsJson, StateDir, layout_of, policy_of, read_file
 from infra.ledger_view import show_ledger, show_plan
-from infra.places import AsJson, StateDir, layout_of, policy_of, read_file
 from infra.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError

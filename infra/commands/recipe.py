@@ -12,10 +12,7 @@ from rich.text import Text
 
 from infra.api import hash_of, read_recipe, verified_log
 from infra.audience_view import audience_document
-from infra.commands.census import census
-from infra.commands.design import design
-from infra.layout import Layout
-from infra.places import (
+from infra.command_options import (
     HASH_ARGUMENT,
     AsJson,
     Server,
@@ -27,6 +24,9 @@ from infra.places import (
     server_of,
     transport_of,
 )
+from infra.commands.census import census
+from infra.commands.design import design
+from infra.layout import Layout
 from infra.publishing import AnalystKey, note_asked, publish_document, show_published
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from infra.api import hash_of
+from infra.command_options import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.layout import Layout
-from infra.places import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.result_page import result_page
 from infra.result_view import in_order, show_result
 from infra.terminal import answers, notes, print_json

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from infra.places import AsJson
+from infra.command_options import AsJson
 from infra.terminal import answers, plain_table, print_json
 
 Out = Annotated[Path, typer.Option("--out", help="Folder to write to; it is made if need be.")]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from infra.api import read_recipe, verified_log
-from infra.places import (
+from infra.command_options import (
     HASH_ARGUMENT,
     AsJson,
     Server,

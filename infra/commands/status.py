@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from infra.command_options import AsJson, StateDir, layout_of
 from infra.layout import Layout
-from infra.places import AsJson, StateDir, layout_of
 from infra.status import stack_status
 from infra.terminal import answers, plain_table, print_json, styled
 from tacit.moments import when

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from infra.agents import provision_agents
 from infra.backends import POSTGRES, backends, parse_backends
-from infra.companions import BROKER, REDIS
+from infra.backing_servers import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess, running, watch

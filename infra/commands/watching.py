@@ -12,7 +12,7 @@ import typer
 from client_agent.panprivate.config import WatchingConfig
 from client_agent.panprivate.keeper import OK, Keeper, keep, opened_keeper, tell
 from client_agent.panprivate.watch import kept_step
-from infra.places import AsJson
+from infra.command_options import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError

@@ -45,17 +45,17 @@ class Pace(Protocol):
 
     @property
     def retry_delay(self) -> float:
-        """The first pause; it doubles."""
+        """Seconds around which the first pause after a failed exchange lies; each further failure doubles them."""
         ...
 
     @property
     def poll_seconds(self) -> float:
-        """The usual pause."""
+        """Seconds between two polls where the Leader names none."""
         ...
 
     @property
     def max_poll_seconds(self) -> float:
-        """The longest."""
+        """Seconds between two polls at most, whatever the Leader asks for."""
         ...
 
 
@@ -80,7 +80,7 @@ class Subjects(Protocol):
     """All of them, by their hash (32 bytes)."""
 
     def find(self, recipe_hash: bytes, /) -> Subject | None:
-        """One of them."""
+        """What has this hash, or None where nothing that is known has it."""
         ...
 
     async def step(self) -> int:

@@ -101,6 +101,7 @@ class ReplayStore(DatabaseStore):
         dates = {request.enc: request.date for request in requests}
         fresh = set(await self._database.insert_new(SEEN, ("enc", "date"), list(dates.items()), "enc"))
         answers: list[bool] = []
+        # of the same request twice in one group the first alone is new
         for request in requests:
             answers.append(request.enc in fresh)
             fresh.discard(request.enc)

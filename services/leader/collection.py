@@ -268,6 +268,7 @@ class Collections:
         else:
             selector = BatchSelector.leader_selected(row.batch_id or b"")
         request = AggregateShareReq(CollectionJobReq.decode(row.request), selector, tally.count, tally.checksum)
+        # closed before the Helper is asked: a report accepted later would be in one aggregate share alone
         await tx.release(task.task_id, selector.config)
         return replace(row, state=CollectionState.ASKING, share_request=request.encode())
 
@@ -322,6 +323,8 @@ class Collections:
             tally = await tx.tally(task, batch)
             if tally is None:
                 return 0
+            # drawn where the sealed share is stored and the sums are scrubbed: had a second draw ever been shown
+            # beside the first, their mean would hold less noise than was claimed
             share = noisy_share(task, tally.agg_share, self._deps.entropy)
             if task.publishes_share:
                 await tx.keep_census_share(task.task_id, tally.count, share)

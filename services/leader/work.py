@@ -81,6 +81,7 @@ class JobWork:
     async def _form(self, party: Party, job: JobRow) -> JobRow | None:
         """Transaction 1; the job as it is sent, or ``None`` if no report of it is to be sent."""
         stored = await self._stored(job)
+        # of two reports with one id the earlier counts: it is written into the dictionary last
         reports = {report.report_id: report for report in reversed(stored)}
         notes: Notes = []
         state, rejections = await self._prepare(party, list(reports.values())[::-1], notes)
@@ -92,8 +93,11 @@ class JobWork:
             await tx.add_pending([(seq, job.task_id) for seq in later], self._deps.clock.now() + self._later(party))
             members = [reports[report_id].seq for report_id in kept.report_ids]
             await tx.delete_reports(sorted({*job.members} - {*later} - {*members}))
+            # stored in the transaction that spends the tokens: whoever goes on after a crash sends these very bytes,
+            # and the Helper, which keeps its answer by them, repeats it instead of refusing replayed reports (P14)
             request = encode_request(party.task, kept, job.batch_id) if members else b""
             if not (await tx.job_to_send(job, request, members) if members else await tx.drop_job(job)):
+                # undoes all of the transaction: whoever has the job by now records the same reports for itself
                 raise LeaseLostError
         self._observe(notes, set(kept.report_ids))
         if not members:
@@ -182,6 +186,7 @@ class JobWork:
         try:
             answer = await self._exchange(party, job)
         except TransportError:
+            # it may have got there: nothing but the same bytes again is safe
             return await self._retry(party, job, "", "helper-unreachable")
         if not 200 <= answer.status < 300:
             self._log.warning("job_refused", status=answer.status, attempts=job.attempts + 1)

@@ -192,19 +192,17 @@ def delta_one_cell(epsilon: float, f: float, n: int) -> float:
     return _largest(epsilon, usual, () if _is_smooth(f, n, 1, found) else _further_ones(f, n))
 
 
-def delta_two_cells(epsilon: float, f: float, n: int, *, others_hold_neither: bool = False) -> float:
+def delta_two_cells(epsilon: float, f: float, n: int) -> float:
     """delta(epsilon) of RAPPOR's counts when one device's category changes (two cells, replacement).
 
-    The worst over what the others hold, or with ``others_hold_neither`` that one case, as quoted in the
-    literature (never a claim). ``ValueError`` names a bad parameter.
+    The worst over what the others hold. ``ValueError`` names a bad parameter.
     """
     parameters.epsilon("epsilon", epsilon)
     _flip(f)
     parameters.reports(n)
-    usual = [partial(_two_cells, f=f, n=n, pair=pair) for pair in _pairs(n, others_hold_neither=others_hold_neither)]
+    usual = [partial(_two_cells, f=f, n=n, pair=pair) for pair in _pairs(n, others_hold_neither=False)]
     found = max(delta_of(epsilon) for delta_of in usual)
-    quoted = others_hold_neither or _is_smooth(f, n, 2, found)
-    return _largest(epsilon, usual, () if quoted else _further_pairs(f, n))
+    return _largest(epsilon, usual, () if _is_smooth(f, n, 2, found) else _further_pairs(f, n))
 
 
 def exceeds_one_cell(epsilon: float, f: float, n: int, delta: float) -> bool:

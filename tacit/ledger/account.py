@@ -68,7 +68,7 @@ class Cost:
 
     @property
     def step(self) -> tuple[float, float]:
-        """As floats."""
+        """(epsilon, delta) as floats."""
         return float(self.epsilon), float(self.delta)
 
 

@@ -51,7 +51,7 @@ class Krr(LocalMethod):
 
     @property
     def proof(self) -> Proof:
-        """One category."""
+        """That the vector has exactly one 1 (Prio3Histogram)."""
         return Proof("Prio3Histogram", self.categories, self.categories)
 
     @property

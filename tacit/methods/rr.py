@@ -58,7 +58,7 @@ class Rr(LocalMethod):
 
     @property
     def proof(self) -> Proof:
-        """One bit."""
+        """That the number is 0 or 1 (Prio3Count)."""
         return Proof("Prio3Count", 1, 1)
 
     @property

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from tacit.errors import CryptoError, DecodeError, Refusal, TacitError
 from tacit.ledger.balance import balance
@@ -27,6 +26,10 @@ from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, Sig
 from tacit.tlog.once import claims_in
 
 DAY = 86_400
+VOID_SECONDS = 31 * DAY
+"""After a recipe's end, until which a void leaf is in time: the aggregators' longest retention and a day."""
+SILENCE_SECONDS = 31 * DAY
+"""After it, until which an active recipe must have a result or be void."""
 CHUNK = 256
 """Entries that are verified together."""
 PINNED = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
@@ -40,21 +43,11 @@ ShownAfter = Callable[[int], int | None]
 """A moment (POSIX seconds) at which the log did not show a leaf yet, by its index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """``void_seconds``: after a recipe's end until which a void leaf is in time; ``silence_seconds``: until which an
-    active recipe must have a result or be void. The defaults are the aggregators' longest retention and a day."""
-
-    void_seconds: int = 31 * DAY
-    silence_seconds: int = 31 * DAY
-
-
 class Audit:
     """Every leaf of one log under one policy."""
 
-    def __init__(self, policy: Policy, patience: Patience | None = None, accountant: Accountant = conservative) -> None:
+    def __init__(self, policy: Policy, accountant: Accountant = conservative) -> None:
         self._policy = policy
-        self._patience = patience or Patience()
         self._accountant = accountant
         self._size = 0
         self._entries: list[VerifiedEntry] = []
@@ -210,7 +203,7 @@ class Audit:
             what = f"{recipe.name}: both aggregators said that nothing was released, and a result is published"
             return [Finding("void-released", what, live.index)] if has_result else []
         silent = live.opted_in and not has_result and released is not None
-        if not silent or now < recipe.interval.end + self._patience.silence_seconds:
+        if not silent or now < recipe.interval.end + SILENCE_SECONDS:
             return []
         days = int(now - recipe.interval.end) // DAY
         missing = ", ".join(sorted(live.roles - live.voids.keys()))
@@ -261,7 +254,7 @@ class Audit:
             void = leaf.body_as(Void)
             recipe = recipes.get(void.recipe_hash)
             if recipe is not None:
-                end = recipe.interval.end + self._patience.void_seconds
+                end = recipe.interval.end + VOID_SECONDS
                 return end, f"the {void.role}'s void leaf of {recipe.name}"
         return None
 

@@ -133,7 +133,7 @@ def _errors(recipe: Recipe, shares: Flips) -> dict[str, float]:
     reports = recipe.batch.expected_contributions
     population = reports / design.sends(design.rate)
     low, high = shares.low, shares.low + shares.unit * shares.maximum
-    worst = float((low + high) / 2 if shares.statistic == "mean" else population * (low if -low > high else high))
+    worst = float((low + high) / 2 if shares.kind.is_ratio else population * (low if -low > high else high))
     noise = shares.noise_stderr(reports, design)
     (total,) = shares.expected_stderrs([worst], round(population), design)[:1]
     return {"noise_stderr": noise, "sampling_stderr": max(0.0, total**2 - noise**2) ** 0.5}

@@ -37,7 +37,7 @@ class Document(Body):
         return self.canonical()
 
     def encode(self) -> bytes:
-        """Canonical bytes."""
+        """The canonical JSON, whose SHA-256 is the document's hash."""
         return canonical_bytes(self.body())
 
     @cached_property

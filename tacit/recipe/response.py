@@ -50,6 +50,9 @@ FALSE_ALARM = 1e-3
 NORMAL_FALSE_ALARM = 3.2905267
 """Standard errors that a normal number exceeds, in either direction, with probability ``FALSE_ALARM``."""
 NORMAL_95 = 1.96
+MOST_ASKED = 10**10
+"""Devices that may be said to be asked, more than there are people: the bounds are summed over a range that grows with
+the root of it."""
 _LEFT_OUT = 1e-12
 """Mass of a binomial that its window may leave out, on each side."""
 
@@ -65,6 +68,8 @@ class Asked:
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
             raise UsageError("the number of asked devices must be at least 1")
+        if self.most > MOST_ASKED:
+            raise UsageError(f"the number of asked devices must be at most {MOST_ASKED:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,8 @@ class Number:
 def asked_by(recipe: Recipe) -> Asked | None:
     """How many devices the recipe says that it asks: the whole numbers whose expected contributions, rounded up, are
     the stated ones. None where that cannot be told from it: rounds of a series (whoever was in an earlier round is not
-    asked), importance sampling (the number depends on answers), batches that close at B, and where the stated number
-    is B, which it is never below."""
+    asked), importance sampling (the number depends on answers), batches that close at B, where the stated number is B,
+    which it is never below, and where it is that of more than ``MOST_ASKED`` devices."""
     expected = recipe.batch.expected_contributions
     unknown = recipe.series is not None or recipe.sampling.importance is not None or _closes_at_b(recipe)
     if unknown or expected <= recipe.batch.min_batch_size or not 0 < recipe.rate <= 1:
@@ -87,7 +92,7 @@ def asked_by(recipe: Recipe) -> Asked | None:
     rate = Fraction(recipe.rate)
     sends = rate + (1 - rate) * recipe.sampling.dummy_rate
     least, most = math.floor((expected - 1) / sends) + 1, math.floor(expected / sends)
-    return Asked(least, most, "recipe") if least <= most else None
+    return Asked(least, most, "recipe") if least <= most <= MOST_ASKED else None
 
 
 def with_response(document: Mapping[str, Any], recipe: Recipe, asked: Asked | None = None) -> dict[str, Any]:
@@ -134,7 +139,7 @@ class _Response:
         randomizer, statistic = randomizer_of(recipe), recipe.question.statistic
         least, most = 0.0, 1.0
         if isinstance(randomizer, Flips) and not STATISTICS[statistic].counts_devices:
-            randomizer = replace(randomizer, statistic="sum") if statistic == "mean" else randomizer
+            randomizer = replace(randomizer, statistic="sum") if STATISTICS[statistic].is_ratio else randomizer
             least, most = float(randomizer.low), float(randomizer.low + randomizer.unit * randomizer.maximum)
         design = design_of(recipe)
         totals = randomizer.estimate(counts, counted, design)
@@ -197,7 +202,7 @@ class _Response:
         ]
         floor, ceiling = min(self.least * size for size in sizes), max(self.most * size for size in sizes)
         low, high = (min(max(end, floor), ceiling) for end in ends)
-        if self.statistic == "mean":
+        if STATISTICS[self.statistic].is_ratio:
             low, high = min(low / size for size in sizes), max(high / size for size in sizes)
         return {"population_low": low, "population_high": max(low, high)}
 

@@ -67,7 +67,7 @@ class NoteKey:
         return hashlib.sha256(material).digest()[:4]
 
     def encode(self) -> str:
-        """Text form."""
+        """A verifier key as c2sp.org/signed-note writes it: name, key id in hex, base64 of type and public key."""
         return f"{self.name}+{self.key_id.hex()}+{base64_text(bytes([self.algorithm]) + self.public)}"
 
     @classmethod

@@ -57,7 +57,7 @@ class Head:
     pages: tuple[bytes, ...]
 
     def encode(self) -> bytes:
-        """JSON bytes."""
+        """The page as the JSON that is served."""
         return canonical_bytes(
             {"checkpoint": self.checkpoint.decode(), "pages": [b64url(digest) for digest in self.pages]}
         )
@@ -99,7 +99,7 @@ class KeySets:
     entries: tuple[BundleEntry, ...]
 
     def encode(self) -> bytes:
-        """JSON bytes."""
+        """The page as the JSON that is served."""
         entries = b",".join(map(_encoded, self.entries))
         return b'{"checkpoint":%s,"entries":[%s]}' % (canonical_bytes(self.checkpoint.decode()), entries)
 
@@ -203,7 +203,7 @@ class Hashes:
         return cls(size, start, leaves, tuple((level, index, read(level, index)) for level, index in sorted(further)))
 
     def encode(self) -> bytes:
-        """JSON bytes."""
+        """The page as the JSON that is served."""
         return canonical_bytes(
             {
                 "size": self.size,

@@ -21,14 +21,15 @@ import pytest
 import infra.lab.fleet.oracle as oracle_module
 from client_agent.deciding import Deps
 from client_agent.journal import State
-from infra.lab.devices import rude, sender
+from infra.command_options import policy_of
+from infra.lab.devices import faulty_transports, sender
+from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.faults import FATE, WORDS, Fault, parse_faults
 from infra.lab.devices.journal import last_states, read_journal
 from infra.lab.devices.population import parse_population
 from infra.lab.devices.prepared import PreparedHeader, PreparedWriter, Totals
 from infra.lab.devices.profile import Profile
 from infra.lab.devices.shard import Shard, ShardPlan, World
-from infra.lab.devices.target import Target, verified_target
 from infra.lab.fleet.oracle import Oracle, Verdict, noise_bound
 from infra.lab.fleet.origin import Origin, origin_of, population_of, slot_private_key
 from infra.lab.fleet.report import write_report
@@ -36,7 +37,6 @@ from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
 from infra.lab.kit.recipes import changed, survey_from
 from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
-from infra.places import policy_of
 from infra.stack import LocalStack
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
@@ -86,7 +86,7 @@ class Stage:
 
     async def publish(
         self, name: str, slot: int, rate: Decimal, floor: int, question: Question = THREE, **options: Any
-    ) -> Target:
+    ) -> Destination:
         """A recipe whose interval has begun, active and verified as a device verifies it; ``options`` of
         ``tacit.recipe.builder.propose``."""
         start = int(self.clock.now()) // 60 * 60
@@ -115,7 +115,7 @@ class Stage:
             await self.stack.step("leader", "helper", "collector")
         return await self.verified(name)
 
-    async def verified(self, name: str) -> Target:
+    async def verified(self, name: str) -> Destination:
         policy = policy_of(self.layout.policy_path)
         device = SoftwareRoot.from_pem(self.origin.authority).issue("policy", OsEntropy(), self.clock.now())
         deps = Deps(self.clock, OsEntropy(), self.transport)
@@ -155,7 +155,7 @@ class Stage:
             await self.stack.settle(*(names or ("leader",)))
             await asyncio.sleep(0.02)
 
-    def plan(self, target: Target, name: str, **options: object) -> ShardPlan:
+    def plan(self, target: Destination, name: str, **options: object) -> ShardPlan:
         values: dict[str, object] = {
             "number": 0,
             "shards": 1,
@@ -171,7 +171,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(rude, "PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(sender, "AWAY_SECONDS", 0.2)
     monkeypatch.setattr(oracle_module, "POLL_SECONDS", 0.05)
     async with Stage(tmp_path / "stack").running() as running:
@@ -296,7 +296,7 @@ async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp
         ("shares-vector", VECTOR, None, rows, 0),
         ("shares-noisy", SUM, None, None, 400),
     )
-    runs: list[tuple[Target, Oracle, FleetResult]] = []
+    runs: list[tuple[Destination, Oracle, FleetResult]] = []
     for slot, (name, one, data, file, flips) in enumerate(asked):
         target = await stage.publish(name, slot, Decimal("0.5"), 30, one, randomizer="flips", aggregator_flips=flips)
         oracle = Oracle(stage.layout, target, stage.clock)

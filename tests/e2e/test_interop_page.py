@@ -40,13 +40,13 @@ def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path: Path, profile: 
         for line in lines:
             command = [*serve_command(*line[2:-1], ports[line[-1]]), "--profile", profile]
             processes.append(stack.enter_context(ReadyProcess(command, tmp_path / f"{line[4]}.log")))
-        for role, process in zip(ROLES, processes, strict=True):
-            assert process.ready()["service"] == f"interop-{role}"
         script = re.sub("|".join(PRINTED), lambda found: ports[found[0]], runner)
         done = subprocess.run(
             [bash, "-eu", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
+        for role, process in zip(ROLES, processes, strict=True):
+            assert process.ready()["service"] == f"interop-{role}"
         told = [json.loads(line) for line in done.stdout.splitlines()]
         assert told[:4] == [{}] * 4
         assert [one["status"] for one in told[4:]] == ["success"] * 7 + ["complete"]

@@ -23,9 +23,9 @@ from infra import backends as backends_module
 from infra import mosquitto as mosquitto_module
 from infra import redis as redis_module
 from infra.backends import Wanted, backends, parse_backends
+from infra.backing_servers import BROKER_FILE, REDIS_FILE
 from infra.cli import run
 from infra.commands.up import SERVICE_NAMES
-from infra.companions import BROKER_FILE, REDIS_FILE
 from infra.layout import Layout, StackOptions, create_layout, load_layout
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer

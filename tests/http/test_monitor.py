@@ -15,7 +15,7 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION, NOW
 from infra.log_service import Monitor, create_app
-from infra.log_watch import Place, Report, Watch
+from infra.log_watch import LogReport, Place, Watch
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.errors import Refusal, UsageError
 from tacit.monitor.audit import DAY
@@ -54,7 +54,7 @@ class World(Stage):
         place = Place(LOG_URL, KIT.log_policy.log_key, self.policy)
         return Watch(place, self.network, self.clock, None if kept is None else self.folder / kept)
 
-    async def look(self) -> Report:
+    async def look(self) -> LogReport:
         return await self.watch().look(no_bar)
 
     async def found(self) -> list[tuple[str, int | None]]:

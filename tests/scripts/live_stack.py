@@ -14,7 +14,7 @@ from tacit.service.log import set_log_level
 
 START_SECONDS = 120
 STOP_SECONDS = 30
-STEP_SECONDS = 0.05
+STEP_SECONDS = 0.25
 
 
 @contextlib.contextmanager

@@ -17,12 +17,12 @@ from rich.console import Console
 
 from infra.api import hash_of, verified_log
 from infra.cli import run
+from infra.command_options import policy_of
 from infra.commands.privacy_budget import _log
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import VISITS, survey_from
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.ledger_view import show_ledger, show_plan
-from infra.places import policy_of
 from infra.stack import LocalStack
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock

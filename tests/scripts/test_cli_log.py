@@ -24,7 +24,7 @@ from infra.cli import run
 from infra.lab.kit.recipes import VISITS, survey_from
 from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
 from infra.log_view import show_report
-from infra.log_watch import Cosigned, Report
+from infra.log_watch import Cosigned, LogReport
 from infra.stack import LocalStack
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -176,7 +176,7 @@ def _get(url: str) -> str:
 
 def test_findings_are_a_table_that_no_leaf_can_break() -> None:
     findings = [Finding("second-leaf", "takes what leaf 1 holds: slot i 2 3", 7), Finding("ledger", "over \x1b[31m")]
-    report = Report("log.example", 0, 1234567, bytes(32), findings, ["one thing"], [Cosigned("w.example", None)], 3)
+    report = LogReport("log.example", 0, 1234567, bytes(32), findings, ["one thing"], [Cosigned("w.example", None)], 3)
     console = Console(file=io.StringIO(), width=120, highlight=False)
     show_report(report, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]

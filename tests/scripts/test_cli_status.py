@@ -15,9 +15,9 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
+from infra.backing_servers import broker, redis
 from infra.cli import run
 from infra.commands.status import show
-from infra.companions import broker, redis
 from infra.lab.kit.network import InProcessTransport
 from infra.layout import Layout, StackOptions, create_layout
 from infra.processes import PIDS

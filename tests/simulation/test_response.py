@@ -25,8 +25,9 @@ from tacit.methods.flips import Flips
 from tacit.models.release import release_document
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Boolean, Buckets, Number, Question, Recipe
-from tacit.recipe.response import FALSE_ALARM, asked_by, stated, with_response
+from tacit.recipe.response import FALSE_ALARM, MOST_ASKED, asked_by, stated, with_response
 from tacit.roles.collector import AggregateResult
+from tacit.tlog.canonical import MAX_INTEGER
 
 KIT = RecipeKit()
 DEVICES, SILENT, RUNS, MOST_MISSES = 600, 66, 80, 15
@@ -200,6 +201,14 @@ def test_where_the_recipe_cannot_tell_how_many_were_asked_nothing_is_made_up(rec
     if recipe.batch.close == "at_B":
         with pytest.raises(UsageError, match="close at B"):
             with_response(bare, recipe, stated(600))
+
+
+def test_a_number_of_devices_that_nobody_could_ask_costs_no_time() -> None:
+    """Chance is summed over a range that grows with the number's root: 2^53 would be a billion terms."""
+    recipe = changed(asking(VISITS), "batch.expected_contributions", MAX_INTEGER)
+    assert asked_by(recipe) is None
+    with pytest.raises(UsageError, match="at most 10,000,000,000"):
+        stated(MOST_ASKED + 1)
 
 
 def test_of_an_importance_sampled_sum_only_the_two_rates_bound_what_a_full_response_brings() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from infra.lab.commands.demo import say_proposed
 from infra.lab.demo.dataset import load_csv, load_randhie
 from tacit.errors import UsageError
 
@@ -98,6 +101,11 @@ def test_a_constant_numeric_column_still_gets_two_buckets(csv_file: Make) -> Non
         (column([f'"1,{n}"' for n in range(ROWS)]), ["line 2", "200 distinct values", "1234.5"]),
         (column([f"2024-01-01 {n}" for n in range(ROWS)]), ["line 2", "200 distinct values", "is a date"]),
         (column([""] * ROWS), ["column value", "every cell is empty"]),
+        (
+            column(["1e300", "2e300"] * ROWS),
+            ["column value", "no recipe may ask this", "9007199254740991", "--buckets"],
+        ),
+        (column(["a", "b" * 201] * ROWS), ["column value", "no recipe may ask this", "200 characters", "--categories"]),
         ("id;value\n" + "1;2\n" * ROWS + "1;2;3\n", ["line 202", "3 cells", "semicolons"]),
         ("id;note\n" + "1;2\n" * ROWS, ["line 1", "column value", "id, note"]),
         ('id,value\n"a\nb",1\n' + "1,2\n" * ROWS + '"c\nd",many\n', ["line 204", "not a number"]),
@@ -114,6 +122,13 @@ def test_a_bad_file_is_named_with_line_column_and_remedy(csv_file: Make, text: s
     assert "\n" not in message
     for part in parts:
         assert part in message
+
+
+def test_texts_in_brackets_are_proposed_as_they_are(csv_file: Make) -> None:
+    dataset = load_csv(csv_file(column(["[/b]", "[red]"] * ROWS)), "value", edges=None, categories=None, devices=None)
+    told = io.StringIO()
+    say_proposed(dataset, Console(file=told))
+    assert "--categories [/b],[red]" in told.getvalue()
 
 
 def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:

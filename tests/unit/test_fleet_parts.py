@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from client_agent.journal import State
-from infra.lab.devices import pool, rude
+from infra.lab.devices import faulty_transports, pool
+from infra.lab.devices.destination import Destination, require_local
 from infra.lab.devices.faults import Fault
+from infra.lab.devices.faulty_transports import AbortingTransport, SlowTransport
 from infra.lab.devices.metrics import BINS, SHORTEST, Snapshot, bin_of, edge_of, merged
 from infra.lab.devices.pool import run_in_processes, run_on_ray
 from infra.lab.devices.population import parse_population
-from infra.lab.devices.rude import AbortingTransport, SlowTransport
 from infra.lab.devices.sealing import AHEAD, RequestSenders
 from infra.lab.devices.shard import ShardPlan, ShardResult
-from infra.lab.devices.target import Target, require_local
 from infra.lab.fleet.oracle import Estimated, Verdict, estimated
 from infra.lab.fleet.origin import population_of
 from infra.lab.fleet.progress import FleetView
@@ -164,7 +164,7 @@ async def serve() -> AsyncIterator[Callable[[bytes], Any]]:
 async def test_a_slow_sender_sends_everything_in_pieces(
     serve: Callable[[bytes], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rude, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.001)
     server, url = await serve(b"HTTP/1.1 200 OK\r\nContent-Type: message/ohttp-res\r\nContent-Length: 4\r\n\r\ndone")
     answer = await SlowTransport().request("POST", url, headers={"content-type": "x/y"}, body=bytes(1000))
     assert (answer.status, answer.headers["content-type"], answer.body) == (200, "message/ohttp-res", b"done")
@@ -184,7 +184,7 @@ async def test_an_aborting_sender_breaks_off_in_the_middle(serve: Callable[[byte
 async def test_an_answer_that_is_none_is_a_transport_error(
     serve: Callable[[bytes], Any], answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rude, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.0)
     _, url = await serve(answer)
     with pytest.raises(TransportError):
         await SlowTransport().request("POST", url, body=b"x")
@@ -221,7 +221,9 @@ def plan_of(folder: Path) -> ShardPlan:
     assert spki is not None
     body = recipe.body()
     body["sampling"] = {"rate": "0.000000000000000001"}
-    target = Target("http://127.0.0.1:1", "http://127.0.0.1:1", (), type(recipe).from_body(body).encode(), spki, 0.0)
+    target = Destination(
+        "http://127.0.0.1:1", "http://127.0.0.1:1", (), type(recipe).from_body(body).encode(), spki, 0.0
+    )
     population = parse_population("uniform", recipe.randomizer.categories)
     return ShardPlan(0, 1, target, 0, 100, population, folder / "journal", slot_key=b"no key")
 

@@ -27,8 +27,8 @@ from infra.deployment import HOSTED, Deployment, deploy
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
-from infra.markers import amend_config
 from infra.processes import ServiceProcess
+from infra.remembered_servers import amend_config
 from infra.stack import LocalStack
 from infra.stack_tls import party_name
 from infra.workers import service_part

@@ -20,14 +20,14 @@ import uvloop
 
 from infra.api import verified_log
 from infra.backends import backends, parse_backends
+from infra.command_options import policy_of
 from infra.deployment import INGEST, Deployment, Parts, deploy
 from infra.lab.bench.contributions import Order, slot_keys
 from infra.lab.bench.processes import cpu_by_party, memory_of_tree
 from infra.lab.bench.storage import POSTGRES, SQLITE, has_postgres
 from infra.layout import Layout, StackOptions, create_layout, signing_key_of
-from infra.markers import amend_config
-from infra.places import policy_of
 from infra.processes import ServiceProcess, running
+from infra.remembered_servers import amend_config
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal

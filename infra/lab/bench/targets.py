@@ -19,7 +19,7 @@ SECOND = 1e6
 
 
 @dataclass(frozen=True)
-class Target:
+class PerformanceTarget:
     """At most ``limit`` in the rows of this stage, role and path; an empty field matches everything."""
 
     stage: str
@@ -40,38 +40,40 @@ class Target:
         )
 
 
-def _kernel(vdaf: str, paths: tuple[str, ...], helper: float, leader: float) -> list[Target]:
+def _kernel(vdaf: str, paths: tuple[str, ...], helper: float, leader: float) -> list[PerformanceTarget]:
     limits = {"helper": helper, "leader": leader}
-    return [Target("verify_init", limit, role, paths, vdaf) for role, limit in limits.items()]
+    return [PerformanceTarget("verify_init", limit, role, paths, vdaf) for role, limit in limits.items()]
 
 
-def _by_crypto(stage: str, openssl: float, batch: float, role: str, rate: float | None = None) -> list[Target]:
+def _by_crypto(
+    stage: str, openssl: float, batch: float, role: str, rate: float | None = None
+) -> list[PerformanceTarget]:
     limits = {OPENSSL: openssl, MULTIBUFFER: batch}
-    return [Target(stage, limit, role, (path,), offered_rate=rate) for path, limit in limits.items()]
+    return [PerformanceTarget(stage, limit, role, (path,), offered_rate=rate) for path, limit in limits.items()]
 
 
-TARGETS: Sequence[Target] = (
+TARGETS: Sequence[PerformanceTarget] = (
     *_kernel("histogram", IFMA, 2.2, 1.7),
     *_kernel("histogram", AVX2, 9.0, 7.5),
     *_kernel("sumvec", IFMA, 6.5, 5.0),
     *_kernel("sumvec", AVX2, 27.0, 22.0),
     *_kernel("count", BEST_PATHS, 0.13, 0.08),
     *_kernel("sum", BEST_PATHS, 0.4, 0.3),
-    Target("shard", 6.0, "client", IFMA, "histogram"),
-    Target("token verify", 4.0, paths=(MULTIBUFFER,)),
-    Target("HPKE open", 5.5, "leader", (MULTIBUFFER,)),
+    PerformanceTarget("shard", 6.0, "client", IFMA, "histogram"),
+    PerformanceTarget("token verify", 4.0, paths=(MULTIBUFFER,)),
+    PerformanceTarget("HPKE open", 5.5, "leader", (MULTIBUFFER,)),
     *_by_crypto("aggregation job", 135.0, 45.0, "leader + helper"),
     *_by_crypto("whole server side", 350.0, 220.0, "all servers", 0.0),
     *_by_crypto("whole server side", 450.0, 300.0, "all servers", 1000.0),
-    Target("sustained, wall time", SECOND / 5000, paths=(MULTIBUFFER,)),
-    Target("release latency at B", 2 * SECOND),
-    Target(CLAIM, 0.05 * SECOND, paths=(ALONE,)),
-    Target(LEDGER, 2 * SECOND),
-    Target(UPDATE, 250, paths=("one server",), vdaf="count"),
-    Target(UPDATE, 1000, paths=("two servers",), vdaf="count"),
-    Target(UPDATE, 4000, paths=("one server",), vdaf="histogram"),
-    Target(UPDATE, 20_000, paths=("two servers",), vdaf="histogram"),
-    Target(DECRYPT, SECOND / 15_000),
+    PerformanceTarget("sustained, wall time", SECOND / 5000, paths=(MULTIBUFFER,)),
+    PerformanceTarget("release latency at B", 2 * SECOND),
+    PerformanceTarget(CLAIM, 0.05 * SECOND, paths=(ALONE,)),
+    PerformanceTarget(LEDGER, 2 * SECOND),
+    PerformanceTarget(UPDATE, 250, paths=("one server",), vdaf="count"),
+    PerformanceTarget(UPDATE, 1000, paths=("two servers",), vdaf="count"),
+    PerformanceTarget(UPDATE, 4000, paths=("one server",), vdaf="histogram"),
+    PerformanceTarget(UPDATE, 20_000, paths=("two servers",), vdaf="histogram"),
+    PerformanceTarget(DECRYPT, SECOND / 15_000),
 )
 """Microseconds: of CPU time per report or, of accounting, in all; of wall time for "wall time" and "latency"."""
 MOST_GROWTH = 1.10

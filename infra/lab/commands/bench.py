@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from infra.command_options import AsJson
 from infra.extras import require_extra
 from infra.lab.bench import history
 from infra.lab.bench.kernels import STAGES, kernel_rows
@@ -23,7 +24,6 @@ from infra.lab.bench.targets import (
     UPDATE_TIMES,
     target_of,
 )
-from infra.places import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.vdaf.native import level
 

@@ -48,7 +48,7 @@ def demo(
         prepare_report(out)
     progress = Console(stderr=True)
     if dataset.question.proposed:
-        _say_proposed(dataset, progress)
+        say_proposed(dataset, progress)
     if dataset.missing:
         _say_missing(dataset, progress)
     if len(dataset.values) > MOST_AGENTS:
@@ -101,7 +101,8 @@ def _categories(text: str) -> list[str]:
     return names
 
 
-def _say_proposed(dataset: Dataset, progress: Console) -> None:
+def say_proposed(dataset: Dataset, progress: Console) -> None:
+    """The flag that the question of a file could have been given with."""
     question = dataset.question
     if question.edges is not None:
         flag = f"--buckets {','.join(map(str, question.edges))}"
@@ -112,6 +113,7 @@ def _say_proposed(dataset: Dataset, progress: Console) -> None:
     progress.print(
         f"proposed from the file: {flag}\n(in a real recipe these are public and fixed before any device is asked)",
         highlight=False,
+        markup=False,
         style="yellow",
         soft_wrap=True,
     )
@@ -125,6 +127,7 @@ def _say_crowd(devices: int, progress: Console) -> None:
         f"others in batches as tacit fleet simulates them; about {minutes} min on two free cores\n"
         "(for more devices, for rates, faults and other parties' machines: tacit up, then tacit fleet run)",
         highlight=False,
+        markup=False,
         style="yellow",
         soft_wrap=True,
     )
@@ -135,6 +138,7 @@ def _say_missing(dataset: Dataset, progress: Console) -> None:
         f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: devices without a value take part too, with "
         "a draw that says nothing; their answers appear spread over all",
         highlight=False,
+        markup=False,
         style="yellow",
         soft_wrap=True,
     )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from infra.command_options import AsJson
 from infra.lab.measure.experiments import experiments, require_feasible
 from infra.lab.measure.figures import Figure, draw_up, write
-from infra.places import AsJson
 from infra.terminal import answers, notes, print_json
 from tacit.accounting.accountants import require_library
 from tacit.accounting.curves import Budget

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from infra.command_options import AsJson, StateDir, checked_name, layout_of
 from infra.extras import require_extra
 from infra.lab.devices.profile import Profile
-from infra.places import AsJson, StateDir, checked_name, layout_of
 from infra.terminal import answers, notes, print_json
 from tacit.errors import UsageError
 

@@ -2,8 +2,8 @@
 
 Each has its own datum, coin, attestation identity, token and sealed report, and sends it through relay and gateway like
 everybody; what they have in common, the log and the recipe, is fetched and verified once for all of them
-(``infra.lab.devices.target``), and worker processes make their reports in batches. These wait in a file, so that memory
-does not grow with their number.
+(``infra.lab.devices.destination``), and worker processes make their reports in batches. These wait in a file, so that
+memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import TypeVar
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
+from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.population import listed_population
-from infra.lab.devices.target import Target, verified_target
 from infra.lab.fleet.origin import Origin
 from infra.lab.fleet.run import FleetRun, Load, Look
 from infra.layout import Layout
@@ -53,7 +53,7 @@ class Crowd:
         self._population = listed_population("the data", answers)
         self._workers = min(MOST_WORKERS, max(1, (os.cpu_count() or 1) - 1))
         self._load = Load(len(answers), workers=self._workers, window=WINDOW, limit=LIMIT_SECONDS)
-        self._target: Target | None = None
+        self._target: Destination | None = None
         self.sampled = 0
 
     async def prepare(self, recipe: Recipe, world: Deps, tick: Callable[[int], None]) -> None:
@@ -72,7 +72,7 @@ class Crowd:
         fleet = self._fleet(self._target, clock, replace(self._load, devices=None, prepared=self._file))
         await _beside(lambda look: fleet.run(look, oracle=False), _counting(tick, lambda one: one.acknowledged))
 
-    def _fleet(self, target: Target, clock: Clock, load: Load) -> FleetRun:
+    def _fleet(self, target: Destination, clock: Clock, load: Load) -> FleetRun:
         ahead = clock.now() - time.time()
         return FleetRun(Origin(self._config, self._authority, ahead=ahead), target, load, self._population)
 

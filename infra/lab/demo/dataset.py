@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from infra.lab.devices.columns import read_column
-from tacit.errors import UsageError
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe import model
 from tacit.recipe.encoder import BucketEncoder
 from tacit.recipe.quantity import PLACES, exact, quantity
+from tacit.tlog.canonical import validated
 
 T = TypeVar("T")
 
@@ -49,6 +51,14 @@ class Question:
     edges: tuple[int | str, ...] | None = None
     categories: tuple[str, ...] | None = None
     proposed: bool = False
+
+    @property
+    def asked(self) -> model.Question:
+        """As a recipe asks it. Raises ``DecodeError`` where no recipe may: labels too long, edges too large."""
+        buckets = {"kind": "buckets", "edges": self.edges}
+        encoder = buckets if self.categories is None else {"kind": "categories", "categories": self.categories}
+        body = {"text": self.text, "metric": self.metric, "encoder": encoder, "statistic": "histogram"}
+        return validated(model.Question, body, "question")
 
 
 @dataclass(frozen=True)
@@ -121,8 +131,19 @@ def load_csv(
         question = Question(f"How is {column} distributed?", column, categories=tuple(categories))
     else:
         question = _propose(taken)
+    _check_form(taken, question)
     _check_cells(taken, question)
     return Dataset(str(path), question, tuple(text for _, text in taken.cells))
+
+
+def _check_form(column: _Column, question: Question) -> None:
+    try:
+        _ = question.asked
+    except DecodeError as error:
+        raise UsageError(
+            f"{column.path}: column {column.name[:64]}: no recipe may ask this ({error}); give --buckets or "
+            "--categories, or write the file in other units or with shorter names"
+        ) from error
 
 
 def _too_many(path: Path, column: str, what: str) -> str:

@@ -52,7 +52,7 @@ from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels, task_of, vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Categories, Recipe
+from tacit.recipe.model import Categories, Recipe
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.survey import Survey
@@ -338,17 +338,12 @@ class DemoRun:
     # Pieces
 
     def _main_recipe(self) -> Recipe:
-        question = self._dataset.question
-        encoder: Buckets | Categories = (
-            Buckets(kind="buckets", edges=question.edges)
-            if question.edges is not None
-            else Categories(kind="categories", categories=question.categories or ())
-        )
+        question = self._dataset.question.asked
         survey = Survey(
             name="demo",
             text=question.text,
             metric=question.metric,
-            encoder=encoder,
+            encoder=question.encoder,
             population=len(self._dataset.values),
             epoch=self._epoch,
             slot=MAIN_SLOT,

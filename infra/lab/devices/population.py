@@ -71,26 +71,26 @@ class WithMissing:
 
     @property
     def label(self) -> str:
-        """See ``Population``."""
+        """The other population's, and the share without a value."""
         return f"{self.among.label}, {self.share:g} without a value"
 
     @property
     def width(self) -> int:
-        """See ``Population``."""
+        """Numbers in a datum of the other population."""
         return self.among.width
 
     def of(self, first: int, count: int, generator: np.random.Generator) -> Data:
-        """See ``Population``."""
+        """The other population's data, with ``nothing`` in the rows of devices that have none."""
         data = self.among.of(first, count, generator)
         data[generator.random(count) < self.share] = nothing(data.dtype)
         return data
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """See ``Population``."""
+        """The other population's answers, and ``answer`` of devices without a datum."""
         return [self.answer if answer is MISSING else answer for answer in self.among.answers(data)]
 
     def numbers(self, data: Data) -> Data | None:
-        """See ``Population``."""
+        """The other population's numbers."""
         return self.among.numbers(data)
 
 
@@ -103,17 +103,17 @@ class DrawnCategories:
     width: int = 1
 
     def of(self, _first: int, count: int, generator: np.random.Generator) -> Data:
-        """See ``Population``."""
+        """A category from 0 to the last per device, as uint16."""
         edges = np.cumsum(np.asarray(self.probabilities))
         drawn = np.searchsorted(edges / edges[-1], generator.random(count), side="right")
         return np.minimum(drawn, len(edges) - 1).astype(np.uint16)
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """See ``Population``."""
+        """The categories themselves: they are encoded already."""
         return _plain(data)
 
     def numbers(self, _data: Data) -> None:
-        """See ``Population``."""
+        """None: categories are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,13 @@ class _Numbers:
     encoder: Encoder = field(repr=False)
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """See ``Population``."""
+        """Each device's number or row of numbers as the recipe's encoder rounds and clips it."""
         if self.width == 1:
             return [self.encoder.encode(number) for (number,) in data.tolist()]
         return [self.encoder.encode(row) for row in data.tolist()]
 
     def numbers(self, data: Data) -> Data:
-        """See ``Population``."""
+        """The data themselves."""
         return data
 
 
@@ -145,7 +145,7 @@ class DrawnNumbers(_Numbers):
     second: float
 
     def of(self, _first: int, count: int, generator: np.random.Generator) -> Data:
-        """See ``Population``."""
+        """Shape (count, width), as float64."""
         draw = generator.uniform if self.law == "uniform" else generator.normal
         return draw(self.first, self.second, (count, self.width))
 
@@ -157,7 +157,7 @@ class ListedNumbers(_Numbers):
     rows: Data = field(repr=False)
 
     def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
-        """See ``Population``."""
+        """The list's rows from that of device ``first`` on, and again from its beginning."""
         return self.rows[np.arange(first, first + count) % len(self.rows)]
 
 
@@ -170,19 +170,19 @@ class ListedAnswers:
 
     @property
     def width(self) -> int:
-        """See ``Population``."""
+        """Numbers in an encoded answer: those of a row, or 1."""
         return self.rows.shape[1] if self.rows.ndim > 1 else 1
 
     def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
-        """See ``Population``."""
+        """The list's rows from that of device ``first`` on, and again from its beginning."""
         return self.rows[np.arange(first, first + count) % len(self.rows)]
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """See ``Population``."""
+        """The listed answers, which were encoded when they were read."""
         return _plain(data)
 
     def numbers(self, _data: Data) -> None:
-        """See ``Population``."""
+        """None: the list holds answers and no numbers."""
 
 
 def drawn_population(question: Question, text: str | None) -> Population:

@@ -19,16 +19,16 @@ from client_agent.wallet import HeldToken
 from infra.lab.devices.arrivals import arrivals
 from infra.lab.devices.contributions import BATCH, Builder, Contribution, Draft
 from infra.lab.devices.decisions import Decided, Randomised, decide, kept_cells, randomise, with_dummies
+from infra.lab.devices.destination import Destination
 from infra.lab.devices.faults import NO_FAULTS, Fault, FaultMix
+from infra.lab.devices.faulty_transports import AbortingTransport, SlowTransport
 from infra.lab.devices.journal import FleetJournal, Header
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.population import Population
 from infra.lab.devices.prepared import PreparedWriter, read_contributions
 from infra.lab.devices.profile import Profile
-from infra.lab.devices.rude import AbortingTransport, SlowTransport
 from infra.lab.devices.sealing import RequestSenders
 from infra.lab.devices.sender import Clients, Due, Outcome, Sender
-from infra.lab.devices.target import Target
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
 from tacit.adapters.tls import ClientTls
@@ -63,7 +63,7 @@ class ShardPlan:
 
     number: int
     shards: int
-    target: Target
+    target: Destination
     first: int
     devices: int
     population: Population

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from client_agent.journal import State
+from infra.lab.devices.destination import Destination
 from infra.lab.devices.faults import FATE, Fault
-from infra.lab.devices.target import Target
 from infra.lab.fleet.result import FleetResult
 from infra.layout import Layout
 from infra.response_lines import warning
 from tacit.errors import Abort
+from tacit.methods.statistics import STATISTICS
 from tacit.operations.services import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.derive import labels
@@ -106,7 +107,7 @@ class Oracle:
     """Asks the services of a local stack. ``before`` is taken ahead of the run: what they counted until then is not
     this fleet's."""
 
-    def __init__(self, layout: Layout, target: Target, clock: Clock) -> None:
+    def __init__(self, layout: Layout, target: Destination, clock: Clock) -> None:
         self._layout = layout
         self._target = target
         self._clock = clock
@@ -187,7 +188,7 @@ class Oracle:
 def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
     """Estimates of a result document, with its intervals for all devices, beside what the fleet's devices know; none
     where that was not added up."""
-    share = 1 / result.devices if document["statistic"] == "mean" else 1.0
+    share = 1 / result.devices if STATISTICS[document["statistic"]].is_ratio else 1.0
     answered: list[float | None] = [total * share for total in result.answered]
     answered = answered or [None] * len(result.known)
     rows = zip(document["buckets"], result.known, answered, strict=True) if result.known else ()

@@ -10,8 +10,10 @@ import sqlalchemy as sa
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
+from infra.command_options import policy_of
 from infra.deployables import deployable
 from infra.lab.devices.columns import read_column
+from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.population import (
     Population,
     WithMissing,
@@ -19,9 +21,7 @@ from infra.lab.devices.population import (
     listed_numbers,
     listed_population,
 )
-from infra.lab.devices.target import Target, verified_target
 from infra.layout import Layout
-from infra.places import policy_of
 from services.issuer.schema import SLOT_KEYS
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.sql import engine_of
@@ -60,7 +60,7 @@ def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path 
     return Origin(load_config(agent_config, AgentConfig), read_secret(authority))
 
 
-async def open_target(origin: Origin, reference: str, wait: float) -> Target:
+async def open_target(origin: Origin, reference: str, wait: float) -> Destination:
     """Log and recipe, verified once for every device of this policy. Raises what ``verified_target`` raises."""
     clock, entropy, config = SystemClock(), OsEntropy(), origin.config
     try:
@@ -73,7 +73,7 @@ async def open_target(origin: Origin, reference: str, wait: float) -> Target:
         return await verified_target(config, policy_of(config.policy), device, deps, reference, wait)
 
 
-async def slot_private_key(layout: Layout, target: Target) -> bytes:
+async def slot_private_key(layout: Layout, target: Destination) -> bytes:
     """The issuer's private key (PKCS#8) of the recipe's slot, from the store of the local stack's issuer. Raises
     ``UsageError`` where there is none."""
     config = deployable("issuer").load(layout.configs["issuer"])

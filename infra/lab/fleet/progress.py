@@ -40,7 +40,7 @@ class FleetView:
             self._live.update(self.render(merged(snapshots), time.monotonic()))
 
     def render(self, now_at: Snapshot, moment: float) -> RenderableType:
-        """One frame."""
+        """The live view as of ``moment`` (seconds of a monotonic clock)."""
         self._seen = [seen for seen in self._seen if moment - seen[0] <= WINDOW_SECONDS]
         self._seen.append((moment, now_at.acknowledged))
         since, before = self._seen[0]

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.answer_table import Answer, answers_table
+from infra.lab.devices.destination import Destination
 from infra.lab.devices.metrics import Snapshot, edge_of
-from infra.lab.devices.target import Target
 from infra.lab.fleet.oracle import Estimated, Verdict
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
@@ -158,7 +158,9 @@ def _inside(rows: Sequence[Estimated]) -> str:
     return f"{more} more answers are not shown; {words}" if more > 0 else words
 
 
-def write_report(result: FleetResult, verdict: Verdict | None, load: Load, target: Target, folder: Path) -> list[str]:
+def write_report(
+    result: FleetResult, verdict: Verdict | None, load: Load, target: Destination, folder: Path
+) -> list[str]:
     """Write ``fleet.json``, three pictures and ``fleet.html`` into ``folder``; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {

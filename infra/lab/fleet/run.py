@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
+from infra.lab.devices.destination import Destination, require_local
 from infra.lab.devices.faults import parse_faults
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.pool import run_in_processes, run_on_ray
@@ -26,7 +27,6 @@ from infra.lab.devices.prepared import (
 )
 from infra.lab.devices.profile import Profile
 from infra.lab.devices.shard import ShardPlan, ShardResult
-from infra.lab.devices.target import Target, require_local
 from infra.lab.fleet.cpu import CpuMeter
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key
@@ -84,7 +84,7 @@ def open_fleet(origin: Origin, reference: str, load: Load, data: Data, *, allow_
 class FleetRun:
     """One run or one preparation. Raises ``UsageError`` for what cannot be."""
 
-    def __init__(self, origin: Origin, target: Target, load: Load, population: Population) -> None:
+    def __init__(self, origin: Origin, target: Destination, load: Load, population: Population) -> None:
         devices = load.devices if load.prepared is None else read_header(load.prepared).devices
         if devices is None or not 1 <= devices < MAX_DEVICES:
             raise UsageError(f"--devices is from 1 to {MAX_DEVICES - 1}")
@@ -99,7 +99,7 @@ class FleetRun:
         self._folder = origin.config.state_dir / f"{target.recipe.name}-{int(time.time())}-{secrets.token_hex(3)}"
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Destination:
         """What it sends to."""
         return self._target
 

@@ -132,7 +132,7 @@ class Cast:
 
     @cached_property
     def recipes(self) -> dict[str, Recipe]:
-        """By name."""
+        """The recipes of the vectors by their names."""
         return {
             name: self.kit.recipe(**{"name": name, "slot": slot, **asked})
             for slot, (name, asked) in enumerate(ASKED.items())

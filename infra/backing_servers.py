@@ -19,9 +19,9 @@ from urllib.parse import urlsplit, urlunsplit
 from infra.certificates import CA_FILE, certify
 from infra.child import PrivateServer
 from infra.layout import Layout, free_ports
-from infra.markers import amend_config, has_server, own_port, remember
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer, RedisUser
+from infra.remembered_servers import amend_config, has_server, own_port, remember
 from infra.stack_tls import authority_of
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import SystemClock

@@ -36,7 +36,7 @@ POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Target:
+class Destination:
     """One verified recipe and the way to its leader."""
 
     relay_url: str
@@ -50,12 +50,12 @@ class Target:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe."""
+        """The recipe that the fleet answers, decoded from its canonical bytes."""
         return Recipe.decode(self.recipe_bytes)
 
     @cached_property
     def task(self) -> Task:
-        """Its task."""
+        """The DAP task that follows from the recipe and the slot's token key."""
         return derive.task_of(self.recipe, self.token_key_spki)
 
     @property
@@ -94,7 +94,7 @@ def require_local(*urls: str) -> None:
 
 async def verified_target(
     config: AgentConfig, policy: Policy, device: AttestedDevice, deps: Deps, reference: str, wait: float
-) -> Target:
+) -> Destination:
     """Fetch and verify the log, and the recipe that ``reference`` (its hash, the beginning of it, or its name) means,
     as every device of this policy would. Waits up to ``wait`` seconds for opt-ins that are still to come.
 
@@ -117,7 +117,7 @@ async def verified_target(
             f"recipe {live.recipe.name} is a round of a series with donation: each device chooses one of "
             f"{series.donation.slots} rounds, and a fleet simulates one recipe; run agents instead"
         )
-    return Target(
+    return Destination(
         relay_url=config.relay_url,
         attester_url=config.attester_url,
         gateway_keys=tuple(key.encode() for key in agent.gateway_keys),
