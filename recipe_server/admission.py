@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from recipe_server.ports import AdmissionTx
 from recipe_server.room import census_room, recipe_room
-from recipe_server.store import Transaction
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
@@ -45,7 +45,7 @@ from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)
 
-Register = Callable[[Transaction, int], Awaitable[None]]
+Register = Callable[[AdmissionTx, int], Awaitable[None]]
 """Notes what an admitted leaf says, once its index is known, in the transaction that stores it."""
 
 MAX_CENSUS_CELLS = 2048
@@ -67,7 +67,7 @@ class Admission:
     ended_seconds: int
     accountant: Accountant = conservative
 
-    async def admit(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def admit(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         """How to register ``leaf`` if it may enter the log at ``now``. Raises Refusal."""
         register = await self._admitted(leaf, tx, now)
         if leaf.type not in _RESERVED:
@@ -78,7 +78,7 @@ class Admission:
                 raise Refusal("log-room", detail)
         return register
 
-    async def _admitted(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _admitted(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         if leaf.type is LeafType.RECIPE:
             return await self._recipe(leaf, tx, now)
         if leaf.type is LeafType.SERIES:
@@ -93,7 +93,7 @@ class Admission:
             return await self._directory(leaf, tx, now)
         return await self._ohttp_config(leaf, tx, now)
 
-    async def _recipe(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _recipe(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         recipe = _decoded(lambda: Recipe.from_body(leaf.body))
         rules.require(recipe, self.policy, Context(Stage.PUBLISH, now, leaf=leaf), only=_CHEAP_FIRST)
         token, series = recipe.token, await _series_of(tx, recipe)
@@ -118,14 +118,14 @@ class Admission:
         if recipe.is_census:
             await self._check_room(recipe, tx, now)
 
-        async def register(tx: Transaction, index: int) -> None:
+        async def register(tx: AdmissionTx, index: int) -> None:
             await tx.add_recipe(recipe, index)
             if recipe.is_census:
                 await tx.add_census(recipe)
 
         return register
 
-    async def _censuses(self, tx: Transaction, now: float) -> tuple[Census, ...]:
+    async def _censuses(self, tx: AdmissionTx, now: float) -> tuple[Census, ...]:
         """The censuses that still count and of which both shares are in the log, as a reader puts them together."""
         logged = await tx.census_shares(ending_after=int(now) - self.policy.census_max_age_seconds)
         indices = {index for census in logged for index in (census.index, *census.shares.values())}
@@ -133,7 +133,7 @@ class Admission:
         entries = (VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items())
         return LiveLog.from_entries(entries).censuses
 
-    async def _check_room(self, recipe: Recipe, tx: Transaction, now: float) -> None:
+    async def _check_room(self, recipe: Recipe, tx: AdmissionTx, now: float) -> None:
         """Every device fetches every census that counts: together they stay small. Raises Refusal."""
         taken = await tx.census_cells(ending_after=int(now) - self.policy.census_max_age_seconds)
         left = MAX_CENSUS_CELLS - taken
@@ -144,7 +144,7 @@ class Admission:
                 f"one of at most {left} still fits, this one has {recipe.randomizer.categories}",
             )
 
-    async def _series(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _series(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         series = _decoded(lambda: Series.from_body(leaf.body))
         probe = series.probe
         rules.require(probe, self.policy, Context(Stage.DRAFT, now), only=("analyst-unknown",))
@@ -157,12 +157,12 @@ class Admission:
         if await tx.series.find(series.hash) is not None:
             raise Refusal("series-exists", "the log holds this series already, in another leaf")
 
-        async def register(tx: Transaction, index: int) -> None:
+        async def register(tx: AdmissionTx, index: int) -> None:
             await tx.series.add(series, index)
 
         return register
 
-    async def _charges(self, name: str, start: int, tx: Transaction, now: float) -> tuple[Charge, ...] | None:
+    async def _charges(self, name: str, start: int, tx: AdmissionTx, now: float) -> tuple[Charge, ...] | None:
         """What stands in an account within reach of an interval from ``start`` on, as this transaction sees the
         log."""
         account = self.policy.account(name)
@@ -170,7 +170,7 @@ class Admission:
             return None
         return await tx.charges(account.name, now, ending_after=start - account.window_seconds)
 
-    async def _opt_in(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _opt_in(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         opt_in = _body(leaf, OptIn)
         recipe = await _aggregators_recipe("opt-in", leaf, opt_in, tx)
         recipe_hash, proves = recipe.hash, form_of(recipe.model).proves
@@ -181,12 +181,12 @@ class Admission:
         if await tx.opt_in_index(recipe_hash, opt_in.role) is not None:
             raise Refusal("opt-in-exists", f"the log holds another opt-in of the {opt_in.role}")
 
-        async def register(tx: Transaction, index: int) -> None:
+        async def register(tx: AdmissionTx, index: int) -> None:
             await tx.add_opt_in(recipe_hash, opt_in, index)
 
         return register
 
-    async def _void(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _void(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         void = _body(leaf, Void)
         recipe = await _aggregators_recipe("void", leaf, void, tx)
         if await tx.opt_in_index(recipe.hash, void.role) is None:
@@ -198,12 +198,12 @@ class Admission:
         if void.role in await tx.void_roles(recipe.hash):
             raise Refusal("void-exists", f"the log holds another void leaf of the {void.role}")
 
-        async def register(tx: Transaction, index: int) -> None:
+        async def register(tx: AdmissionTx, index: int) -> None:
             await tx.add_void(recipe.hash, void, index, int(now))
 
         return register
 
-    async def _census_share(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _census_share(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         share = _body(leaf, CensusShare)
         recipe = await _aggregators_recipe("census-share", leaf, share, tx)
         if not recipe.is_census:
@@ -218,12 +218,12 @@ class Admission:
             raise Refusal("census-share-exists", f"the log holds another share of the {share.role}")
         _decoded(lambda: vdaf_of(recipe).decode_agg_share(unb64url(share.aggregate_share)))
 
-        async def register(tx: Transaction, index: int) -> None:
+        async def register(tx: AdmissionTx, index: int) -> None:
             await tx.add_census_share(recipe.hash, share.role, index)
 
         return register
 
-    async def _directory(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _directory(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         directory = _body(leaf, IssuerDirectory)
         key = self.policy.issuer_key(directory.issuer)
         if key is None or leaf.signer != directory.issuer:
@@ -241,7 +241,7 @@ class Admission:
                 raise Refusal("directory-epoch-seconds", f"epochs of this issuer have {other.epoch_seconds} seconds")
         self._check_time(directory, now)
 
-        async def register(tx: Transaction, index: int) -> None:
+        async def register(tx: AdmissionTx, index: int) -> None:
             await tx.add_directory(directory, index)
 
         return register
@@ -255,7 +255,7 @@ class Admission:
                 "directory-late", f"the directory of epoch {directory.epoch} was due before {moment(deadline)}"
             )
 
-    async def _ohttp_config(self, leaf: SignedLeaf, tx: Transaction, now: float) -> Register:
+    async def _ohttp_config(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
         config = _body(leaf, OhttpConfig)
         key = self.policy.gateway_key(config.gateway)
         if key is None or leaf.signer != config.gateway:
@@ -268,13 +268,13 @@ class Admission:
                 raise Refusal("ohttp-key-invalid", str(error)) from error
         await _check_period(config, tx, now)
 
-        async def register(tx: Transaction, index: int) -> None:
+        async def register(tx: AdmissionTx, index: int) -> None:
             await tx.add_key_set(config, index)
 
         return register
 
 
-async def _check_period(config: OhttpConfig, tx: Transaction, now: float) -> None:
+async def _check_period(config: OhttpConfig, tx: AdmissionTx, now: float) -> None:
     """One key set per period, each known well before it is used, so that all devices change keys at one moment. A
     gateway without a key set of the period before may publish one that has begun: nobody has anything to change from.
     Raises Refusal."""
@@ -313,7 +313,7 @@ def _room_of(leaf: SignedLeaf) -> int:
     return recipe_room(size) + (census_room(recipe.randomizer.categories) if recipe.is_census else 0)
 
 
-async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: Transaction) -> Recipe:
+async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: AdmissionTx) -> Recipe:
     """The recipe that an aggregator's leaf speaks of. Raises Refusal unless it is signed by that aggregator's key in
     the recipe and names the recipe's task."""
     index = await tx.recipe_index(unb64url(body.recipe_hash))
@@ -331,7 +331,7 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
     return recipe
 
 
-async def _series_of(tx: Transaction, recipe: Recipe) -> Series | None:
+async def _series_of(tx: AdmissionTx, recipe: Recipe) -> Series | None:
     """The series that a recipe names, if the log holds it."""
     logged = None if recipe.series is None else await tx.series.find(unb64url(recipe.series.hash))
     if logged is None:
@@ -339,7 +339,7 @@ async def _series_of(tx: Transaction, recipe: Recipe) -> Series | None:
     return stored_series((await tx.leaves([logged.index]))[logged.index])
 
 
-async def _directory_of(tx: Transaction, issuer: str, epoch: int) -> IssuerDirectory | None:
+async def _directory_of(tx: AdmissionTx, issuer: str, epoch: int) -> IssuerDirectory | None:
     for logged in await tx.directories(issuer):
         if logged.epoch == epoch:
             leaf = SignedLeaf.decode((await tx.leaves([logged.index]))[logged.index])

@@ -11,6 +11,7 @@ from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import MAX_AGE, RECIPES
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
+from recipe_server.store import SqlRecipeStore
 from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
@@ -31,7 +32,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     if config.announcer is not None:
         announcer = make_announcer(config.announcer, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
         app.cleanup_ctx.append(_announcing(announcer))
-    app[RECIPES] = RecipeService(config, deps.clock, announcer)
+    app[RECIPES] = RecipeService(config, deps.clock, SqlRecipeStore(config.database_url(NAME)), announcer)
     app[MAX_AGE] = config.max_age
     router = app.router
     router.add_get("/checkpoint", handlers.get_checkpoint)

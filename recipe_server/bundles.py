@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from recipe_server.live import live_entries, live_key_sets
-from recipe_server.store import RecipeStore, Transaction
+from recipe_server.ports import PagesTx
 from tacit.ports import Clock
+from tacit.service.store import Transactions
 from tacit.tlog.merkle import NodeReader
 from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 
@@ -26,7 +27,7 @@ SMALL = 512
 REST_SECONDS = 0.005
 """For each entry beyond ``SMALL`` a set is shown for at least so many seconds: some ten times what it takes to make."""
 
-Shown = Callable[[Transaction], Awaitable[tuple[int, bytes]]]
+Shown = Callable[[PagesTx], Awaitable[tuple[int, bytes]]]
 """(size, note) of the checkpoint that readers are to see."""
 
 
@@ -51,7 +52,7 @@ class _PageSet:
 class Answers:
     """What readers are answered, from one store."""
 
-    def __init__(self, store: Callable[[], RecipeStore], shown: Shown, clock: Clock, ended: int, census: int) -> None:
+    def __init__(self, store: Transactions[PagesTx], shown: Shown, clock: Clock, ended: int, census: int) -> None:
         """``ended``: seconds for which an ended recipe stays; ``census``: for which a census counts."""
         self._store = store
         self._shown = shown
@@ -65,7 +66,7 @@ class Answers:
     async def head(self) -> bytes:
         """The encoded ``Head``."""
         async with self._making:
-            async with self._store().read() as tx:
+            async with self._store.read() as tx:
                 size, note = await self._shown(tx)
             now = self._clock.now()
             if not self._sets or not self._sets[-1].holds(size, now):
@@ -77,7 +78,7 @@ class Answers:
 
     async def _make(self) -> _PageSet:
         now = self._clock.now()
-        async with self._store().read() as tx:
+        async with self._store.read() as tx:
             size, note = await self._shown(tx)
             live = await live_entries(tx, size, now, self._ended_seconds, self._census_seconds)
         pages = await asyncio.to_thread(encode_pages, live.entries)
@@ -91,7 +92,7 @@ class Answers:
 
     async def key_sets(self) -> bytes:
         """The encoded ``KeySets``."""
-        async with self._store().read() as tx:
+        async with self._store.read() as tx:
             size, note = await self._shown(tx)
             return KeySets(note, await live_key_sets(tx, size, self._clock.now())).encode()
 
@@ -99,7 +100,7 @@ class Answers:
         """The encoded ``Hashes`` of a tree that the log has had; None where it never had it, or that block."""
         if (size, block) in self._hashes:
             return self._hashes[size, block]
-        async with self._store().read() as tx:
+        async with self._store.read() as tx:
             stored = await tx.checkpoint()
             if stored is None or not 0 < size <= stored[0]:
                 return None

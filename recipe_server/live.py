@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recipe_server.admission import stored_recipe
-from recipe_server.store import Transaction
+from recipe_server.ports import PagesTx
 from tacit.tlog.client import BundleEntry
 from tacit.tlog.merkle import NodeReader, prove_inclusion
 
@@ -28,7 +28,7 @@ class LiveEntries:
     entries: tuple[BundleEntry, ...]
 
 
-async def live_key_sets(tx: Transaction, size: int, now: float) -> tuple[BundleEntry, ...]:
+async def live_key_sets(tx: PagesTx, size: int, now: float) -> tuple[BundleEntry, ...]:
     """The key sets that may be used at ``now`` or later, proved in the tree of ``size`` entries."""
     indices = sorted(one.index for one in await tx.key_sets() if now < one.end and one.index < size)
     leaves = await tx.leaves(indices)
@@ -36,7 +36,7 @@ async def live_key_sets(tx: Transaction, size: int, now: float) -> tuple[BundleE
     return tuple(BundleEntry(index, leaves[index], proof) for index, proof in zip(indices, proofs, strict=True))
 
 
-async def live_entries(tx: Transaction, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
+async def live_entries(tx: PagesTx, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
     """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
     for ``census_seconds`` after its end. What the log holds beyond ``size`` is left out."""
     moment = int(now)

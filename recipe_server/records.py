@@ -17,6 +17,15 @@ class LoggedRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedSeries:
+    """A series in the log. ``ends_at`` is in POSIX seconds."""
+
+    hash: bytes
+    index: int
+    ends_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedCensus:
     """Where a census is, and the index of each published share by role. ``ends_at`` is in POSIX seconds."""
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from recipe_server.records import LoggedSeries
 from recipe_server.schema import OPT_INS, RECIPES, SERIES, SERIES_ROUNDS, VOIDS
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
 from tacit.models.forms.registry import form_of
 from tacit.recipe.charges import series_charge, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedSeries:
-    """A series in the log. ``ends_at`` is in POSIX seconds."""
-
-    hash: bytes
-    index: int
-    ends_at: int
 
 
 class SeriesRows:
@@ -32,7 +23,6 @@ class SeriesRows:
         self._connection = connection
 
     async def add(self, series: Series, index: int) -> None:
-        """The series is in the log, and charged from now on."""
         charge = series_charge(series, ChargeState.PENDING)
         await self._connection.execute(
             sa.insert(SERIES).values(
@@ -54,18 +44,15 @@ class SeriesRows:
         await self._connection.execute(sa.insert(SERIES_ROUNDS).values(**values))
 
     async def find(self, series_hash: bytes) -> LoggedSeries | None:
-        """The series with this hash."""
         statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.hash == series_hash)
         row = (await self._connection.execute(statement)).first()
         return None if row is None else LoggedSeries(*row)
 
     async def ending_after(self, moment: int) -> list[LoggedSeries]:
-        """The series that end later than ``moment`` (POSIX seconds), in the order of the log."""
         statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.ends_at > moment)
         return [LoggedSeries(*row) for row in await self._connection.execute(statement.order_by(SERIES.c.position))]
 
     async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
-        """Hash of the recipe that is round ``number``."""
         at = (SERIES_ROUNDS.c.series_hash == series_hash, SERIES_ROUNDS.c.number == number)
         found: bytes | None = await self._connection.scalar(sa.select(SERIES_ROUNDS.c.recipe_hash).where(*at))
         return found

@@ -15,9 +15,9 @@ from typing import Any
 from recipe_server.admission import Admission, decode_leaf, operator_policy, stored_recipe
 from recipe_server.bundles import Answers
 from recipe_server.config import RecipeServerConfig
+from recipe_server.ports import PagesTx, RecipeStore, RecipeTx
 from recipe_server.records import LoggedRecipe, PublishedResult
 from recipe_server.results import Result
-from recipe_server.store import RecipeStore, Transaction
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
@@ -36,7 +36,6 @@ from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
 from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 
-DATABASE = "recipe_server"
 LIST_LIMIT = 1000
 _KEY_LEAVES = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
@@ -73,7 +72,9 @@ class Published:
 class RecipeService:
     """The operator's service over one store. ``open`` before use, ``close`` after."""
 
-    def __init__(self, config: RecipeServerConfig, clock: Clock, announcer: Announcer | None = None) -> None:
+    def __init__(
+        self, config: RecipeServerConfig, clock: Clock, store: RecipeStore, announcer: Announcer | None = None
+    ) -> None:
         """``announcer`` is told of every entry after its commit. Raises ``UsageError`` where the log's key cannot be
         read."""
         self._config = config
@@ -83,7 +84,7 @@ class RecipeService:
         self._admission = Admission(
             operator_policy(config.policy), config.accept_late_directories, config.ended_seconds, accountant_of_record()
         )
-        self._opened: RecipeStore | None = None
+        self._store = store
         self.grown: Callable[[], None] | None = None
         """Called after an entry was added, to have it cosigned."""
         self._size = 0
@@ -91,7 +92,7 @@ class RecipeService:
         self._unsaid: set[str] = set()
         """Topics of entries that readers are not shown yet."""
         census_seconds = config.policy.census_max_age_seconds
-        self._answers = Answers(lambda: self._store, self._shown, clock, config.ended_seconds, census_seconds)
+        self._answers = Answers(store, self._shown, clock, config.ended_seconds, census_seconds)
         self._log = get_logger("recipe_server")
 
     @property
@@ -101,19 +102,13 @@ class RecipeService:
 
     @property
     def durable(self) -> Durable | None:
-        """The database, once it is open."""
-        return None if self._opened is None else self._opened.durable
-
-    @property
-    def _store(self) -> RecipeStore:
-        if self._opened is None:
-            raise Fatal("the recipe server is not open")
-        return self._opened
+        """Where the store keeps its state, while it is open."""
+        return self._store.durable
 
     async def open(self) -> None:
         """Open the store; an empty log gets its first checkpoint. Raises Fatal where the stored checkpoint is
         not of this log and key."""
-        self._opened = await RecipeStore.open(self._config.database_url(DATABASE))
+        await self._store.open()
         try:
             await self._check_checkpoint()
         except BaseException:
@@ -122,7 +117,7 @@ class RecipeService:
         self._announce(LOG)
 
     async def _check_checkpoint(self) -> None:
-        async with self._store.write() as tx:
+        async with self._store.transaction() as tx:
             stored = await tx.checkpoint()
             if stored is None:
                 await tx.put_checkpoint(0, self._signed(0, EMPTY_ROOT))
@@ -135,7 +130,7 @@ class RecipeService:
         except CryptoError as error:
             raise Fatal("the stored checkpoint is of another log or key") from error
 
-    async def _shown(self, tx: Transaction) -> tuple[int, bytes]:
+    async def _shown(self, tx: PagesTx) -> tuple[int, bytes]:
         """(size, note) of the checkpoint that readers see: what the witnesses have cosigned, if there are any; the
         newest one before they did."""
         shown = await tx.shown() if self._config.witnesses else None
@@ -148,7 +143,7 @@ class RecipeService:
     async def publish_leaf(self, data: bytes) -> Published:
         """Admit ``data`` to the log. The same bytes again give the same index. Raises Refusal."""
         leaf = decode_leaf(data)
-        async with self._store.write() as tx:
+        async with self._store.transaction() as tx:
             known = await tx.index_of(data)
             if known is not None:
                 return Published(known, added=False)
@@ -192,7 +187,7 @@ class RecipeService:
     async def show(self, size: int, note: bytes) -> None:
         """Show readers ``note``, a checkpoint of ``size`` entries that witnesses have cosigned, unless they are shown a
         larger one already."""
-        async with self._store.write() as tx:
+        async with self._store.transaction() as tx:
             shown = await tx.shown()
             if shown is not None and shown[0] > size:
                 return
@@ -205,7 +200,7 @@ class RecipeService:
             for topic in topics:
                 self._announcer.publish(topic, encode_size(self._size))
 
-    async def _append(self, tx: Transaction, index: int, leaf: SignedLeaf, data: bytes) -> None:
+    async def _append(self, tx: RecipeTx, index: int, leaf: SignedLeaf, data: bytes) -> None:
         edge = await tx.edge(index)
         nodes = nodes_of_append(lambda level, at: edge[level, at], index, data)
         edge.update({(node.level, node.index): node.hash for node in nodes})
@@ -279,7 +274,7 @@ class RecipeService:
         """Store a released result; False: it was stored before. Raises DecodeError, or Refusal
         ``result-recipe`` (not in the log), ``result-void`` or ``result-exists`` (another result of that batch)."""
         result = Result.decode(data)
-        async with self._store.write() as tx:
+        async with self._store.transaction() as tx:
             if await tx.recipe_index(result.recipe_hash) is None:
                 raise Refusal("result-recipe", "the log does not hold the recipe")
             if await tx.is_void(result.recipe_hash):
@@ -300,7 +295,7 @@ class RecipeService:
             return await tx.results(recipe_hash)
 
 
-async def _checkpoint(tx: Transaction) -> tuple[int, bytes]:
+async def _checkpoint(tx: PagesTx) -> tuple[int, bytes]:
     stored = await tx.checkpoint()
     if stored is None:
         raise Fatal("the store has no checkpoint")

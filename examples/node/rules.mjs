@@ -79,7 +79,7 @@ function audience(recipe, policy) {
 function randomizer(recipe, policy) {
   const { randomizer: own, vdaf, question: { encoder, statistic } } = recipe;
   check('randomizer-not-allowed', policy.randomizers.includes(own.name), 'the randomizer is not one of the policy');
-  check('randomizer-not-allowed', ['krr', 'rr'].includes(own.name), 'this device has krr and rr');
+  check('randomizer-not-allowed', ['krr', 'rr'].includes(own.name), `this device has krr and rr, not ${own.name}`);
   const unused = [own.max_weight, own.scale, own.flips, own.maximum, recipe.aggregator_noise];
   const epsilon0 = own.epsilon0 === undefined ? -1n : decimal(own.epsilon0);
   check('randomizer-parameters', unused.every((each) => each === undefined) && epsilon0 >= 10n ** 12n && epsilon0 <= 40n * 10n ** 18n,

@@ -100,6 +100,14 @@ test('what the log does not show yet, or shows for another, is refused by name',
   assert.equal(outcome(recipe, view(), { accounts: { other: { epsilon: '1', delta: '0.00001', window_seconds: 86400 } } }), 'account-unknown');
 });
 
+test('a randomizer that the policy allows and this device does not have is refused by its name', () => {
+  const changed = structuredClone(recipe);
+  changed.randomizer.name = 'oue';
+  const policy = withDefaults('policy', {});
+  assert.ok(policy.randomizers.includes('oue'));
+  assert.throws(() => checkRecipe(changed, view(), policy, pins, NOW), /randomizer-not-allowed: this device has krr and rr, not oue/);
+});
+
 test('a journal is kept as a whole, for its owner alone, and belongs to one process', () => {
   const folder = mkdtempSync(join(tmpdir(), 'device-'));
   try {

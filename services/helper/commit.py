@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from services.helper.ports import CommitTx
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
+from tacit.aggregator.ports import DecidingTx
 from tacit.errors import ReportError
 from tacit.roles.aggregator import Party, Rejection, Tally
 from tacit.roles.jobs import HelperJob
@@ -23,7 +23,7 @@ class PreparedJob:
     tallies: dict[bytes, Tally] = field(repr=False)
 
 
-async def commit(tx: CommitTx, party: Party, prepared: PreparedJob) -> bytes:
+async def commit(tx: DecidingTx, party: Party, prepared: PreparedJob) -> bytes:
     """The commit rule (DAP-18 section 4.5.3.5) with tokens; returns the encoded response. Safe in a shared
     transaction: whether a report id or a token is free is for the database's constraints to say."""
     task, job = party.task, prepared.job

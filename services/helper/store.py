@@ -14,58 +14,48 @@ from tacit.errors import Fatal
 
 
 class SqlHelperTx(CommonTx):
-    """One transaction of the Helper."""
+    """``services.helper.ports.HelperTx`` over a database."""
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
         super().__init__(connection, dialect, COMMON)
 
     async def job_response(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """The response of an aggregation job, as it was given."""
         query = select(JOBS.c.response).where(JOBS.c.job_id == job_id, JOBS.c.task_id == task_id)
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def begin_job(self, task_id: bytes, job_id: bytes) -> bool:
-        """Take an aggregation job; False if another transaction has answered it. Waits for one that is about to."""
         statement = self.dialect.upsert(JOBS).values(job_id=job_id, task_id=task_id, response=b"")
         return bool((await self.connection.execute(statement.on_conflict_do_nothing())).rowcount)
 
     async def end_job(self, job_id: bytes, response: bytes) -> None:
-        """Keep the response, which is not empty, of a job that this transaction took. Raises ``Fatal`` for one that it
-        did not take, or that has a response."""
         answered = update(JOBS).where(JOBS.c.job_id == job_id, _may_become(JobState.ANSWERED))
         if (await self.connection.execute(answered.values(response=response))).rowcount != 1:
             raise Fatal("a job that was not taken cannot be answered")
 
     async def drop_job(self, task_id: bytes, job_id: bytes) -> bool:
-        """Forget a response; what was decided about its reports stays. False if there was none."""
         result = await self.connection.execute(
             delete(JOBS).where(JOBS.c.job_id == job_id, JOBS.c.task_id == task_id, _may_become(None))
         )
         return bool(result.rowcount)
 
     async def job_count(self, task_id: bytes) -> int:
-        """Aggregation jobs whose response is kept."""
         query = select(func.count()).where(JOBS.c.task_id == task_id)
         return int((await self.connection.execute(query)).scalar_one())
 
     async def share_response(self, task_id: bytes, share_id: bytes) -> bytes | None:
-        """The aggregate share as it was given."""
         query = select(SHARES.c.response).where(SHARES.c.share_id == share_id, SHARES.c.task_id == task_id)
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def put_share(self, task_id: bytes, share_id: bytes, response: bytes) -> None:
-        """Keep an aggregate share's answer."""
         await self.connection.execute(insert(SHARES).values(share_id=share_id, task_id=task_id, response=response))
 
     async def drop_share(self, task_id: bytes, share_id: bytes) -> bool:
-        """Forget an aggregate share's answer; its batch stays closed. False if there was none."""
         result = await self.connection.execute(
             delete(SHARES).where(SHARES.c.share_id == share_id, SHARES.c.task_id == task_id)
         )
         return bool(result.rowcount)
 
     async def report_counts(self, task_id: bytes) -> dict[str, int]:
-        """Decided reports: how many were counted and how many refused."""
         rejections = await self.rejections(task_id)
         return {"aggregated": await self.counted(task_id), "rejected": sum(rejections.values())}
 

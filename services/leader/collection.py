@@ -12,12 +12,13 @@ import json
 from dataclasses import replace
 
 from services.leader.config import LeaderLimits
+from services.leader.ports import CollectionsTx
 from services.leader.records import BatchState, CollectionRow, CollectionState
-from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
 from tacit.adapters.waiting import first_of
 from tacit.aggregator.outcomes import Batch
 from tacit.aggregator.parties import Parties
+from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.work import creation, resource_id
 from tacit.errors import (
     Abort,
@@ -58,7 +59,7 @@ class Collections:
     """Creates, shows and deletes collection jobs, and moves them on."""
 
     def __init__(
-        self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits, helper_token: str
+        self, store: SharedStore[CollectionsTx], parties: Parties, deps: Deps, limits: LeaderLimits, helper_token: str
     ) -> None:
         self._store = store
         self._parties = parties
@@ -98,7 +99,7 @@ class Collections:
             return row
 
     async def _known(
-        self, tx: LeaderTx, task: Task, body: bytes, same: list[CollectionRow], chosen: bytes | None
+        self, tx: CollectionsTx, task: Task, body: bytes, same: list[CollectionRow], chosen: bytes | None
     ) -> CollectionRow | None:
         """The job that a request is about again. Raises ``DapAbort`` for the id of another."""
         if chosen is None:
@@ -110,7 +111,7 @@ class Collections:
             raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of another collection job")
         return row
 
-    async def _is_taken(self, tx: LeaderTx, task: Task, request: CollectionJobReq) -> bool:
+    async def _is_taken(self, tx: CollectionsTx, task: Task, request: CollectionJobReq) -> bool:
         """Whether what a request asks for was released, or is being asked for."""
         batch = batches.batch_of(task, request.query, None)
         live = await tx.live_collections(task.task_id)
@@ -118,7 +119,7 @@ class Collections:
             live = [row for row in live if CollectionJobReq.decode(row.request).query.interval.overlaps(batch)]
         return bool(live) or await tx.is_released(task, batch)
 
-    async def _again(self, tx: LeaderTx, row: CollectionRow) -> CollectionRow:
+    async def _again(self, tx: CollectionsTx, row: CollectionRow) -> CollectionRow:
         """A job whose batch was too small is looked at again when it is asked for again."""
         if row.state is not CollectionState.FAILED or row.share_request:
             return row
@@ -126,7 +127,7 @@ class Collections:
         await tx.put_collection(row)
         return row
 
-    async def _claim(self, tx: LeaderTx, party: Party) -> bytes | None:
+    async def _claim(self, tx: CollectionsTx, party: Party) -> bytes | None:
         """A full batch that was never associated with a collection job, if there is one yet."""
         batch_id = await tx.full_batch(party.task.task_id)
         if batch_id is not None:
@@ -230,11 +231,11 @@ class Collections:
             await tx.put_collection(row)
             return row
 
-    async def _is_over(self, tx: LeaderTx, party: Party) -> bool:
+    async def _is_over(self, tx: CollectionsTx, party: Party) -> bool:
         """The interval has ended and every report that was acknowledged so far has been dealt with."""
         return self._deps.clock.now() >= party.task.end_seconds and await self._is_settled(tx, party)
 
-    async def _is_enough(self, tx: LeaderTx, party: Party, row: CollectionRow) -> bool:
+    async def _is_enough(self, tx: CollectionsTx, party: Party, row: CollectionRow) -> bool:
         """What a query names holds B reports, or never will, and every report that was acknowledged has been dealt
         with."""
         if not await self._is_settled(tx, party):
@@ -242,12 +243,12 @@ class Collections:
         count = await tx.accepted_count(party.task.task_id, _batch(party.task, row))
         return count >= party.task.min_batch_size or self._deps.clock.now() >= party.task.end_seconds
 
-    async def _is_settled(self, tx: LeaderTx, party: Party) -> bool:
+    async def _is_settled(self, tx: CollectionsTx, party: Party) -> bool:
         if await tx.has_pending(party.task.task_id):
             return False
         return not await tx.unfinished_jobs(party.task.task_id)
 
-    async def _checked(self, tx: LeaderTx, party: Party, row: CollectionRow) -> CollectionRow:
+    async def _checked(self, tx: CollectionsTx, party: Party, row: CollectionRow) -> CollectionRow:
         """The row of a batch that may be released, which is closed hereby. Raises ``Abort``."""
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL

@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 class JobsTx(CommonTx):
-    """One transaction on aggregation jobs."""
+    """One transaction on aggregation jobs; what its methods promise stands in ``services.leader.ports``."""
 
     def counts(self) -> sa.ColumnElement[bool]:
         """An accepted report counts once its job is done. What is not done is little, and PostgreSQL hashes a NOT IN;
@@ -53,7 +53,6 @@ class JobsTx(CommonTx):
         return super().counts() & self.common.outcomes.c.job_id.not_in(unfinished)
 
     async def add_jobs(self, jobs: Sequence[JobRow]) -> None:
-        """Store formed jobs, free for any worker."""
         rows = [
             {
                 "job_id": job.job_id,
@@ -77,14 +76,12 @@ class JobsTx(CommonTx):
             await self.connection.execute(sa.insert(JOBS), rows)
 
     async def due_jobs(self, now: float, limit: int, other_than: Collection[bytes] = ()) -> list[tuple[bytes, bytes]]:
-        """(job id, task id) of jobs that a worker may take, of tasks ``other_than`` these, the longest due first."""
         query = sa.select(JOBS.c.job_id, JOBS.c.task_id).where(_due(now)).order_by(JOBS.c.next_attempt).limit(limit)
         if other_than:
             query = query.where(JOBS.c.task_id.not_in(sorted(other_than)))
         return [(row[0], row[1]) for row in await self.connection.execute(query)]
 
     async def claim_jobs(self, job_ids: Collection[bytes], now: float, holder: int, until: float) -> list[JobRow]:
-        """Take those of ``job_ids`` that are still due and that no other process takes at this moment."""
         wanted = (
             sa.select(JOBS.c.job_id)
             .where(self.dialect.among(JOBS.c.job_id, sorted(job_ids)), _due(now))
@@ -106,14 +103,12 @@ class JobsTx(CommonTx):
         return [_job(row) for row in await self.connection.execute(taken)]
 
     async def renew_leases(self, job_ids: Collection[bytes], holder: int, until: float) -> None:
-        """Keep those of ``job_ids`` that ``holder`` still has for longer."""
         mine = self.dialect.among(JOBS.c.job_id, sorted(job_ids))
         await self.connection.execute(
             sa.update(JOBS).where(mine, JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED)).values(lease_until=until)
         )
 
     async def free_leases(self, holder: int) -> None:
-        """Give every job of ``holder`` back, as it was before it was taken."""
         await self.connection.execute(
             sa.update(JOBS)
             .where(JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED))
@@ -121,11 +116,9 @@ class JobsTx(CommonTx):
         )
 
     async def expire_lease(self, job: JobRow, now: float, cause: str) -> None:
-        """A formed job could not be prepared: as if its worker had died."""
         await self.connection.execute(sa.update(JOBS).where(_held(job)).values(holder=0, lease_until=now, cause=cause))
 
     async def job_to_send(self, job: JobRow, request: bytes, members: Sequence[int]) -> bool:
-        """From now on the job is these bytes, made of these reports; False if the lease is another's by now."""
         result = await self.connection.execute(
             sa.update(JOBS)
             .where(_held(job), _may_become(JobState.SENT))
@@ -141,13 +134,10 @@ class JobsTx(CommonTx):
         return bool(result.rowcount)
 
     async def drop_job(self, job: JobRow) -> bool:
-        """Forget a formed job that nothing came of; False if the lease is another's by now."""
         result = await self.connection.execute(sa.delete(JOBS).where(_held(job), _may_become(None)))
         return bool(result.rowcount)
 
     async def postpone_job(self, job: JobRow, next_attempt: float, location: str, cause: str) -> None:
-        """Note a failed attempt, why it failed, and where a Helper that works asynchronously is to be asked; give the
-        lease back."""
         await self.connection.execute(
             sa.update(JOBS)
             .where(_held(job))
@@ -162,7 +152,6 @@ class JobsTx(CommonTx):
         )
 
     async def end_job(self, job_id: bytes, state: JobState) -> bool:
-        """End a sent job and overwrite its request; False if it had ended before."""
         result = await self.connection.execute(
             sa.update(JOBS)
             .where(JOBS.c.job_id == job_id, _may_become(state))
@@ -171,29 +160,24 @@ class JobsTx(CommonTx):
         return bool(result.rowcount)
 
     async def split_jobs(self, now: float, limit: int) -> list[JobRow]:
-        """Formed jobs whose leases ran out too often: one of their reports may be what kills the workers."""
         poisonous = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & _expired(now)
         return [_job(row) for row in await self.connection.execute(sa.select(*_COLUMNS).where(poisonous).limit(limit))]
 
     async def remove_jobs(self, jobs: Sequence[JobRow]) -> None:
-        """Forget formed jobs whose reports go into others. Raises ``Fatal`` where one of them is not formed."""
         wanted = self.dialect.among(JOBS.c.job_id, [job.job_id for job in jobs])
         gone = await self.connection.execute(sa.delete(JOBS).where(wanted, _may_become(None)))
         if gone.rowcount != len(jobs):
             raise Fatal("a job that is to be split is not formed any more")
 
     async def unfinished_jobs(self, task_id: bytes) -> int:
-        """How many jobs of a task are formed or sent."""
         query = sa.select(sa.func.count()).where(JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED))
         return int((await self.connection.execute(query)).scalar_one())
 
     async def members_in_jobs(self) -> set[int]:
-        """Every report of an unfinished job, of all tasks."""
         rows = await self.connection.execute(sa.select(JOBS.c.members).where(JOBS.c.state.in_(UNFINISHED)))
         return {seq for members in rows.scalars() for seq in unpack_members(members)}
 
     async def in_flight(self, task_id: bytes, batch_id: bytes | None = None) -> int:
-        """Reports of the unfinished jobs of a task, or of one of its batches."""
         query = sa.select(sa.func.coalesce(sa.func.sum(JOBS.c.size), 0)).where(
             JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED)
         )
@@ -202,21 +186,18 @@ class JobsTx(CommonTx):
         return int((await self.connection.execute(query)).scalar_one())
 
     async def job_counts(self, task_id: bytes) -> dict[str, int]:
-        """Aggregation jobs by state."""
         rows = await self.connection.execute(
             sa.select(JOBS.c.state, sa.func.count()).where(JOBS.c.task_id == task_id).group_by(JOBS.c.state)
         )
         return {row[0]: row[1] for row in rows}
 
     async def leased_jobs(self, task_id: bytes, now: float) -> int:
-        """Unfinished jobs of a task that a worker has."""
         query = sa.select(sa.func.count()).where(
             JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED), JOBS.c.lease_until > now
         )
         return int((await self.connection.execute(query)).scalar_one())
 
     async def failing_jobs(self, task_id: bytes, limit: int) -> list[FailingJob]:
-        """Unfinished jobs of a task that failed last time, those with most attempts first."""
         columns = (JOBS.c.job_id, JOBS.c.state, JOBS.c.size, JOBS.c.attempts, JOBS.c.expired, JOBS.c.cause)
         failing = JOBS.c.state.in_(UNFINISHED) & ((JOBS.c.attempts > 0) | (JOBS.c.expired > 0))
         query = sa.select(*columns).where(JOBS.c.task_id == task_id, failing)

@@ -23,7 +23,10 @@ _SEQUENCE = "report_seqs"
 
 
 class ReportsTx(CommonTx):
-    """One transaction on uploads. ``numbered``: where the reports' bytes lie, in which there must be room."""
+    """One transaction on uploads, as ``services.leader.ports`` asks.
+
+    ``numbered``: where the reports' bytes lie, in which there must be room.
+    """
 
     @cached_property
     def numbered(self) -> NumberedTable:
@@ -31,8 +34,6 @@ class ReportsTx(CommonTx):
         return self.dialect.numbered(self.connection, REPORTS, _SEQUENCE)
 
     async def digests(self, task_id: bytes, report_ids: Sequence[bytes]) -> tuple[dict[bytes, bytes | None], bool]:
-        """SHA-256 of the reports among ``report_ids`` that are stored or were dealt with, and whether any batch of the
-        task was released, or it closed without one."""
         releases = self.common.releases
         kept = (
             Rows((table.c.report_id, table.c.digest), table.c.report_id, {table.c.task_id: task_id})
@@ -44,7 +45,6 @@ class ReportsTx(CommonTx):
         return {report_id: digest for report_id, digest in found}, released.first() is not None  # noqa: C416
 
     async def add_reports(self, uploads: Sequence[StoredReport], now: float) -> None:
-        """Store new reports, pending since ``now``. Raises ``IntegrityError`` where a partition is missing."""
         if not uploads:
             return
         seqs = await self.numbered.take(len(uploads))
@@ -56,7 +56,6 @@ class ReportsTx(CommonTx):
         await self.add_pending([(seq, upload.task_id) for seq, upload in zip(seqs, uploads, strict=True)], now)
 
     async def add_pending(self, rows: Sequence[tuple[int, bytes]], since: float) -> None:
-        """(seq, task id) of reports that wait for a job since, or not before, ``since``."""
         groups: dict[bytes, list[int]] = {}
         for seq, task_id in rows:
             groups.setdefault(task_id, []).append(seq)
@@ -68,7 +67,6 @@ class ReportsTx(CommonTx):
             await self.connection.execute(sa.insert(PENDING), values)
 
     async def take_pending(self, task_id: bytes, seqs: Sequence[int]) -> None:
-        """Jobs have these reports of a task from now on; what is left of their groups becomes one. Alone."""
         taken = set(seqs)
         columns = (PENDING.c.seq, PENDING.c.since, PENDING.c.members)
         query = sa.select(*columns).where(PENDING.c.task_id == task_id, PENDING.c.seq <= max(seqs, default=-1))
@@ -88,36 +86,30 @@ class ReportsTx(CommonTx):
             await self.add_pending([(seq, task_id) for seq in left], min(oldest))
 
     async def pending(self, task_id: bytes, now: float, limit: int) -> list[int]:
-        """Sequence numbers of up to ``limit`` reports that wait by ``now``, the oldest first."""
         groups = await self.connection.execute(_waiting(PENDING.c.members, task_id, now, limit))
         return [seq for members in groups.scalars() for seq in unpack_members(members)][:limit]
 
     async def pending_head(self, task_id: bytes, now: float, limit: int) -> tuple[int, float]:
-        """How many reports ``pending`` would give, and since when the oldest waits."""
         groups = (await self.connection.execute(_waiting(PENDING.c.since, task_id, now, limit))).all()
         return min(limit, sum(row.size for row in groups)), min((row.since for row in groups), default=now)
 
     async def pending_summary(self, task_id: bytes) -> tuple[int, float | None]:
-        """How many reports of a task have no job, and since when the oldest."""
         size = sa.func.coalesce(sa.func.sum(PENDING.c.size), 0)
         query = sa.select(size, sa.func.min(PENDING.c.since)).where(PENDING.c.task_id == task_id)
         count, since = (await self.connection.execute(query)).one()
         return int(count), since
 
     async def has_pending(self, task_id: bytes) -> bool:
-        """Whether a report of the task has no job."""
         query = sa.select(PENDING.c.seq).where(PENDING.c.task_id == task_id).limit(1)
         return (await self.connection.execute(query)).first() is not None
 
     async def stored(self, seqs: Sequence[int]) -> list[StoredReport]:
-        """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
         columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
         found = {row[4]: StoredReport(*row) for row in rows}
         return [found[seq] for seq in seqs if seq in found]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:
-        """Forget the bytes of reports that are dealt with."""
         await self.dialect.delete_among(self.connection, REPORTS.c.seq, seqs)
 
 

@@ -30,31 +30,27 @@ _STORE_NEW = "store_reports"
 
 
 class LeaderTx(ReportsTx, JobsTx):
-    """One transaction of the Leader."""
+    """The transactions of ``services.leader.ports`` over a database."""
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
         super().__init__(connection, dialect, COMMON)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
-        """The leader-selected batch that fills up."""
         query = select(BATCHES.c.batch_id).where(BATCHES.c.task_id == task_id, BATCHES.c.state == BatchState.OPEN.value)
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def add_batch(self, task_id: bytes, batch_id: bytes) -> None:
-        """Begin a leader-selected batch."""
         await self.connection.execute(
             insert(BATCHES).values(task_id=task_id, batch_id=batch_id, state=BatchState.OPEN.value)
         )
 
     async def set_batch(self, batch_id: bytes, state: BatchState) -> None:
-        """Move a leader-selected batch on. Raises ``Fatal`` for a move that ``BATCH_STATES`` does not hold."""
         movable = BATCHES.c.state.in_(BATCH_STATES.names_before(state))
         moved = update(BATCHES).where(BATCHES.c.batch_id == batch_id, movable).values(state=state.value)
         if (await self.connection.execute(moved)).rowcount != 1:
             raise Fatal(f"no batch of this id can become {state}")
 
     async def full_batch(self, task_id: bytes) -> bytes | None:
-        """The oldest full batch that no collection job has."""
         query = (
             select(BATCHES.c.batch_id)
             .where(BATCHES.c.task_id == task_id, BATCHES.c.state == BatchState.FULL.value)
@@ -64,24 +60,20 @@ class LeaderTx(ReportsTx, JobsTx):
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def batch_counts(self, task_id: bytes) -> dict[str, int]:
-        """Leader-selected batches by state."""
         rows = await self.connection.execute(
             select(BATCHES.c.state, func.count()).where(BATCHES.c.task_id == task_id).group_by(BATCHES.c.state)
         )
         return {row[0]: row[1] for row in rows}
 
     async def lock_batch(self, batch_id: bytes) -> None:
-        """Nobody else adds to the batch until this transaction ends, and what others added is seen from now on."""
         query = select(BATCHES.c.seq).where(BATCHES.c.batch_id == batch_id).with_for_update()
         await self.connection.execute(query)
 
     async def collection(self, job_id: bytes) -> CollectionRow | None:
-        """One collection job."""
         found = await self._collections(COLLECTIONS.c.job_id == job_id)
         return found[0] if found else None
 
     async def unfinished_collections(self, due: float) -> list[CollectionRow]:
-        """Collection jobs that have something to do by now."""
         states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
         return await self._collections(COLLECTIONS.c.state.in_(states) & (COLLECTIONS.c.next_attempt <= due))
 
@@ -104,20 +96,16 @@ class LeaderTx(ReportsTx, JobsTx):
         return [CollectionRow(**{**row._mapping, "state": CollectionState(row.state)}) for row in rows]
 
     async def add_collection(self, row: CollectionRow) -> None:
-        """Create a collection job."""
         COLLECTION_STATES.check(None, row.state)
         await self.connection.execute(insert(COLLECTIONS).values(**_columns(row)))
 
     async def put_collection(self, row: CollectionRow) -> None:
-        """Replace a collection job's row by one in another state. Raises ``Fatal`` for a move that
-        ``COLLECTION_STATES`` does not hold."""
         movable = COLLECTIONS.c.state.in_(COLLECTION_STATES.names_before(row.state))
         moved = update(COLLECTIONS).where(COLLECTIONS.c.job_id == row.job_id, movable).values(**_columns(row))
         if (await self.connection.execute(moved)).rowcount != 1:
             raise Fatal(f"no collection job of this id can become {row.state}")
 
     async def postpone_collection(self, job_id: bytes, attempts: int, next_attempt: float) -> None:
-        """Note a failed attempt, whatever became of the job meanwhile."""
         await self.connection.execute(
             update(COLLECTIONS)
             .where(COLLECTIONS.c.job_id == job_id)
@@ -125,16 +113,13 @@ class LeaderTx(ReportsTx, JobsTx):
         )
 
     async def same_requests(self, task_id: bytes, request: bytes) -> list[CollectionRow]:
-        """Every collection job of the task that was created with these bytes."""
         return await self._collections((COLLECTIONS.c.task_id == task_id) & (COLLECTIONS.c.request == request))
 
     async def live_collections(self, task_id: bytes) -> list[CollectionRow]:
-        """The collection jobs of the task that are under way."""
         states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
         return await self._collections((COLLECTIONS.c.task_id == task_id) & COLLECTIONS.c.state.in_(states))
 
     async def live_collection(self, task_id: bytes) -> bool:
-        """Whether a collection job of the task is under way."""
         return bool(await self.live_collections(task_id))
 
 
@@ -143,15 +128,12 @@ def _columns(row: CollectionRow) -> dict[str, Any]:
 
 
 class LeaderStore(SqlStore[LeaderTx]):
-    """The Leader's database."""
+    """The Leader's database, which satisfies every store that its parts ask for."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx, mark)
 
     async def add_new_reports(self, uploads: Sequence[StoredReport], closable: Collection[bytes], now: float) -> bool:
-        """Store reports in one statement if nobody has seen any of them, no two have one id, the rows of their tasks
-        say that they are served, and no batch of a task in ``closable`` was released; False if that does not hold or
-        cannot be done here: then nothing happened. Raises ``IntegrityError`` where a partition is missing."""
         if len({upload.report_id for upload in uploads}) < len(uploads):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from services.leader.config import LeaderLimits
+from services.leader.ports import WorkTx
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
-from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
 from tacit.aggregator.outcomes import OutcomeRow
+from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.work import creation, resource_url
 from tacit.errors import DecodeError, Fatal, ReportError
 from tacit.messages import BatchMode, Role
@@ -50,7 +51,7 @@ class JobWork:
 
     def __init__(
         self,
-        store: LeaderStore,
+        store: SharedStore[WorkTx],
         deps: Deps,
         limits: LeaderLimits,
         helper_token: str,
@@ -118,7 +119,7 @@ class JobWork:
 
     async def _record(
         self,
-        tx: LeaderTx,
+        tx: WorkTx,
         party: Party,
         job: JobRow,
         state: LeaderJob,
@@ -286,7 +287,7 @@ class JobWork:
             self.batch_filled.set()
         return len(job.members)
 
-    async def _fill_batch(self, tx: LeaderTx, party: Party, batch_id: bytes | None) -> bool:
+    async def _fill_batch(self, tx: WorkTx, party: Party, batch_id: bytes | None) -> bool:
         """Whether a collection may have waited for this job: its batch is full, or the task's time is over."""
         if party.task.batch_mode is BatchMode.TIME_INTERVAL or batch_id is None:
             is_over = self._deps.clock.now() >= party.task.end_seconds

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
+from tacit.aggregator.outcomes import Batch, Known, OutcomeRow
 from tacit.aggregator.records import TaskRow, TaskState
+from tacit.roles.aggregator import Party, Tally
 from tacit.service.store import Transactions
+from tacit.task import Task
 
 Tx_co = TypeVar("Tx_co", covariant=True)
 
@@ -36,6 +39,102 @@ class FollowedStore(SharedStore["LogTx"], Protocol):
 
     doubtful: str
     """What shows that the database is from the past."""
+
+
+class OpenTx(Protocol):
+    """What everything that acts for a task asks of a transaction."""
+
+    async def is_open(self, party: Party, now: float) -> bool:
+        """Whether a task may do anything at all: it is served, and its time is not over at ``now``. **Every transaction
+        that counts, releases, stores or closes asks this first** (P9, P32)."""
+        ...
+
+    async def demand_open(self, party: Party, now: float) -> None:
+        """Raise ``DapAbort(unrecognizedTask)`` unless ``is_open``."""
+        ...
+
+
+class CountingTx(Protocol):
+    """What counting a task's reports asks of a transaction."""
+
+    async def accepted_count(self, task_id: bytes, batch: Batch = None) -> int:
+        """Distinct nullifiers of the reports that count, in a batch or in the whole task. Reads every one of them: for
+        decisions to release, not for progress."""
+        ...
+
+    async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
+        """Reports in the tallies of one bucket or of the whole task."""
+        ...
+
+
+class DecidingTx(OpenTx, Protocol):
+    """What deciding on the reports of one job asks of a transaction."""
+
+    async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
+        """The outcomes that exist of ``report_ids``."""
+        ...
+
+    async def closed_times(self, task: Task, batch_id: bytes | None, times: Collection[int]) -> set[int]:
+        """Those of ``times`` (units of the precision) of which no report counts any more, in batch ``batch_id`` of a
+        leader-selected task."""
+        ...
+
+    async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
+        """Insert those of ``rows`` whose report id and nullifier are free; returns the report ids of the others. Of two
+        rows in one call that want the same, the first has it. A refused row leaves nothing behind: whoever refuses its
+        report records that with no nullifier."""
+        ...
+
+    async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
+        """Add to the task's counters of rejected reports by cause."""
+        ...
+
+    async def add_tallies(self, task: Task, tallies: Mapping[bytes, Tally]) -> None:
+        """Merge tallies into this process's shard of their buckets; one whose share is gone takes nothing more."""
+        ...
+
+
+class ReleasingTx(OpenTx, CountingTx, Protocol):
+    """What releasing a batch asks of a transaction."""
+
+    async def is_released(self, task: Task, batch: Batch) -> bool:
+        """Whether a batch is closed for good, or part of it: one that is named by its id, the times of an interval, or
+        the task's only one. Every batch of a task that was closed without a release is."""
+        ...
+
+    async def tally(self, task: Task, batch: Batch = None) -> Tally | None:
+        """The content of a batch, or of all the task's buckets together; ``None`` if there is none."""
+        ...
+
+    async def keep_census_share(self, task_id: bytes, report_count: int, agg_share: bytes) -> None:
+        """Keep the encoded aggregate share of a census, as it was released, in the transaction that releases it. A
+        second one is an ``IntegrityError``: a census has one batch."""
+        ...
+
+    async def release(self, task_id: bytes, selector: bytes) -> None:
+        """Close a batch for good."""
+        ...
+
+    async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
+        """Forget aggregate shares that were released or never will be; counts and checksums stay. An older database
+        would have them, and noise for them could be drawn again."""
+        ...
+
+
+class StatusTx(CountingTx, Protocol):
+    """What a status page of either aggregator asks of a transaction."""
+
+    async def tasks(self) -> list[TaskRow]:
+        """Every recipe that was seen."""
+        ...
+
+    async def release_count(self, task_id: bytes) -> int:
+        """How many batches of the task were released."""
+        ...
+
+    async def rejections(self, task_id: bytes) -> dict[str, int]:
+        """Rejected reports by cause."""
+        ...
 
 
 class CensusTx(Protocol):

@@ -31,28 +31,24 @@ a batch id has this length."""
 
 
 class CommonTx(OutcomesTx):
-    """One transaction on the shared tables."""
+    """One transaction on the shared tables; what its methods promise stands in ``tacit.aggregator.ports``."""
 
     async def log_state(self) -> bytes | None:
-        """What the log reader persisted last."""
         table = self.common.log_state
         return (await self.connection.execute(select(table.c.state))).scalar_one_or_none()
 
     async def put_log_state(self, state: bytes) -> None:
-        """Replace the log reader's state."""
         table = self.common.log_state
         await self.connection.execute(delete(table))
         await self.connection.execute(insert(table).values(id=1, state=state))
 
     async def leaves(self, start: int = 0) -> list[tuple[int, bytes]]:
-        """Every verified leaf from index ``start`` on with its index, in the order of the log."""
         table = self.common.leaves
         query = select(table.c.position, table.c.leaf).where(table.c.position >= start).order_by(table.c.position)
         rows = await self.connection.execute(query)
         return [(row.position, row.leaf) for row in rows]
 
     async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        """Keep verified leaves; those already kept are left alone. Returns how many are new."""
         table = self.common.leaves
         known = set((await self.connection.execute(select(table.c.position))).scalars())
         fresh = [{"position": index, "leaf": leaf} for index, leaf in leaves if index not in known]
@@ -61,7 +57,6 @@ class CommonTx(OutcomesTx):
         return len(fresh)
 
     async def tasks(self) -> list[TaskRow]:
-        """Every recipe that was seen."""
         table = self.common.tasks
         rows = await self.connection.execute(
             select(
@@ -79,7 +74,6 @@ class CommonTx(OutcomesTx):
         return [TaskRow(row.recipe_hash, TaskState(row.state), *row[2:]) for row in rows]
 
     async def task_state(self, recipe_hash: bytes) -> TaskState | None:
-        """What one recipe's row says now; ``None`` without one."""
         table = self.common.tasks
         query = select(table.c.state).where(table.c.recipe_hash == recipe_hash)
         found = (await self.connection.execute(query)).scalar_one_or_none()
@@ -103,30 +97,21 @@ class CommonTx(OutcomesTx):
         return now < party.closes and not had_begun(party.task.start_seconds, row.closed or 0)
 
     async def closed_until(self) -> int:
-        """The POSIX second before which everything may have been spent, as an operator has accepted: no task that had
-        begun by then (``had_begun``) does anything any more. 0 where the database was never restored from the past."""
         query = select(MARKS.c.number).where(MARKS.c.shard == CLOSED)
         return int((await self.connection.execute(query)).scalar_one_or_none() or 0)
 
     async def in_doubt(self) -> bool:
-        """Whether ``doubt`` was said, and no operator has decided yet."""
         query = select(func.count()).select_from(MARKS).where(MARKS.c.shard == DOUBT)
         return bool((await self.connection.execute(query)).scalar_one())
 
     async def doubt(self) -> None:
-        """The log shows that this database is from the past: every task is closed, and the next start refused, until
-        an operator decides."""
         await doubt(self.connection)
 
     async def demand_open(self, party: Party, now: float) -> None:
-        """Raise ``DapAbort(unrecognizedTask)`` unless ``is_open``."""
         if not await self.is_open(party, now):
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK, "the task has ended", task_id=party.task.task_id_text)
 
     async def put_task(self, task: TaskRow) -> bool:
-        """Insert or replace one recipe's row, in a transaction that runs alone; False, and nothing changes, where the
-        row says that the task has ended and the new one does not: whoever decided on an older one is too late. Raises
-        ``Fatal`` for any other move that ``TASK_STATES`` does not hold."""
         present = await self.task_state(task.recipe_hash)
         if present is TaskState.ENDED and task.state is not TaskState.ENDED:
             return False
@@ -150,15 +135,12 @@ class CommonTx(OutcomesTx):
         return True
 
     async def forget(self, task_id: bytes) -> None:
-        """Delete everything about a task but the row that says that it existed, and which batches were released."""
         kept = (self.common.tasks, self.common.releases)
         for table in self.common.tasks.metadata.sorted_tables:
             if table not in kept and "task_id" in table.c:
                 await self.connection.execute(delete(table).where(table.c.task_id == task_id))
 
     async def is_released(self, task: Task, batch: Batch) -> bool:
-        """Whether a batch is closed for good, or part of it: one that is named by its id, the times of an interval, or
-        the task's only one. Every batch of a task that was closed without a release is."""
         if isinstance(batch, Interval):
             return any(span.overlaps(batch) for span in await self._closed_spans(task))
         table = self.common.releases
@@ -168,8 +150,6 @@ class CommonTx(OutcomesTx):
         return bool((await self.connection.execute(query)).scalar_one())
 
     async def closed_times(self, task: Task, batch_id: bytes | None, times: Collection[int]) -> set[int]:
-        """Those of ``times`` (units of the precision) of which no report counts any more, in batch ``batch_id`` of a
-        leader-selected task."""
         if task.batch_close is not BatchClose.ON_QUERY:
             return set(times) if await self.is_released(task, batch_id) else set()
         spans = await self._closed_spans(task)
@@ -184,13 +164,10 @@ class CommonTx(OutcomesTx):
         return [task.interval if selector == UNRELEASED else Interval.decode(selector) for selector in found]
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
-        """Close a batch for good."""
         self.spends = True
         await self.connection.execute(insert(self.common.releases).values(task_id=task_id, selector=selector))
 
     async def close_unreleased(self, task_id: bytes) -> bool:
-        """Close a task for good of which no batch was released, and forget its sums; False, and nothing changes, if
-        one was."""
         if await self.release_count(task_id):
             return False
         table = self.common.releases
@@ -200,20 +177,16 @@ class CommonTx(OutcomesTx):
         return True
 
     async def keep_census_share(self, task_id: bytes, report_count: int, agg_share: bytes) -> None:
-        """Keep the encoded aggregate share of a census, as it was released, in the transaction that releases it. A
-        second one is an ``IntegrityError``: a census has one batch."""
         table = self.common.census_shares
         values = {"task_id": task_id, "report_count": report_count, "agg_share": agg_share}
         await self.connection.execute(insert(table).values(**values))
 
     async def census_shares(self) -> list[tuple[bytes, int, bytes]]:
-        """(task id, report count, encoded aggregate share) of every census that was released."""
         table = self.common.census_shares
         rows = await self.connection.execute(select(table.c.task_id, table.c.report_count, table.c.agg_share))
         return [(row.task_id, row.report_count, row.agg_share) for row in rows]
 
     async def release_count(self, task_id: bytes) -> int:
-        """How many batches of the task were released."""
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task_id, table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
@@ -260,12 +233,10 @@ class SqlStore(DatabaseStore, Generic[Tx]):
 
     @property
     def coordinates(self) -> bool:
-        """What ``leads`` said last."""
         return self._database.leading
 
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx]:
-        """Commit everything in the block, or nothing; alone, or beside other processes' shared transactions."""
         database = self._database
         async with database.transaction(shared=shared) as connection:
             tx = self._bound(connection, database)
@@ -275,7 +246,6 @@ class SqlStore(DatabaseStore, Generic[Tx]):
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
-        """One consistent view."""
         database = self._database
         async with database.read() as connection:
             yield self._bound(connection, database)

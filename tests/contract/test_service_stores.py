@@ -14,7 +14,7 @@ from attester.ports import Debit, Issued, Outcome
 from attester.store import SqlAttesterStore
 from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
 from recipe_server.records import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
-from recipe_server.store import RecipeStore
+from recipe_server.store import SqlRecipeStore
 from services.collector.records import Collection, CollectionState, Result
 from services.collector.store import CollectorStore
 from services.gateway.store import ReplayStore, SeenRequest
@@ -38,7 +38,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def opened(store: Store | RecipeStore) -> AsyncIterator[None]:
+async def opened(store: Store) -> AsyncIterator[None]:
     try:
         yield
     finally:
@@ -137,11 +137,12 @@ async def test_collector_keeps_collections_and_one_result_per_batch(url: str) ->
 
 
 async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) -> None:
-    store = await RecipeStore.open(url)
+    store = SqlRecipeStore(url)
+    await store.open()
     recipe, directory = KIT.recipe(), KIT.directory()
     leaf = KIT.recipe_leaf(recipe)
     async with opened(store):
-        async with store.write() as tx:
+        async with store.transaction() as tx:
             assert await tx.checkpoint() is None
             data = leaf.encode()
             nodes = nodes_of_append(lambda _level, _index: b"", 0, data)
@@ -154,7 +155,7 @@ async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) 
             await tx.put_checkpoint(LATE + 2, b"second")
             await tx.add_result(PublishedResult(recipe.hash, "0", b"{}", LATE))
         with pytest.raises(IntegrityError):
-            async with store.write() as tx:
+            async with store.transaction() as tx:
                 await tx.add_recipe(recipe, 5)
         async with store.read() as tx:
             assert await tx.checkpoint() == (LATE + 2, b"second")

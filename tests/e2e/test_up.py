@@ -252,7 +252,7 @@ class Operator:
         found: Any = json.loads(answer.body) if answer.status == 200 else {}
         return found if isinstance(found, dict) else {"items": found}
 
-    async def until(self, what: str, condition: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
+    async def until(self, what: str, condition: Callable[[], Awaitable[bool]], seconds: float = 180.0) -> None:
         """Return once the coroutine function ``condition`` gives something true."""
         deadline = time.monotonic() + seconds
         while not await condition():

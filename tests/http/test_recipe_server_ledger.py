@@ -15,7 +15,7 @@ from sqlalchemy import create_engine
 
 from infra.lab.kit.recipes import NOW, RecipeKit, with_sampling
 from recipe_server.schema import METADATA, MIGRATIONS
-from recipe_server.store import RecipeStore
+from recipe_server.store import SqlRecipeStore
 from tacit.accounting.budgets import compose
 from tacit.adapters.migrate import migration_config
 from tacit.codec import b64url
@@ -204,7 +204,8 @@ async def test_recipes_of_an_older_database_are_charged_too(server: Server) -> N
         command.downgrade(config, "0001")
         assert "charges" not in sa.inspect(connection).get_table_names()
     engine.dispose()
-    store = await RecipeStore.open(f"sqlite+aiosqlite:///{path}")
+    store = SqlRecipeStore(f"sqlite+aiosqlite:///{path}")
+    await store.open()
     async with store.read() as tx:
         (charge,) = await tx.charges("default", NOW)
     await store.close()

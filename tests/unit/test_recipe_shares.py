@@ -206,7 +206,7 @@ def test_malformed_encoders_are_refused_in_one_line(encoder: dict[str, Any], wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"question": QUESTIONS["sum"], "randomizer": "krr"}, "needs the randomizer flips"),
+        ({"question": QUESTIONS["sum"], "randomizer": "krr"}, "needs flips"),
         ({"question": QUESTIONS["sum"], "min_batch_size": 2}, "more devices"),
         ({"question": question("sum", kind="number", low=0, high=10**9)}, "coarser"),
         ({"question": VISITS, "randomizer": "coin"}, "is not known"),
