@@ -122,6 +122,11 @@ class EventWatch:
         return self._slots.file_size
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        return self._slots.path
+
+    @property
     def state(self) -> bytes:
         """The encrypted state in memory."""
         return self._state

@@ -20,6 +20,7 @@ from client_agent.hints import hints_of
 from client_agent.journal import Entry, Fact, Trouble
 from client_agent.runner import Watch, database_of, journal_of, keep_running, opened_agent
 from infra.agent_lines import AgentLines, Fields
+from infra.commands import watching
 from infra.terminal import answers, notes, plain_table, print_json, styled
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
@@ -30,6 +31,9 @@ from tacit.service.log import get_logger
 from tacit.tlog.client import LogState
 
 app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
+app.command("watch")(watching.watch)
+app.command("record")(watching.record)
+app.command("state")(watching.state)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's configuration, JSON or TOML.")]
 

@@ -123,10 +123,11 @@ class PrivateKey:
         return self.group.subtract(ciphertext.masked, self.group.times(self.scalar, ciphertext.ephemeral))
 
     def decrypt_bit(self, ciphertext: Ciphertext) -> int:
-        """0 or 1 for the identity or the generator. Raises ``CryptoError`` for every other element."""
-        element = self.decrypt(ciphertext)
-        if hmac.compare_digest(element, self.group.identity):
+        """0 or 1 for the identity or the generator; the time tells which, to the server that sees it anyway. Raises
+        ``CryptoError`` for every other element."""
+        mask = self.group.times(self.scalar, ciphertext.ephemeral)
+        if hmac.compare_digest(ciphertext.masked, mask):
             return 0
-        if hmac.compare_digest(element, self.group.times_base(self.group.scalar(1))):
+        if hmac.compare_digest(ciphertext.masked, self.group.add(mask, self.group.generator)):
             return 1
         raise CryptoError("the ciphertext decrypts to something that is no bit")

@@ -39,6 +39,11 @@ class Group(Protocol):
         """The neutral element."""
         ...
 
+    @property
+    def generator(self) -> bytes:
+        """What ``times_base`` multiplies."""
+        ...
+
     def checked_element(self, data: bytes) -> bytes:
         """``data`` if it is the canonical form of an element, the identity among them. Raises ``DecodeError``."""
         ...

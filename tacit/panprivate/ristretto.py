@@ -23,6 +23,8 @@ class Ristretto255:
     element_size: Final = _SIZE
     scalar_size: Final = _SIZE
     identity: Final = bytes(_SIZE)
+    generator: Final = bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76")
+    """Of section A.1."""
 
     def checked_element(self, data: bytes) -> bytes:
         """The 32 bytes of section 4.3.1's canonical form; libsodium itself takes others for the identity."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import infra.lab.bench.kernels
 from infra.cli import run
 from infra.lab.bench import accounting, history, stages
 from infra.lab.bench.kernels import Case, work_of
+from infra.lab.bench.pan_privacy import largest_t
 from infra.lab.bench.storage import SQLITE, Backend
+from infra.lab.bench.targets import MOST_T
 from tacit.vdaf.native import usable_levels
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3SumVec
 
@@ -79,6 +82,25 @@ def test_accounting_shows_a_claim_at_start_up_and_a_full_ledger_beside_their_tar
     assert len(ledgers) == 4
     assert all("2,000 ms met" in line for line in ledgers)
     assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.false_alarm(0, "the times of updates are measured, and not judged")
+def test_pan_privacy_shows_updates_and_decryption_beside_their_targets_and_whether_times_tell(capsys: Capture) -> None:
+    assert run(["bench", "pan-privacy", "--repetitions", "1", "--samples", "100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for target in ("250 m", "1,000 m", "4,000 m", "20,000 m"):
+        assert sum(line.startswith("state update ") and target in line for line in lines) == 1
+    assert sum(line.startswith("decrypt a report") and "66.67 m" in line for line in lines) == 1
+    assert sum(line.startswith("state update, |t|") and "|t| 4.50" in line for line in lines) == 2
+    assert max(map(len, lines)) <= 120
+
+
+def test_times_that_tell_of_an_event_are_found_and_others_are_not() -> None:
+    generator = np.random.default_rng(5)
+    events = generator.random(20_000) < 0.5
+    times = 200_000 + generator.exponential(9_000, 20_000).astype(np.int64)
+    assert largest_t(events, times) < MOST_T
+    assert largest_t(events, times + 500 * events) > MOST_T
 
 
 def test_kept_results_are_drawn_over_commits(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,10 @@ def test_ciphertexts_off_the_group_or_in_the_clear_are_refused() -> None:
         decode_ciphertext(known_bit(1).encode())
 
 
+def test_the_generator_is_what_the_base_is_multiplied_by() -> None:
+    assert GROUP.generator == GROUP.times_base(GROUP.scalar(1))
+
+
 def test_keys_that_would_hide_nothing_are_refused() -> None:
     with pytest.raises(DecodeError, match="no public key"):
         PublicKey(GROUP.identity)

@@ -12,6 +12,7 @@ CLAIM, LEDGER = "claim, fresh interpreter", "ledger of 1,000 recipes"
 ACCOUNTING = (CLAIM, LEDGER)
 ALONE, READ = "claim alone", "read and claim"
 ALONE_AT_RATE, UNDER_ATTACK = "upload latency, alone", "upload latency, attacked"
+UPDATE, DECRYPT, UPDATE_TIMES = "state update", "decrypt a report", "state update, |t|"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
 SECOND = 1e6
@@ -68,12 +69,20 @@ TARGETS: Sequence[PerformanceTarget] = (
     PerformanceTarget("release latency at B", 2 * SECOND),
     PerformanceTarget(CLAIM, 0.05 * SECOND, paths=(ALONE,)),
     PerformanceTarget(LEDGER, 2 * SECOND),
+    PerformanceTarget(UPDATE, 250, paths=("one server",), vdaf="count"),
+    PerformanceTarget(UPDATE, 1000, paths=("two servers",), vdaf="count"),
+    PerformanceTarget(UPDATE, 4000, paths=("one server",), vdaf="histogram"),
+    PerformanceTarget(UPDATE, 20_000, paths=("two servers",), vdaf="histogram"),
+    PerformanceTarget(DECRYPT, SECOND / 15_000),
 )
 """Microseconds: of CPU time per report or, of accounting, in all; of wall time for "wall time" and "latency"."""
 MOST_GROWTH = 1.10
 """Memory with a longer queue over that with a short one."""
 MOST_UNDER_ATTACK = 2.0
 """p99 of honest uploads beside attackers over that without."""
+
+MOST_T = 4.5
+"""Of updates with and without an event: Welch's t, as dudect judges it."""
 
 
 def target_of(row: Row) -> float | None:
