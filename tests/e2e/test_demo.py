@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,20 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert '"level"' not in done.stderr, "no service has anything to complain of"
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_a_demo_that_is_told_to_stop_leaves_no_keys_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "infra.cli", "demo", "--devices", str(DEVICES), "--json"]
+    with subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as demo:
+        while demo.poll() is None and not any(tmp_path.glob("tacit-demo-*/*")):
+            time.sleep(0.05)
+        demo.terminate()
+        demo.communicate(timeout=120)
+    assert demo.returncode == 130
+    assert list(tmp_path.glob("tacit-demo-*")) == []
 
 
 def test_every_sampled_device_is_counted_once_and_nothing_else(document: dict[str, Any]) -> None:

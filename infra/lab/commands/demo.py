@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import math
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -55,6 +56,8 @@ def demo(
         _say_crowd(len(dataset.values), progress)
     stages = Stages(progress)
     set_log_level("error")
+    # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder, stages.running():
         result = asyncio.run(DemoRun(dataset, Path(folder), stages).run())
     if json_output:
