@@ -22,6 +22,10 @@ NOT_GIVEN = {
     "tests/e2e/test_node_device.py",
     "node examples/node/device.mjs $(for i in $(seq 0 23); do echo --config .tacit/agents/$i/agent.json; done)": "the "
     "same, for as many devices",
+    "tacit agent watch --config watches.json": "needs a configuration and a process: "
+    "tests/unit/test_panprivate_keeper.py",
+    "tacit agent record visit --config watches.json": "the same: tests/unit/test_panprivate_keeper.py",
+    "tacit agent state --config watches.json": "the same: tests/unit/test_panprivate_keeper.py",
     "tacit serve interop --role client --port 8081 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role leader --port 8082 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role helper --port 8083 &": "takes a fixed port: tests/e2e/test_interop_page.py",

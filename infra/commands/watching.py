@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +29,7 @@ def watch(
     until: Annotated[
         float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Keep the encrypted state of watched events until Ctrl-C, and take events from applications by a local socket.
 
@@ -34,7 +37,7 @@ def watch(
     """
     settings = load_config(config, WatchingConfig)
     clock = SystemClock()
-    with opened_keeper(settings, clock, OsEntropy(), _told) as keeper:
+    with opened_keeper(settings, clock, OsEntropy(), _told_as_json if as_json else _told) as keeper:
         asyncio.run(_keep(keeper, settings, clock, until))
 
 
@@ -51,18 +54,26 @@ def _told(line: str) -> None:
     notes().print(line, soft_wrap=True, markup=False)
 
 
+def _told_as_json(line: str) -> None:
+    sys.stdout.write(json.dumps({"told": line}) + "\n")
+    sys.stdout.flush()
+
+
 def record(
     event: Annotated[str, typer.Argument(help="Its name in the configuration.")],
     config: ConfigOption,
     times: Annotated[int, typer.Option("--times", min=0, max=MAX_OCCURRENCES, help="How often it happened.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
-    """Say that an event happened, to the process that watches (tacit agent watch). Prints nothing.
+    """Say that an event happened, to the process that watches (tacit agent watch). Prints nothing without --json.
 
     Example: tacit agent record visit --config watches.json
     """
     answer = tell(load_config(config, WatchingConfig), event, times)
     if answer != OK:
         raise UsageError(f"{event}: {answer or 'the watching process ended'}; the configuration names what is watched")
+    if as_json:
+        print_json({"recorded": True})
 
 
 def state(config: ConfigOption, as_json: AsJson = False) -> None:

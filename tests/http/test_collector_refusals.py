@@ -71,7 +71,7 @@ async def test_a_task_that_the_leader_does_not_serve_yet_is_tried_again(stage: S
     for delay in (1, 2, 4):
         assert await stage.step() == 0
         assert await stage.step() == 0
-        stage.clock.jump(delay)
+        stage.clock.jump(1.5 * delay)
     assert len(stage.leader.requests) == 3
     assert (await stage.show(asked["id"]))["rule"].endswith("unrecognizedTask")
     stage.leader.refuse = None

@@ -43,12 +43,13 @@ PLUMBING = {"tacit.adapters.system", "secrets", "random", __name__}
 TEXT = {"token_hex", "token_urlsafe"}
 """Functions of ``secrets`` that make names and passwords."""
 SECRETS = re.compile(
-    r"(tacit\.(hpke|ohttp|signing|tokens|multibuffer|adapters|roles\.client|aggregator\.keys|service\.app)"
+    r"(tacit\.(hpke|ohttp|signing|tokens|multibuffer|adapters|roles\.client|aggregator\.keys|service\.app|pauses)"
     r"|services\.(gateway\.keys|leader\.workers|leader\.coordinator)|attester"
     r"|client_agent\.(wallet|deciding)|infra\.lab\.(bench|devices\.(contributions|tokens))"
-    r"|infra\.(layout|companions|databases|certificates|mosquitto|commands\.keys))(\.|$)"
+    r"|infra\.(layout|service_configs|backing_servers|databases|certificates|mosquitto|commands\.keys))(\.|$)"
 )
-"""Modules that draw keys, nonces and identifiers, which nothing compares but for equality, and inputs of benchmarks."""
+"""Modules that draw keys, nonces and identifiers, which nothing compares but for equality, lengths of pauses, and
+inputs of benchmarks."""
 WHOLE, WHOLE_RUNS = ("tests/e2e/", "tests/scripts/"), 3
 """Folders whose tests run whole stacks, which draw for themselves: they promise a rate of 0 unless they state another,
 and are repeated so often."""

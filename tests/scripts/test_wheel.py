@@ -31,7 +31,15 @@ pytest.importorskip("hatchling", reason="hatchling absent; run make install")
 PACKAGES = sorted(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 )
-FOR_EXTRAS = ("infra.lab.devices.", "infra.lab.bench.", "infra.lab.fleet.", "infra.lab.measure.", "infra.lab.kit.")
+FOR_EXTRAS = (
+    "infra.lab.devices.",
+    "infra.lab.bench.",
+    "infra.lab.fleet.",
+    "infra.lab.measure.",
+    "infra.lab.kit.",
+    "infra.lab.intruder.",
+    "infra.lab.demo.crowd",
+)
 STORES = (
     *(f"services.{name}.schema" for name in ("collector", "helper", "issuer", "leader", "witness")),
     *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),
