@@ -144,7 +144,9 @@ async def test_the_devices_ledger_composes_and_does_not_add(world: World) -> Non
     world.log.add(*leaves_of(ALWAYS))
     agent, store = await world.device(budget={"epsilon": "6", "days": 30})
     for number in range(60):
-        spent = Entry(bytes([number]) * 32, "earlier", State.SENT, NOW - 60.0, "", "0.1", charged_delta="0.000000001")
+        spent = Entry(
+            bytes([number]) * 32, "earlier", State.NOT_SAMPLED, NOW - 60.0, "", "0.1", charged_delta="0.000000001"
+        )
         await store.decide(spent)
     await agent.step()
     entry = (await store.entries())[60]
