@@ -48,8 +48,11 @@ check-types: $(STAMP)
 check-imports: $(STAMP)
 	$(BIN)/lint-imports
 
-# One worker per processor, at most four; a module's tests stay together, so that each worker makes its fixtures once.
-PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+# One worker more than processors, since tests also wait for servers and disks, at most four; a module's tests stay
+# together, so that each worker makes its fixtures once. A worker whose process dies ends the run: pytest-xdist would
+# start another one and then wait for ever for tests that nobody has.
+WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 0
 
 test: $(STAMP)
 	$(PYTEST) -m "not slow"
@@ -75,5 +78,5 @@ documents: $(STAMP)
 # hatchling and editables are locked too, because the package itself is installed without build isolation.
 lock:
 	printf 'hatchling\neditables\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-annotate --no-header --extra accounting --extra demo --extra bench --extra fleet --extra postgres --extra test \
+	    --no-emit-index-url --no-annotate --no-header --extra accounting --extra demo --extra bench --extra fleet --extra operator --extra postgres --extra test \
 	    --output-file requirements.lock pyproject.toml -

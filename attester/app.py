@@ -22,7 +22,7 @@ from attester.verification import AttestationVerifier
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import Deps, add_driver, add_store, make_app, refuse_expect
+from tacit.service.app import METRICS, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret, write_secret
 
@@ -52,6 +52,8 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: store.durable)
+    app[METRICS].add("tacit_tokens_total", attester.answered_by_epoch)
+    app[METRICS].add("tacit_attestations_refused_total", attester.refused_by_cause)
     add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds, "forgetting and reading revocations")
     return app
 

@@ -37,7 +37,7 @@ class Debit:
         return (self.stable_id, self.epoch, self.slot)
 
 
-class Outcome(enum.Enum):
+class DebitResult(enum.Enum):
     """What became of a debit."""
 
     GRANTED = "granted"  # this request, now or before: forward it
@@ -62,7 +62,7 @@ class Issued:
 class AttesterStore(MarkedStore, Protocol):
     """Challenges that were used, quotas and counts. Every method is one transaction, durable when it returns."""
 
-    async def debit(self, debits: Sequence[Debit]) -> list[Outcome]:
+    async def debit(self, debits: Sequence[Debit]) -> list[DebitResult]:
         """Burn each challenge, take each quota and count what is granted, all in one transaction."""
         ...
 

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from attester.challenges import Challenges
 from attester.config import AttesterConfig
 from attester.directory import KeyDirectory, SlotWindow
-from attester.ports import AttesterStore, Debit, Issued, Outcome
+from attester.ports import AttesterStore, Debit, DebitResult, Issued
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError
@@ -27,6 +27,7 @@ from tacit.service.app import Deps
 from tacit.service.config import read_secret
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.log import get_logger
+from tacit.service.metrics import Reading, by_label
 from tacit.tokens.attestation import Evidence, attestation_binding
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
@@ -35,6 +36,8 @@ QUOTA_PROBLEM = "urn:tacit:problem:quota"
 ISSUER_PROBLEM = "urn:tacit:problem:issuer"
 TOKEN_REQUEST_PROBLEM = "urn:tacit:problem:token-request"  # noqa: S105
 TAG_SIZE = 4
+OPEN_EPOCHS = 2
+"""Epochs whose tokens are issued at one time."""
 
 
 def _not_attested() -> Abort:
@@ -74,6 +77,7 @@ class Attester:
             self._headers["Authorization"] = f"Bearer {bearer}"
         self._log = get_logger("attester")
         self._refusals: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
         self._logged: dict[tuple[int, int], Issued] = {}
         self._answered: Counter[tuple[int, int]] = Counter()
         self._challenges = Challenges(secret, config.challenge_seconds)
@@ -85,7 +89,7 @@ class Attester:
         store = self._store
         await store.open()
         items, delay, clock = self._config.group_items, self._config.group_delay, self._deps.clock
-        self._debits = GroupCommitter[Debit, Outcome](store.debit, items, delay, clock)
+        self._debits = GroupCommitter[Debit, DebitResult](store.debit, items, delay, clock)
         self._floor = await self._forget()
         self._logged = await store.issuance()
 
@@ -174,12 +178,12 @@ class Attester:
         self._refusals[reason] += 1
         return _not_attested()
 
-    def _settle(self, outcome: Outcome) -> None:
-        if outcome is Outcome.CHALLENGE_USED:
+    def _settle(self, result: DebitResult) -> None:
+        if result is DebitResult.CHALLENGE_USED:
             raise self._refuse("challenge")
-        if outcome is Outcome.FORGOTTEN:
+        if result is DebitResult.FORGOTTEN:
             raise _closed()
-        if outcome is Outcome.EXHAUSTED:
+        if result is DebitResult.EXHAUSTED:
             self._refusals["quota"] += 1
             raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")
 
@@ -200,6 +204,7 @@ class Attester:
         """Forget what ended; log refusals by reason and counts by slot (P15), where they moved."""
         self._floor = await self._forget()
         refusals, self._refusals = self._refusals, Counter()
+        self._refused += refusals
         if refusals:
             self._log.info("refused", **{f"by_{reason}": count for reason, count in sorted(refusals.items())})
         counts = await self.issuance()
@@ -207,6 +212,17 @@ class Attester:
             if self._logged.get((epoch, slot)) != count:
                 self._log.info("issued", epoch=epoch, slot=slot, **asdict(count))
         self._logged = counts
+
+    async def refused_by_cause(self) -> Reading:
+        """For the metrics: attestations refused since the start."""
+        return by_label(self._refused + self._refusals)
+
+    async def answered_by_epoch(self) -> Reading:
+        """For the metrics: tokens passed on by epoch, of the last two."""
+        found: Counter[int] = Counter()
+        for (epoch, _), issued in (await self._store.issuance()).items():
+            found[epoch] += issued.answered
+        return by_label({str(epoch): found[epoch] for epoch in sorted(found)[-OPEN_EPOCHS:]})
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
         """What every slot came to so far. Tokens that came back are stored now; a crash forgets some of them, so that

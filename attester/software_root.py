@@ -109,7 +109,8 @@ class SoftwareRootVerifier:
         return SOFTWARE_ROOT
 
     def verify(self, evidence: Evidence, binding: bytes, now: float) -> AttestedDevice:
-        """See ``AttestationVerifier.verify``."""
+        """The device behind the evidence, if its certificate chain leads to one of the roots at ``now`` and its key
+        signed ``binding``. Raises ``EvidenceError``."""
         try:
             statement = SoftwareRootStatement.decode(evidence.blob)
             leaf = x509.load_der_x509_certificate(statement.chain[0])

@@ -13,7 +13,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from attester.ports import Debit, Issued, Outcome
+from attester.ports import Debit, DebitResult, Issued
 from attester.schema import (
     CHALLENGE_FLOOR,
     ISSUANCE,
@@ -35,26 +35,26 @@ class SqlAttesterStore(DatabaseStore):
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
-    async def debit(self, debits: Sequence[Debit]) -> list[Outcome]:
+    async def debit(self, debits: Sequence[Debit]) -> list[DebitResult]:
         """Challenges first, then quotas, then counts; this spends."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
             floor = await _floor(connection, OF_QUOTAS)
-            outcomes: list[Outcome] = []
+            outcomes: list[DebitResult] = []
             paying: list[Debit] = []
             for one in debits:
                 if one.challenge in burnt:
                     burnt.remove(one.challenge)
                     if one.expires > floor:
                         paying.append(one)
-                    outcomes.append(Outcome.GRANTED if one.expires > floor else Outcome.FORGOTTEN)
+                    outcomes.append(DebitResult.GRANTED if one.expires > floor else DebitResult.FORGOTTEN)
                 else:
-                    outcomes.append(Outcome.CHALLENGE_USED)
+                    outcomes.append(DebitResult.CHALLENGE_USED)
             fresh, holders = await self._take(connection, paying)
             for position, one in enumerate(debits):
-                if outcomes[position] is Outcome.GRANTED and holders[one.quota] != one.request_hash:
-                    outcomes[position] = Outcome.EXHAUSTED
-            granted = [one for one, outcome in zip(debits, outcomes, strict=True) if outcome is Outcome.GRANTED]
+                if outcomes[position] is DebitResult.GRANTED and holders[one.quota] != one.request_hash:
+                    outcomes[position] = DebitResult.EXHAUSTED
+            granted = [one for one, outcome in zip(debits, outcomes, strict=True) if outcome is DebitResult.GRANTED]
             requested = Counter(one.place for one in granted)
             await self._add(connection, {place: Issued(fresh[place], count) for place, count in requested.items()})
             await self._database.spend(connection)

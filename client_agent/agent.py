@@ -12,12 +12,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from client_agent.answering import Data, KeptStates, Origins
 from client_agent.config import AgentConfig
 from client_agent.deciding import Decider, Decision, Deps, may_pass
 from client_agent.directories import SeenDirectories
 from client_agent.gateway_keys import GatewayKeys
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
+from client_agent.panprivate.watches import Watches
 from client_agent.sources import DataSource
 from client_agent.supervision import unusable, words_of
 from client_agent.upload import Uploader
@@ -56,8 +58,10 @@ class Agent:
         store: AgentStore,
         source: DataSource,
         device: AttestedDevice,
+        watches: Watches | None = None,
     ) -> None:
-        """Raises ``DecodeError`` where a pinned key is malformed."""
+        """``watches``: where the states of watched events are kept (None: in memory alone). Raises ``DecodeError``
+        where a pinned key is malformed."""
         self._config = config
         self._policy = policy.model_copy(
             update={
@@ -74,7 +78,10 @@ class Agent:
         self._wallet = TokenWallet(
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
         )
-        self._decider = Decider(config, self._policy, deps, store, source, self._wallet)
+        in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work)
+        self._watches = in_memory if watches is None else watches
+        origins = Origins(Data(source, config.attributes, store, deps.clock), KeptStates(self._watches))
+        self._decider = Decider(config, self._policy, deps, store, origins, self._wallet)
         self._log = self._policy.log_policy(NoteKey.decode(config.log_key), deps.clock.now)
         self._view: LogView | None = None
         self._pages = PagedReader(self._get)
@@ -83,6 +90,7 @@ class Agent:
         self._next_poll = 0.0
         self._read_at = -READ_WITHIN
         self._calm_until = 0.0
+        self._told: str | None = None
         self._deciding = asyncio.Lock()
         self._sending = asyncio.Lock()
 
@@ -92,13 +100,28 @@ class Agent:
         return self._live
 
     @property
+    def watches(self) -> Watches:
+        """The states of watched events, for whoever drives them by the clock (``panprivate.listening``)."""
+        return self._watches
+
+    @property
     def gateway_keys(self) -> tuple[ohttp.KeyConfig, ...]:
         """The gateway keys that this device last sealed to, active first."""
         return self._client.configs
 
     async def step(self) -> float:
         """Poll, prefetch, decide and send what is due; returns when to come back (POSIX seconds)."""
+        self.tick()
         return min(await self.poll(), await self.prefetch(), await self.work())
+
+    def record(self, event: str, times: int = 1) -> bool:
+        """The event happened so often just now (0 to 256); whether a recipe watches it. It is folded into encrypted
+        state at once, and written when the step of the recipe ends."""
+        return self._watches.record(event, times)
+
+    def tick(self) -> None:
+        """Replace the encrypted state of watched events, as is due every second or so whether or not any happened."""
+        self._watches.tick()
 
     async def poll(self) -> float:
         """``sync`` if it is time, noting what is wrong; returns when it is time again."""
@@ -282,16 +305,29 @@ class Agent:
         return await self.send_due()
 
     async def consider(self) -> None:
-        """Decide about every recipe that this device has not decided about yet."""
-        if not await self._trusted() or self._deps.clock.now() - self._read_at > READ_WITHIN:
+        """Decide about every recipe that this device has not decided about yet, and keep the states of those alone that
+        it is going to decide about."""
+        if not await self._trusted():
+            self._watches.keep_only(())
             return
         async with self._deciding:
             entries = await self._store.entries()
             decided = {entry.recipe_hash for entry in entries}
+            self._watches.forget(decided)  # a crash may have come between an entry and this
+            if self._deps.clock.now() - self._read_at > READ_WITHIN:
+                return
             log = self._live
             new = [live for live in log.recipes if live.recipe.hash not in decided]
             for made in await self._decider.decisions(log, new, entries):
                 await self._keep(made)
+                self._watches.forget({made.entry.recipe_hash})
+            self._watches.keep_only({live.recipe.hash for live in new})
+            await self._note_watches()
+
+    async def _note_watches(self) -> None:
+        if self._watches.trouble != self._told:
+            self._told = self._watches.trouble
+            await note(self._store, Fact.STATE_TROUBLE, self._told, self._deps.clock.now())
 
     async def send_due(self) -> float:
         """Try to send every report that is due; returns when the next one is."""

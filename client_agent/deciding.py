@@ -2,6 +2,8 @@
 it, charge the claim, toss the coin, and only then randomise and shard (P11, P21). A device that does not take part may
 send a dummy instead (P20).
 
+Where an answer comes from, a datum or the state of a watched event, is ``client_agent.answering``'s affair.
+
 Nothing but the sampling of a recipe makes any of this depend on the datum (P27). All that may refuse or raise comes
 before the datum is read; a datum that is missing, unreadable or of no category is an answer, ``MISSING``, for which the
 same coin is tossed, the same is charged, and a dummy is sent.
@@ -14,39 +16,31 @@ every set of as many devices is equally likely to have sent them. A report carri
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from client_agent import audience, device_rules
-from client_agent.coin import coin
+from client_agent.answering import Origins, Reply
 from client_agent.config import AgentConfig
-from client_agent.journal import AgentStore, Entry, Fact, SeriesDraw, State, note
+from client_agent.journal import AgentStore, Entry, SeriesDraw, State
 from client_agent.series import Participation
-from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
 from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import unb64url
 from tacit.errors import Refusal
-from tacit.methods.method import Answer, Measurement
 from tacit.models.model import Channel
 from tacit.models.registry import model_of
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
-from tacit.recipe import derive
+from tacit.recipe import asking, derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
-from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.live import LiveLog, LiveRecipe
-from tacit.recipe.model import Question, Recipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules
 
-TAIL_SHARE, TAIL_SECONDS = 0.05, 60.0
-"""How much before a recipe's end the last report is planned: a batch may be collected the moment it closes."""
-
-READ_TOGETHER = 4
-"""How many data are read at a time."""
+NO_SLOT_KEY = "slot-key-missing"
 
 
 @dataclass(frozen=True)
@@ -92,14 +86,14 @@ class Decider:
         policy: Policy,
         deps: Deps,
         store: AgentStore,
-        source: DataSource,
+        origins: Origins,
         wallet: TokenWallet,
     ) -> None:
         self._config = config
         self._policy = policy
         self._deps = deps
         self._store = store
-        self._source = source
+        self._origins = origins
         self._wallet = wallet
 
     async def decisions(self, log: LiveLog, recipes: Sequence[LiveRecipe], entries: Sequence[Entry]) -> list[Decision]:
@@ -107,7 +101,7 @@ class Decider:
         which something is still to come.
 
         How long a data source takes may depend on the datum. So who is asked is settled for all recipes, by one time,
-        before any datum is read; then all are read together, and what is not there in time is missing.
+        before any reply is looked for; all are there, or given up, before the first of the reports may be sent.
         """
         now, known, made = self._deps.clock.now(), list(entries), list[Decision | Asked]()
         draws: dict[bytes, SeriesDraw] = {}
@@ -116,8 +110,10 @@ class Decider:
             if found is not None:
                 known.append(found.entry)
                 made.append(found)
-        values = iter(await self._values([one for one in made if isinstance(one, Asked)], now))
-        return [self._answered(one, next(values)) if isinstance(one, Asked) else one for one in made]
+        asked = [one.live.recipe for one in made if isinstance(one, Asked)]
+        within = min((first_start(recipe) for recipe in asked), default=now) - now
+        replies = iter(await self._origins.replies(asked, within))
+        return [self._answered(one, next(replies)) if isinstance(one, Asked) else one for one in made]
 
     async def _met(
         self,
@@ -147,15 +143,23 @@ class Decider:
         now: float,
         draws: dict[bytes, SeriesDraw],
     ) -> Decision | Asked | None:
-        refusals = self.refusals(log, live, entries)
+        if live.is_void:
+            raise Refusal("recipe-void", "its servers have closed it without a result")
+        origin, refusals = self._origins.of(live.recipe), self.refusals(log, live, entries)
+        is_included = audience.includes(live.recipe, self._config.attributes)
         if refusals:
-            if all(may_pass(refusal, log, live) for refusal in refusals):
-                return None
-            return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
+            if not all(may_pass(refusal, log, live) for refusal in refusals):
+                return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
+            if is_included and {refusal.rule for refusal in refusals} == {NO_SLOT_KEY}:
+                origin.expect(live.recipe)  # its steps may begin epochs before the tokens of its interval
+            return None
         if now > first_start(live.recipe):
             return Decision(self._entry(live, State.INELIGIBLE, late_words(live.recipe)))
-        if not audience.includes(live.recipe, self._config.attributes):
+        if not is_included:
             return Decision(self._entry(live, State.INELIGIBLE, audience.OUTSIDE))
+        if not origin.ready(live.recipe, now):
+            origin.expect(live.recipe)
+            return None
         part = await self._participation(log, live, draws)
         if part.is_past:
             return Decision(self._entry(live, State.NOT_SAMPLED, part.draw_words(part.drawn)))
@@ -179,36 +183,16 @@ class Decider:
                 return None
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
         channel = model_of(recipe.model).channel(recipe, slot_key(log, live, held))
-        derive.randomizer_of(recipe)
+        self._origins.of(recipe).check(recipe)
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
         if draw is not None:
             draws[draw.series_hash] = draw
         return Asked(live, part, channel, held, chosen, draw, self._entry(live, State.NOT_SAMPLED, "", part))
 
-    async def _values(self, asked: Sequence[Asked], now: float) -> list[Value | None]:
-        """The device's data; all are there, or given up, before the first of the reports may be sent. What is wrong
-        with the source is noted for its owner."""
-        if not asked:
-            return []
-        within = min(READ_SECONDS, min(first_start(one.live.recipe) for one in asked) - now)
-        turns, clock = asyncio.Semaphore(READ_TOGETHER), asyncio.get_running_loop().time
-        end = clock() + within
-
-        async def reading(question: Question) -> Reading:
-            async with turns:
-                return await read(
-                    lambda: audience.datum(question, self._config.attributes, self._source), end - clock()
-                )
-
-        found = await asyncio.gather(*(reading(one.live.recipe.question) for one in asked))
-        trouble = next((one.trouble for one in found if one.trouble), "")
-        await note(self._store, Fact.SOURCE_TROUBLE, trouble, self._deps.clock.now())
-        return [one.value for one in found]
-
-    def _answered(self, asked: Asked, value: Value | None) -> Decision:
-        """What comes of the datum ``value``, with what was drawn for the series whatever it is."""
+    def _answered(self, asked: Asked, reply: Reply) -> Decision:
+        """What comes of ``reply``, with what was drawn for the series whatever it is."""
         try:
-            return self._take_part(asked, encoder_of(asked.live.recipe.question).encode(value))
+            return self._take_part(asked, reply)
         except Exception as error:  # from here on nothing is sent, and it is charged as if it were
             return Decision(replace(asked.entry, state=State.REFUSED, detail=unusable(error)), asked.draw)
 
@@ -218,11 +202,11 @@ class Decider:
         found = rules.check(live.recipe, self._policy, context)
         return found + device_rules.check(live.recipe, self._config, context, entries)
 
-    def _take_part(self, asked: Asked, answer: Answer | None) -> Decision:
+    def _take_part(self, asked: Asked, reply: Reply) -> Decision:
         """Charge, toss the coin, and make the report, real or dummy, if it says so."""
         live, part, held, draw = asked.live, asked.part, asked.held, asked.draw
         recipe = live.recipe
-        measurement, detail = drawn(recipe, answer, self._deps.entropy, asked.chosen)
+        measurement, detail = reply.drawn(self._deps.entropy, asked.chosen)
         if measurement is None:
             return Decision(self._entry(live, State.NOT_SAMPLED, detail or part.draw_words(draw), part), draw)
         send_at = uniform(self._deps.entropy, first_start(recipe), last_start(recipe))
@@ -256,28 +240,11 @@ class Decider:
         )
 
 
-def drawn(
-    recipe: Recipe, answer: Answer | None, entropy: Entropy, chosen: bool | None = None
-) -> tuple[Measurement | None, str]:
-    """What an eligible device sends, and why nothing: its randomised answer (without one, ``MISSING``, a dummy: P27) if
-    the coin of that answer's rate says so, or a series' draw has ``chosen``; where none comes of that, with the
-    probability of dummies a dummy (P20). Nothing tells later that it was one."""
-    randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
-    if coin(sampling.rate_of(answer), entropy) if chosen is None else chosen:
-        measurement = randomizer.missing(entropy) if answer is MISSING else randomizer.randomise(answer, entropy)
-        if measurement is not None:
-            return measurement, ""
-        why = "randomised beyond the bound"
-    if sampling.dummies is not None and coin(sampling.dummy_rate, entropy):
-        return randomizer.dummy(entropy), ""
-    return None, why
-
-
 def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:
     """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
     token = live.recipe.token
     no_directory = log.directory(token.issuer, token.epoch) is None
-    return refusal.rule in {"opt-in-missing", "series-missing"} or (refusal.rule == "slot-key-missing" and no_directory)
+    return refusal.rule in {"opt-in-missing", "series-missing"} or (refusal.rule == NO_SLOT_KEY and no_directory)
 
 
 def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
@@ -306,4 +273,4 @@ def late_words(recipe: Recipe) -> str:
 
 def last_start(recipe: Recipe) -> float:
     """The latest time for which a report is planned."""
-    return recipe.interval.end - min(TAIL_SHARE * recipe.interval.duration, TAIL_SECONDS)
+    return asking.last_start(recipe.interval)

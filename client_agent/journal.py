@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
@@ -66,10 +66,13 @@ class Fact(enum.StrEnum):
     TOKEN_TROUBLE = "token-trouble"  # noqa: S105 - a name
     """``Trouble``: which slot's token could last not be fetched for a reason that nobody foresaw."""
 
+    STATE_TROUBLE = "state-trouble"
+    """``Trouble``: what is wrong with the encrypted state of a watched event; empty while nothing is."""
+
     @classmethod
     def troubles(cls) -> tuple[Fact, ...]:
         """Those that are a ``Trouble``."""
-        return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE)
+        return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE, cls.STATE_TROUBLE)
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,8 @@ class AgentStore(Protocol):
         """Every slot this device knows of."""
         ...
 
-    async def put_prefetch(self, prefetch: Prefetch) -> None:
-        """Insert or update the row of the prefetch's slot."""
+    async def put_prefetch(self, *prefetches: Prefetch) -> None:
+        """Insert or update the rows of these slots, all together."""
         ...
 
     async def forget(self, before: int) -> None:
@@ -224,40 +227,48 @@ class MemoryAgentStore:
 
     errors: ClassVar[tuple[type[Exception], ...]] = (Unavailable,)
 
-    def __init__(self) -> None:
-        self._facts: dict[Fact, bytes] = {}
-        self._prefetches: dict[Slot, Prefetch] = {}
-        self._entries: dict[bytes, Entry] = {}
-        self._draws: dict[bytes, SeriesDraw] = {}
+    def __init__(
+        self,
+        facts: Mapping[Fact, bytes] | None = None,
+        prefetches: Iterable[Prefetch] = (),
+        entries: Iterable[Entry] = (),
+        draws: Iterable[SeriesDraw] = (),
+    ) -> None:
+        """Empty, or with what another store holds."""
+        self._facts: dict[Fact, bytes] = dict(facts or {})
+        self._prefetches: dict[Slot, Prefetch] = {one.slot: one for one in prefetches}
+        self._entries: dict[bytes, Entry] = {entry.recipe_hash: entry for entry in entries}
+        self._draws: dict[bytes, SeriesDraw] = {draw.series_hash: draw for draw in draws}
 
     async def fact(self, fact: Fact) -> bytes:
-        """See ``AgentStore``."""
+        """What was kept last under this name, or nothing."""
         return self._facts.get(fact, b"")
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
-        """See ``AgentStore``."""
+        """Replace these values."""
         self._facts.update(facts)
 
     async def prefetches(self) -> list[Prefetch]:
-        """See ``AgentStore``."""
+        """Every slot this device knows of, in the order of their first rows."""
         return list(self._prefetches.values())
 
-    async def put_prefetch(self, prefetch: Prefetch) -> None:
-        """See ``AgentStore``."""
-        self._prefetches[prefetch.slot] = prefetch
+    async def put_prefetch(self, *prefetches: Prefetch) -> None:
+        """Insert or replace the rows of these slots."""
+        self._prefetches.update({prefetch.slot: prefetch for prefetch in prefetches})
 
     async def forget(self, before: int) -> None:
-        """See ``AgentStore``."""
+        """Drop the rows of epochs below ``before``, and empty those of spent tokens."""
         self._prefetches = {
             slot: row.emptied() if row.spent else row for slot, row in self._prefetches.items() if slot.epoch >= before
         }
 
     async def entries(self) -> list[Entry]:
-        """See ``AgentStore``."""
+        """The whole journal, oldest first."""
         return list(self._entries.values())
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
-        """See ``AgentStore``."""
+        """Keep a recipe's first entry, its draw and the mark on its token, all or nothing; False if it has an entry
+        already. Raises ``Fatal`` where the token or the draw was used before."""
         if entry.recipe_hash in self._entries:
             return False
         ENTRY_STATES.check(None, entry.state)
@@ -274,11 +285,11 @@ class MemoryAgentStore:
         return True
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """See ``AgentStore``."""
+        """What was drawn for a series, if anything was."""
         return self._draws.get(series_hash)
 
     async def update(self, entry: Entry) -> None:
-        """See ``AgentStore``."""
+        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` on any other move."""
         known = self._entries.get(entry.recipe_hash)
         if known is None:
             raise Fatal("the journal has no entry of this recipe")

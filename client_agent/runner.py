@@ -16,23 +16,23 @@ from pathlib import Path
 from sqlalchemy.exc import OperationalError
 
 from client_agent.agent import Agent
+from client_agent.common import Common
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
-from client_agent.sources import open_source
+from client_agent.panprivate.watches import FOLDER, Watches
+from client_agent.remembered import RememberedStore
+from client_agent.sources import DataSource, open_source
 from client_agent.store import SqlAgentStore
 from tacit.adapters.folder_lock import alone_in
-from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.adapters.waiting import first_of
 from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
 from tacit.pauses import NEVER
-from tacit.ports import Clock
-from tacit.recipe.policy import parse_policy
+from tacit.ports import Clock, Entropy
 from tacit.service.config import read_secret
 from tacit.tlog.client import LogState
 from tacit.tokens.attestation import SoftwareDevice
@@ -90,29 +90,41 @@ async def journal_of(config: AgentConfig) -> AsyncIterator[SqlAgentStore]:
 
 
 @contextlib.asynccontextmanager
-async def opened_agent(config: AgentConfig, clock: Clock | None = None) -> AsyncIterator[tuple[Agent, SqlAgentStore]]:
-    """The agent of ``config`` on the system's clock, randomness and network. Raises ``UsageError`` for files that
-    cannot be used, and where another process already runs this agent."""
+async def opened_agent(
+    config: AgentConfig,
+    clock: Clock | None = None,
+    source: DataSource | None = None,
+    common: Common | None = None,
+    entropy: Entropy | None = None,
+) -> AsyncIterator[tuple[Agent, AgentStore]]:
+    """The agent of ``config`` on the system's clock, randomness and network; ``source`` takes the place of the one that
+    it names, and ``common`` is shared with other agents of this process. Raises ``UsageError`` for files that cannot be
+    used, and where another process already runs this agent."""
+    data = open_source(config.source) if source is None else source
     for name in ("relay_url", "recipe_server_url", "attester_url"):
         try:
             require_secure_url(getattr(config, name), insecure_http=config.insecure_http)
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
-    policy = parse_policy(_read(config.policy), config.policy.name)
-    check_broker(config, policy)
     try:
         device = SoftwareDevice.from_pem(read_secret(config.attestation.identity))
     except DecodeError as error:
         raise UsageError(f"{config.attestation.identity}: {error}") from error
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(alone_in(config.state_dir, LOCK, "another agent is at work here"))
-        tls = ClientTls(config.tls_ca)
-        transport = await stack.enter_async_context(HttpTransport(tls=tls, insecure_http=config.insecure_http))
-        store = await open_store(config, clock or SystemClock())
+        shared = Common() if common is None else common
+        if common is None:
+            await stack.enter_async_context(shared)
+        policy = shared.policy(config.policy, _read)
+        check_broker(config, policy)
+        transport = await shared.transport(config)
+        store = RememberedStore(await open_store(config, clock or SystemClock()))
         stack.push_async_callback(store.close)
-        deps = Deps(clock or SystemClock(), OsEntropy(), transport)
+        deps = Deps(clock or SystemClock(), entropy or OsEntropy(), transport)
+        watches = Watches(config.state_dir / FOLDER, deps.clock, deps.entropy, work=policy.max_watch_work)
+        stack.callback(watches.close)
         try:
-            agent = Agent(config, policy, deps, store, open_source(config.source), device)
+            agent = Agent(config, policy, deps, store, data, device, watches)
         except DecodeError as error:
             raise UsageError(f"a pinned key in the configuration is malformed: {error}") from error
         yield agent, store
@@ -192,7 +204,8 @@ class Watch:
     store: AgentStore
     report: Report
     _entries: dict[bytes, Entry] = field(default_factory=dict)
-    _troubles: dict[Fact, str] = field(default_factory=dict)
+    _troubles: dict[Fact, bytes] = field(default_factory=dict)
+    _log_state: bytes = b""
     _log_size: int = -1
     _held: tuple[int, int] = (0, 0)
 
@@ -203,16 +216,11 @@ class Watch:
     async def look(self) -> None:
         """Report every change."""
         for fact in Fact.troubles():
-            trouble = Trouble.decode(await self.store.fact(fact))
-            what = trouble.what if trouble else ""
-            if what != self._troubles.get(fact, ""):
-                self._troubles[fact] = what
-                self.report(fact.value, {"detail": what or OVER})
+            await self._trouble(fact)
         state = await self.store.fact(Fact.LOG_STATE)
-        size = LogState.decode(state).size if state else -1
-        if size != self._log_size:
-            self._log_size = size
-            self.report("log-read", {"entries": size})
+        if state != self._log_state:
+            self._log_state = state
+            self._log(LogState.decode(state).size)
         rows = await self.store.prefetches()
         held = (sum(row.usable for row in rows), len(rows))
         if held != self._held:
@@ -220,6 +228,20 @@ class Watch:
             self.report("slots", {"held": held[0], "known": held[1]})
         for entry in await self.store.entries():
             self._entry(entry)
+
+    async def _trouble(self, fact: Fact) -> None:
+        kept = await self.store.fact(fact)
+        before, self._troubles[fact] = self._troubles.get(fact, b""), kept
+        if kept != before:
+            earlier, trouble = Trouble.decode(before), Trouble.decode(kept)
+            what = trouble.what if trouble else ""
+            if what != (earlier.what if earlier else ""):
+                self.report(fact.value, {"detail": what or OVER})
+
+    def _log(self, size: int) -> None:
+        if size != self._log_size:
+            self._log_size = size
+            self.report("log-read", {"entries": size})
 
     def _entry(self, entry: Entry) -> None:
         before, self._entries[entry.recipe_hash] = self._entries.get(entry.recipe_hash), entry

@@ -91,32 +91,40 @@ def _attempt(ask: Callable[[], Value | None]) -> Reading:
 
 
 class CsvSourceConfig(Frozen):
-    """A CSV file with a header, its cells separated by commas, semicolons, tabs or bars, an empty cell being no value;
-    ``row`` counts data rows from 0, the default is the last one; ``columns`` names the column of a metric where that is
-    not the metric's own name."""
+    """A CSV file with a header, its cells separated by commas, semicolons, tabs or bars, an empty cell being no
+    value."""
 
     kind: Literal["csv"]
+    """A CSV file."""
     path: ConfigPath
+    """The file, 64 MiB at most."""
     row: int | None = Field(default=None, ge=0)
+    """The data row, from 0, that is this device's; absent: the last one."""
     columns: dict[str, str] = Field(default_factory=dict)
     """metric -> column, where the names differ."""
 
 
 class JsonLinesSourceConfig(Frozen):
-    """A file with one JSON object a line; the last line counts, or the one that ``row`` names."""
+    """A file with one JSON object a line."""
 
     kind: Literal["jsonl"]
+    """JSON lines."""
     path: ConfigPath
+    """The file, 64 MiB at most."""
     row: int | None = Field(default=None, ge=0)
+    """The line, from 0, that is this device's; absent: the last one."""
 
 
 class SqliteSourceConfig(Frozen):
-    """A SQLite file; ``queries`` maps a metric to a SELECT whose first column of the first row is the value. In it
-    ``:round_input`` stands for what a round of a series asks about, NULL elsewhere."""
+    """A SQLite file."""
 
     kind: Literal["sqlite"]
+    """A SQLite database."""
     path: ConfigPath
+    """The file; it is only read."""
     queries: dict[str, str]
+    """metric -> SELECT whose first column of the first row is the value. In it ``:round_input`` stands for what a round
+    of a series asks about, NULL elsewhere."""
 
 
 class CsvSource:
@@ -210,8 +218,10 @@ class CallableSource:
         return self._of_round(metric, round_input)
 
 
-def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig) -> DataSource:
-    """The source that the configuration names."""
+def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig | None) -> DataSource:
+    """The source that the configuration names. Raises ``UsageError`` where it names none."""
+    if config is None:
+        raise UsageError("source: name where the device's data is, or be the source yourself (docs/embedding.md)")
     if isinstance(config, CsvSourceConfig):
         return CsvSource(config)
     if isinstance(config, JsonLinesSourceConfig):

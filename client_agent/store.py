@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from client_agent.journal import DRAWN_TWICE, ENTRY_STATES, Entry, Fact, Prefetch, SeriesDraw, State
+from client_agent.journal import DRAWN_TWICE, ENTRY_STATES, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State
 from tacit.adapters.database import Database
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.sql import glance_at, open_database
@@ -87,7 +87,7 @@ class SqlAgentStore:
     async def open(cls, url: str, mark: Watermark | None = None) -> SqlAgentStore:
         """Open or create the database behind ``url``, which is at least as new as ``mark`` says (P32). Raises
         ``UsageError`` or ``Fatal``."""
-        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark))
+        return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark, brief=True))
 
     @classmethod
     def look(cls, url: str) -> SqlAgentStore:
@@ -99,44 +99,60 @@ class SqlAgentStore:
         """Write everything out and close."""
         await self._database.close()
 
+    async def contents(self) -> MemoryAgentStore:
+        """All that is kept, as one moment saw it."""
+        async with self._database.read() as connection:
+            facts = {row.name: row.content for row in await connection.execute(sa.select(FACTS))}
+            rows = await connection.execute(sa.select(PREFETCHES).order_by(*PREFETCHES.primary_key))
+            entries = await connection.execute(sa.select(ENTRIES).order_by(ENTRIES.c.decided_at))
+            draws = await connection.execute(sa.select(SERIES))
+            return MemoryAgentStore(
+                {fact: facts[fact.value] for fact in Fact if fact.value in facts},
+                [_prefetch(row) for row in rows],
+                [_entry(row) for row in entries],
+                [SeriesDraw(**row._asdict()) for row in draws],
+            )
+
     async def fact(self, fact: Fact) -> bytes:
-        """See ``AgentStore``."""
+        """What was kept last under this name, or nothing."""
         async with self._database.read() as connection:
             content: bytes | None = await connection.scalar(sa.select(FACTS.c.content).where(FACTS.c.name == fact))
         return content or b""
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
-        """See ``AgentStore``."""
+        """Replace these values in one transaction."""
         async with self._database.transaction() as connection:
-            for name, content in facts.items():
-                await _upsert(connection, self._database.dialect, FACTS, {"name": name.value, "content": content})
+            rows = [{"name": name.value, "content": content} for name, content in facts.items()]
+            await connection.execute(_upsert(self._database.dialect, FACTS), rows)
 
     async def prefetches(self) -> list[Prefetch]:
-        """See ``AgentStore``."""
+        """Every slot this device knows of, by issuer, epoch and slot."""
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(PREFETCHES).order_by(*PREFETCHES.primary_key))
             return [_prefetch(row) for row in rows]
 
-    async def put_prefetch(self, prefetch: Prefetch) -> None:
-        """See ``AgentStore``."""
+    async def put_prefetch(self, *prefetches: Prefetch) -> None:
+        """Insert or update the rows of these slots in one transaction."""
         async with self._database.transaction() as connection:
-            await _upsert(connection, self._database.dialect, PREFETCHES, _values(prefetch))
+            rows = [_values(prefetch) for prefetch in prefetches]
+            await connection.execute(_upsert(self._database.dialect, PREFETCHES), rows)
 
     async def forget(self, before: int) -> None:
-        """See ``AgentStore``."""
+        """Delete the rows of epochs below ``before``, and empty those of spent tokens."""
         async with self._database.transaction() as connection:
             await connection.execute(sa.delete(PREFETCHES).where(PREFETCHES.c.epoch < before))
             spent = sa.update(PREFETCHES).where(PREFETCHES.c.spent.is_(True), PREFETCHES.c.token != b"")
             await connection.execute(spent.values(token=b"", preimages=b"", pending=b""))
 
     async def entries(self) -> list[Entry]:
-        """See ``AgentStore``."""
+        """The whole journal, oldest first."""
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(ENTRIES).order_by(ENTRIES.c.decided_at))
             return [_entry(row) for row in rows]
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
-        """See ``AgentStore``."""
+        """Write a recipe's first entry, its draw and the mark on its token in one transaction; False if it has an entry
+        already. Raises ``Fatal`` where the token or the draw was used before."""
         async with self._database.transaction() as connection:
             known = sa.select(ENTRIES.c.name).where(ENTRIES.c.recipe_hash == entry.recipe_hash)
             if (await connection.execute(known)).first() is not None:
@@ -165,14 +181,15 @@ class SqlAgentStore:
         return True
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """See ``AgentStore``."""
+        """What was drawn for a series, if anything was."""
         async with self._database.read() as connection:
             found = await connection.execute(sa.select(SERIES).where(SERIES.c.series_hash == series_hash))
             row = found.first()
         return None if row is None else SeriesDraw(**row._asdict())
 
     async def update(self, entry: Entry) -> None:
-        """See ``AgentStore``."""
+        """Move an entry along ``ENTRY_STATES``, in the statement that checks its state. Raises ``Fatal`` on any other
+        move."""
         async with self._database.transaction() as connection:
             same = ENTRIES.c.recipe_hash == entry.recipe_hash
             movable = ENTRIES.c.state.in_(ENTRY_STATES.names_before(entry.state))
@@ -181,11 +198,13 @@ class SqlAgentStore:
                 raise Fatal(f"no entry of this recipe can become {entry.state}")
 
 
-async def _upsert(connection: AsyncConnection, dialect: Dialect, table: sa.Table, values: dict[str, Any]) -> None:
+@cache
+def _upsert(dialect: Dialect, table: sa.Table) -> sa.Insert:
+    """The statement that inserts or replaces whole rows of ``table``."""
     keys = [column.name for column in table.primary_key]
-    statement = dialect.upsert(table).values(values)
-    changes = {name: statement.excluded[name] for name in values if name not in keys}
-    await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes))
+    statement = dialect.upsert(table)
+    changes = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
 
 
 def _slot_values(slot: Slot | None) -> dict[str, Any]:

@@ -29,14 +29,14 @@ MISSED_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class AttemptResult:
     """What became of one try: the entry's next state (``SCHEDULED``: try again later), and why."""
 
     state: State
     detail: str
 
 
-class Way(Protocol):
+class Requester(Protocol):
     """How a request gets to who takes answers: for a device, through the relay."""
 
     async def request(
@@ -49,18 +49,18 @@ class Way(Protocol):
 STATE_OF = {Fate.STORED: State.SENT, Fate.LATER: State.SCHEDULED, Fate.REFUSED: State.FAILED}
 
 
-async def offer(client: Way, model: Model, url: str, report: bytes) -> Answer:
+async def offer(client: Requester, model: Model, url: str, report: bytes) -> AttemptResult:
     """Try once to send ``report``, the bytes of a submission of ``model``."""
     try:
         response = await client.request("POST", url, media_type=model.media_type, content=report)
     except TransportError as error:
-        return Answer(State.SCHEDULED, str(error))
+        return AttemptResult(State.SCHEDULED, str(error))
     except Refusal as refusal:
-        return Answer(State.FAILED, str(refusal))
+        return AttemptResult(State.FAILED, str(refusal))
     except Exception as error:  # of this report or of a key: the same bytes again later, and the others go on
-        return Answer(State.SCHEDULED, words_of(error))
+        return AttemptResult(State.SCHEDULED, words_of(error))
     verdict = model.verdict(response)
-    return Answer(STATE_OF[verdict.fate], verdict.detail)
+    return AttemptResult(STATE_OF[verdict.fate], verdict.detail)
 
 
 class Uploader:
@@ -88,16 +88,16 @@ class Uploader:
         """Try once to upload a scheduled entry; returns and stores what became of it. Past its deadline nothing is
         sent."""
         if self._clock.now() >= entry.deadline:
-            answer = Answer(State.EXPIRED, "its time was over before the report could be stored")
+            result = AttemptResult(State.EXPIRED, "its time was over before the report could be stored")
         else:
-            answer = await offer(self._client, model_of(entry.model), entry.url, entry.report)
-        done = answer.state is not State.SCHEDULED
+            result = await offer(self._client, model_of(entry.model), entry.url, entry.report)
+        done = result.state is not State.SCHEDULED
         pause = 0.0 if done else self._timing.backoff.pause(entry.attempts, self._entropy)
         after = replace(
             entry,
-            state=answer.state,
-            detail=answer.detail,
-            attempts=entry.attempts + (answer.state is not State.EXPIRED),
+            state=result.state,
+            detail=result.detail,
+            attempts=entry.attempts + (result.state is not State.EXPIRED),
             send_at=entry.send_at if done else self._clock.now() + pause,
             report=b"" if done else entry.report,
         )

@@ -83,7 +83,7 @@ class TokenWallet:
         time of its own."""
         now = self._clock.now()
         self._directories = {directory.epoch: directory for directory in directories}
-        known = {prefetch.slot for prefetch in await self._store.prefetches()}
+        known, fresh = {prefetch.slot for prefetch in await self._store.prefetches()}, list[Prefetch]()
         for directory in self._directories.values():
             opens = directory.start - directory.epoch_seconds
             if not opens <= now < (directory.end if self._timing.join_late else directory.start):
@@ -91,9 +91,11 @@ class TokenWallet:
             until = directory.start if now < directory.start else now + LATE_SHARE * (directory.end - now)
             for key in directory.keys:
                 slot = Slot(directory.issuer, directory.epoch, key.slot)
-                key_id = hashlib.sha256(directory.spki(key.slot) or b"").digest()
                 if slot not in known:
-                    await self._store.put_prefetch(Prefetch(slot, uniform(self._entropy, now, until), key_id))
+                    key_id = hashlib.sha256(directory.spki(key.slot) or b"").digest()
+                    fresh.append(Prefetch(slot, uniform(self._entropy, now, until), key_id))
+        if fresh:
+            await self._store.put_prefetch(*fresh)
 
     async def step(self) -> float:
         """Fetch every token that is due; returns when the next one is (POSIX seconds, ``inf`` for none)."""

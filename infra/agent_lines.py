@@ -23,6 +23,7 @@ TROUBLES = {
     Fact.LOG_TROUBLE.value: ("the log is", "not read"),
     Fact.SOURCE_TROUBLE.value: ("the data source is", "not read"),
     Fact.TOKEN_TROUBLE.value: ("fetching tokens is", "in trouble"),
+    Fact.STATE_TROUBLE.value: ("keeping the state of watched events is", "in trouble"),
 }
 
 Fields = Mapping[str, str | int | float]

@@ -34,12 +34,17 @@ SHARES = {"locale": (0.5, 0.3, 0.2), "os": (0.6, 0.4)}
 def provision_agents(layout: Layout, count: int, entropy: Entropy, now: float) -> list[Path]:
     """Configuration files of ``count`` devices below ``{state_dir}/agents``; devices that exist already stay."""
     folders = [layout.state_dir / "agents" / str(number) for number in range(count)]
+    provision_devices(layout, folders, entropy, now)
+    return [folder / CONFIG_NAME for folder in folders]
+
+
+def provision_devices(layout: Layout, folders: Sequence[Path], entropy: Entropy, now: float) -> None:
+    """A device in each of ``folders``, named after it, where there is none yet."""
     missing = [folder for folder in folders if not (folder / CONFIG_NAME).exists()]
     if missing:
         authority = _authority(layout.device_authority)
         for folder in missing:
             _provision(layout, authority, folder, entropy, now)
-    return [folder / CONFIG_NAME for folder in folders]
 
 
 def _authority(path: Path) -> SoftwareRoot:
@@ -67,7 +72,7 @@ def _relative(config: AgentConfig, folder: Path) -> dict[str, object]:
     if config.tls_ca is not None:
         document["tls_ca"] = os.path.relpath(config.tls_ca, folder)
     document["policy"] = os.path.relpath(config.policy, folder)
-    document["source"] = {**config.source.model_dump(mode="json", exclude_none=True), "path": DATA_NAME}
+    document["source"] = {"kind": "csv", "path": DATA_NAME}
     return document
 
 

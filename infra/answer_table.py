@@ -22,7 +22,7 @@ FRAME = 4
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerRow:
     """One row: the label, the estimate with its standard error, the ``truth`` where it is known, and the numbers as
     they are written."""
 
@@ -33,7 +33,7 @@ class Answer:
     truth: float | None = None
 
 
-def answers_table(answers: Sequence[Answer], bar: str, numbers: Sequence[str], width: int) -> Table:
+def answers_table(answers: Sequence[AnswerRow], bar: str, numbers: Sequence[str], width: int) -> Table:
     """A table within a panel on a terminal of ``width`` cells. Headings: ``bar`` and ``numbers``. There are no bars
     where the numbers leave no room for them."""
     rest = sum(

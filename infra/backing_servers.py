@@ -34,7 +34,7 @@ REDIS, BROKER = "redis", "mosquitto"
 REDIS_FILE, BROKER_FILE = "redis.url", "mqtt.url"
 REDIS_SERVICES = {"leader": "queue", "gateway": "replay_window"}
 PUBLISHER = "recipe_server"
-LISTENERS = ("leader", "helper", "collector")
+LISTENERS = ("leader", "helper", "analyzer", "collector")
 
 Server = TypeVar("Server", RedisServer, MosquittoServer)
 

@@ -43,10 +43,13 @@ def is_certified(folder: Path) -> bool:
     return (folder / CERTIFICATE).exists()
 
 
-def certify(folder: Path, authority: CertificateAuthority, names: Sequence[str], now: float) -> None:
-    """Put a new certificate with its key into ``folder``, and beside it the authority's."""
+def certify(
+    folder: Path, authority: CertificateAuthority, names: Sequence[str], now: float, addresses: Sequence[str] = ()
+) -> None:
+    """Put a new certificate with its key into ``folder``, for loopback and ``addresses``, and beside it the
+    authority's."""
     write_secret(folder / CA_FILE, authority.pem)
-    authority.issue(folder, names, now, LIFETIME)
+    authority.issue(folder, names, now, LIFETIME, (*LOOPBACK, *addresses))
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,11 @@ class Child:
         """The process group."""
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def until(self, is_ready: Callable[[], bool]) -> bool:
         """Wait for ``is_ready``; False, and stopped, if the program ends before or takes too long."""
         deadline = time.monotonic() + READY_SECONDS

@@ -22,7 +22,7 @@ from tacit.ports import OwnedTransport
 from tacit.service.app import Deps
 from tacit.service.config import ServiceConfig, load_config
 from tacit.service.log import get_logger
-from tacit.service.run import Ready, print_ready, serve
+from tacit.service.run import Ready, Site, print_ready, serve_all
 
 _MODULES = {
     "recipe_server": ("recipe_server", "RecipeServerConfig"),
@@ -32,7 +32,9 @@ _MODULES = {
     "relay": ("relay", "RelayConfig"),
     "leader": ("services.leader", "LeaderConfig"),
     "helper": ("services.helper", "HelperConfig"),
+    "analyzer": ("services.analyzer", "AnalyzerConfig"),
     "collector": ("services.collector", "CollectorConfig"),
+    "admin": ("services.admin", "AdminConfig"),
     "witness": ("services.witness", "WitnessConfig"),
 }
 WITNESS = "witness"
@@ -86,7 +88,7 @@ async def run_service(name: str, config_path: Path, recovery: Recovery = Recover
     async with service.make_transport(config) as transport:
         deps = Deps(SystemClock(), OsEntropy(), transport, recovery=recovery)
         app = service.create_app(config, deps)
-        await serve(app, config.listen, ready=announce, insecure_http=config.insecure_http)
+        await serve_all([Site.of(app, config)], ready=announce, insecure_http=config.insecure_http)
 
 
 def announce(ready: Ready) -> None:

@@ -32,7 +32,8 @@ BATCH_CRYPTO = "batch_crypto"
 
 @dataclass(frozen=True)
 class Deployment:
-    """See above; further processes are those of ``infra.workers``."""
+    """The choices that this module describes; ``leader_workers`` and ``helper_workers`` count the further processes of
+    ``infra.workers``."""
 
     together: bool = False
     batch_crypto: bool = False
@@ -75,7 +76,7 @@ def _configure(layout: Layout, deployment: Deployment, *, own_workers: bool) -> 
     settings: list[tuple[str, str, Any, bool]] = [
         ("relay", "frames", {}, deployment.together),
         ("leader", "roles", ["upload"], own_workers),
-        *((name, BATCH_CRYPTO, True, deployment.batch_crypto) for name in ("gateway", "leader", "helper")),
+        *((name, BATCH_CRYPTO, True, deployment.batch_crypto) for name in ("gateway", "leader", "helper", "analyzer")),
     ]
     marker = layout.state_dir / CHOICES
     chosen = _read(marker)

@@ -24,7 +24,7 @@ from tacit.errors import UsageError
 from tacit.ports import Exchange, HttpResponse, Transport
 from tacit.service.app import Deps
 from tacit.service.config import Listen
-from tacit.service.run import serve_all
+from tacit.service.run import Site, serve_all
 
 UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
 """``services.leader``'s: of several uploads task id as in the URL, Content-Type and body -> the answers, problem
@@ -53,17 +53,17 @@ class LocalUploads:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> HttpResponse:
-        """See ``tacit.ports.Transport``."""
+        """The Leader's own answer to an upload, without HTTP; every other request goes onward."""
         if self.groups(method, url):
             return (await self.post_all([Exchange(url, headers or {}, body)]))[0]
         return await self._onward.request(method, url, headers=headers, body=body)
 
     def groups(self, method: str, url: str) -> bool:
-        """See ``tacit.ports.GroupTransport``: whether it is an upload to the Leader."""
+        """Whether it is an upload to the Leader, many of which share a transaction."""
         return method == "POST" and len(url) <= _KNOWN_LENGTH and self._known(url) is not None
 
     async def post_all(self, exchanges: Sequence[Exchange]) -> list[HttpResponse]:
-        """See ``tacit.ports.GroupTransport``."""
+        """The Leader's answers to uploads, each in its place."""
         return await self._upload(
             [(self._known(url) or "", _content_type(headers), body) for url, headers, body in exchanges]
         )
@@ -105,7 +105,7 @@ async def run_ingest(gateway_config: Path, leader_config: Path, leader_url: str 
         transport = LocalUploads(to_targets, url, upload_call(leader_app))
         gateway_app = gateway.create_app(at_gateway, Deps(clock, entropy, transport))
         await serve_all(
-            [(leader_app, at_leader.listen), (gateway_app, at_gateway.listen)],
+            [Site.of(leader_app, at_leader), Site.of(gateway_app, at_gateway)],
             ready=announce,
             insecure_http=at_leader.insecure_http and at_gateway.insecure_http,
         )

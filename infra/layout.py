@@ -21,14 +21,16 @@ from client_agent.config import AgentConfig
 from infra.certificates import CA_FILE
 from infra.deployables import SERVICES, witness_name
 from infra.service_configs import ServiceConfigs
-from infra.stack_options import ACCOUNT, ATTRIBUTES, CREDENTIALS, KEY_ROTATION, OPERATORS, StackOptions
+from infra.stack_options import ACCOUNT, ATTRIBUTES, CREDENTIALS, KEY_ROTATION, OPERATORS, StackOptions, address_of
+from infra.stack_parties import StackParties, make_parties
+from infra.stack_people import ADMIN, make_people, write_admin_files
 from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, listen_files
 from services.gateway.keys import KeyRing
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
-from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
 from tacit.codec import b64url
 from tacit.errors import UsageError
+from tacit.models.forms.parties import Parties
 from tacit.models.forms.secure_aggregation import SecureAggregationParties
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
@@ -52,11 +54,18 @@ __all__ = [
     "load_layout",
     "renew_certificates",
     "signing_key_of",
+    "write_config",
+    "write_index",
 ]
 STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
+LONGEST_POLL_SECONDS, POLLS_IN_EPOCH = 60.0, 60
+"""How often a stack's devices look at the log: as real ones do, or more often where epochs are short."""
 INDEX = "stack.json"
 BEARER_PREFIX = b"tacit-"
 """Of every bearer token, so that a person or a scanner can tell one from a key."""
+SERVERS = ("leader", "helper", "analyzer")
+"""Who opts in to recipes, and takes reports."""
+SIGNERS = ("analyst", "log", "issuer", "gateway", *SERVERS)
 PORTS = range(16_384, 32_768)
 PORT_STRIDE = 997
 _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for number in itertools.count())
@@ -71,11 +80,20 @@ class Layout:
     urls: dict[str, str]
     configs: dict[str, Path]
     credentials: dict[str, Path]
-    parties: SecureAggregationParties
+    all_parties: StackParties
     log_key: str
     gateway_key_config: str
     gateway_key_period: int
     policy_path: Path = field(default=Path())
+
+    @property
+    def parties(self) -> SecureAggregationParties:
+        """Those of model ``secure-aggregation``."""
+        return self.all_parties.base
+
+    def parties_of(self, model: str) -> Parties:
+        """Those of recipes of ``model``. Raises ``UsageError`` where the stack has none."""
+        return self.all_parties.of(model)
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -109,6 +127,12 @@ class Layout:
     def device_authority(self) -> Path:
         """The authority that provisions software-root devices."""
         return self.state_dir / "vendor" / "authority.pem"
+
+    def _agents_poll(self, *, staged: bool) -> float:
+        """Seconds between a device's looks at the log: 60 in an epoch, a minute apart at most, and not too many for a
+        stack whose parties look more rarely."""
+        often = 0.0 if staged else min(LONGEST_POLL_SECONDS, self.options.epoch_seconds / POLLS_IN_EPOCH)
+        return max(2 * self.options.poll_seconds, 2.0, often)
 
     def agent_config(
         self,
@@ -151,7 +175,7 @@ class Layout:
                 },
                 "attributes": dict(attributes or {}),
                 **({"tls_ca": self.state_dir / AUTHORITY / CA_FILE} if self.options.tls else {}),
-                "timing": {"poll_seconds": max(2 * self.options.poll_seconds, 2.0), "join_late": join_late}
+                "timing": {"poll_seconds": self._agents_poll(staged=staged), "join_late": join_late}
                 | (STAGED if staged else {}),
             }
         )
@@ -167,7 +191,7 @@ def load_layout(state_dir: Path) -> Layout:
             urls=index["urls"],
             configs={name: state_dir / path for name, path in index["configs"].items()},
             credentials={name: state_dir / path for name, path in index["credentials"].items()},
-            parties=SecureAggregationParties.model_validate(index["parties"]),
+            all_parties=StackParties.read(index),
             log_key=index["log_key"],
             gateway_key_config=index["gateway_key_config"],
             gateway_key_period=index["gateway_key_period"],
@@ -191,12 +215,14 @@ class _Builder:
         self._now = now
         witnesses = tuple(witness_name(number) for number in range(1, options.witnesses + 1))
         services = (*SERVICES, *witnesses)
-        self._ports = dict(zip(services, free_ports(len(services)), strict=True))
+        ports = free_ports(2 * len(services))
+        self._ports = dict(zip(services, ports, strict=False))
+        self._metrics = dict(zip(services, ports[len(services) :], strict=True))
         scheme = "https" if options.tls else "http"
-        self._urls = {name: f"{scheme}://127.0.0.1:{port}" for name, port in self._ports.items()}
-        self._keys = {
-            name: generate_signing_key(entropy) for name in ("analyst", "log", "issuer", "gateway", "leader", "helper")
+        self._urls = {
+            name: f"{scheme}://{address_of(name, options.network)}:{port}" for name, port in self._ports.items()
         }
+        self._keys = {name: generate_signing_key(entropy) for name in SIGNERS}
         self._witness_keys = {name: generate_signing_key(entropy) for name in witnesses}
         self._witnesses = {
             name: NoteKey(f"{OPERATORS[name]}/tacit", key.public, COSIGNATURE)
@@ -210,6 +236,7 @@ class _Builder:
         policy_path = self._dir / "policy.json"
         policy_path.write_text(json.dumps(policy, indent=1))
         self._credentials_for_all()
+        self._admin(parties)
         ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_ROTATION, self._entropy, self._now)
         authority = SoftwareRoot.create(self._entropy, self._now)
         write_secret(self._dir / "vendor" / "authority.pem", authority.to_pem())
@@ -219,64 +246,34 @@ class _Builder:
         made = ServiceConfigs(
             self._options, self._urls, log_key, b64url(self._keys["gateway"].public), policy, self._witnesses
         )
-        configs = {name: self._write_config(name, made) for name in self._ports}
+        configs = {
+            name: write_config(self._dir, name, (port, self._metrics[name]), self._options, made)
+            for name, port in self._ports.items()
+        }
         layout = Layout(
             state_dir=self._dir,
             options=self._options,
             urls=self._urls,
             configs=configs,
             credentials=self._credentials,
-            parties=parties,
+            all_parties=parties,
             log_key=log_key,
             gateway_key_config=b64url(ring.active.config.encode()),
             gateway_key_period=ring.period,
             policy_path=policy_path,
         )
         renew_certificates(layout, self._now)
-        self._write_index(layout)
+        write_index(layout)
         return layout
 
-    def _parties(self) -> SecureAggregationParties:
+    def _parties(self) -> StackParties:
         for name, key in self._keys.items():
             folder = "recipe_server" if name == "log" else name
             write_signing_key(self._dir / folder / "signing.key", key)
         for name, key in self._witness_keys.items():
             write_signing_key(self._dir / name / "signing.key", key)
-        hpke: dict[str, str] = {}
-        for number, name in enumerate(("leader", "helper", "collector"), start=1):
-            made = generate_hpke_key(number, self._entropy)
-            write_hpke_key(self._dir / name / "hpke.key", made)
-            hpke[name] = b64url(made.config.encode())
-        peers = generate_peer_secrets("seed-1", self._entropy)
-        for name in ("leader", "helper"):
-            write_peer_file(self._dir / name / "peer.json", peers)
-
-        def public(name: str) -> str:
-            return b64url(self._keys[name].public)
-
-        def operator(name: str) -> dict[str, str]:
-            return {"operator": OPERATORS[name]}
-
-        aggregators = {
-            name: {
-                **operator(name),
-                "url": self._urls[name],
-                "hpke_config": hpke[name],
-                "signing_key": public(name),
-            }
-            for name in ("leader", "helper")
-        }
-        return SecureAggregationParties.model_validate(
-            {
-                "analyst": {"operator": OPERATORS["recipe_server"], "signing_key": public("analyst")},
-                **aggregators,
-                "collector": {**operator("collector"), "hpke_config": hpke["collector"]},
-                "relay": {**operator("relay"), "url": self._urls["relay"]},
-                "gateway": {**operator("gateway"), "signing_key": public("gateway")},
-                "attester": operator("attester"),
-                "issuer": {**operator("issuer"), "name": OPERATORS["issuer"], "signing_key": public("issuer")},
-            }
-        )
+        public = {name: b64url(key.public) for name, key in self._keys.items()}
+        return make_parties(self._dir, self._urls, public, self._entropy)
 
     def _policy(self) -> dict[str, Any]:
         return {
@@ -298,7 +295,7 @@ class _Builder:
             },
             "aggregators": {
                 OPERATORS[name]: {"url": self._urls[name], "signing_key": b64url(self._keys[name].public)}
-                for name in ("leader", "helper")
+                for name in SERVERS
             },
         }
 
@@ -314,42 +311,61 @@ class _Builder:
                 write_secret(self._dir / holder / f"{name}.token", token)
             self._credentials[name] = self._dir / holders[0] / f"{name}.token"
 
-    def _write_config(self, name: str, configs: ServiceConfigs) -> Path:
-        body: dict[str, Any] = {
-            "state_dir": ".",
-            "listen": {"host": "127.0.0.1", "port": self._ports[name], **self._listen_files(name)},
-            **(CLIENT_FILES if self._options.tls else {}),
-            **configs.own(name),
-        }
-        path = self._dir / name / "config.json"
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.write_text(json.dumps(body, indent=1))
-        return path
+    def _admin(self, parties: StackParties) -> None:
+        """What the admin service has beside its configuration."""
+        write_admin_files(self._dir / ADMIN, parties, self._keys["analyst"])
+        keys = make_people(self._dir / ADMIN, self._dir / OPERATOR, lambda: bearer_token(self._entropy))
+        self._credentials.update(keys)
 
-    def _listen_files(self, name: str) -> dict[str, Any]:
-        return listen_files(name, CREDENTIALS, OPERATORS) if self._options.tls else {}
 
-    def _write_index(self, layout: Layout) -> None:
-        def relative(paths: dict[str, Path]) -> dict[str, str]:
-            return {name: str(path.relative_to(self._dir)) for name, path in paths.items()}
+def write_config(
+    state_dir: Path, name: str, ports: tuple[int, int], options: StackOptions, configs: ServiceConfigs
+) -> Path:
+    """The configuration of the service ``name``, in its folder. ``ports``: its own, and that of its metrics."""
+    body: dict[str, Any] = {
+        "state_dir": ".",
+        "listen": {
+            "host": address_of(name, options.network),
+            "port": ports[0],
+            **(listen_files(name, CREDENTIALS, OPERATORS) if options.tls else {}),
+        },
+        "metrics": {"host": "127.0.0.1", "port": ports[1]},
+        **(CLIENT_FILES if options.tls else {}),
+        **configs.own(name),
+    }
+    path = state_dir / name / "config.json"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.write_text(json.dumps(body, indent=1))
+    return path
 
-        index = {
-            "options": vars(layout.options),
-            "urls": layout.urls,
-            "configs": relative(layout.configs),
-            "credentials": relative(layout.credentials),
-            "parties": layout.parties.model_dump(mode="json"),
-            "log_key": layout.log_key,
-            "gateway_key_config": layout.gateway_key_config,
-            "gateway_key_period": layout.gateway_key_period,
-        }
-        (self._dir / INDEX).write_text(json.dumps(index, indent=1))
+
+def write_index(layout: Layout) -> None:
+    """What ``load_layout`` reads, at once whole."""
+
+    def relative(paths: dict[str, Path]) -> dict[str, str]:
+        return {name: str(path.relative_to(layout.state_dir)) for name, path in paths.items()}
+
+    index = {
+        "options": vars(layout.options),
+        "urls": layout.urls,
+        "configs": relative(layout.configs),
+        "credentials": relative(layout.credentials),
+        **layout.all_parties.members(),
+        "log_key": layout.log_key,
+        "gateway_key_config": layout.gateway_key_config,
+        "gateway_key_period": layout.gateway_key_period,
+    }
+    draft = layout.state_dir / f".{INDEX}.new"
+    draft.write_text(json.dumps(index, indent=1))
+    draft.replace(layout.state_dir / INDEX)
 
 
 def renew_certificates(layout: Layout, now: float) -> None:
     """New certificates for every service of a stack with TLS, which read them at once if they run."""
     if layout.options.tls:
-        certify_services(layout.state_dir, layout.services, OPERATORS, now)
+        network = layout.options.network
+        addresses = {name: address_of(name, network) for name in layout.services} if network else {}
+        certify_services(layout.state_dir, layout.services, OPERATORS, now, addresses)
 
 
 def bearer_token(entropy: Entropy) -> bytes:

@@ -12,11 +12,14 @@ from rich.text import Text
 
 from infra.terminal import plain_table, span, styled
 from tacit.ledger.balance import computed_epsilon
+from tacit.moments import when
+from tacit.operations.burn_down import BurnDown
 from tacit.operations.ledger import Plan
 from tacit.rules.budget import counted, period_text
 
 BAR = 30
 MOST_RECIPES = 24
+MOST_DAYS = 31
 
 
 def show_ledger(document: dict[str, Any], console: Console) -> None:
@@ -33,6 +36,28 @@ def show_ledger(document: dict[str, Any], console: Console) -> None:
         console.print("no account: the policy lists none, and the log holds no recipe")
     relation = document["relation"]
     console.print(Text(f"claim (a), with the relay (b), {relation} neighbours; recipes are composed, not added", "dim"))
+
+
+def show_burn_down(found: BurnDown, console: Console) -> None:
+    """Print how an account was spent, day by day, and when it would be used up."""
+    table = plain_table("day", "spent", "left")
+    for day in found.days[-MOST_DAYS:]:
+        one = day.document()
+        bar = budget_bar(one["spent"], str(found.account.epsilon))
+        table.add_row(when(day.at), Text.assemble(bar, f"  ε {one['spent']}"), f"ε {one['left']}")
+    console.print(Panel(table, title=Text(f"account {found.account.name}, by day", style="bold"), title_align="left"))
+    console.print(Text(_forecast(found), style="dim"), soft_wrap=True)
+
+
+def _forecast(found: BurnDown) -> str:
+    if found.pace is None:
+        return "nothing was charged of late: no forecast"
+    of_late = f"{counted(found.pace.recipes, 'recipe')} in {period_text(found.pace.seconds)}"
+    early = "" if found.earliest is None else f" (at the earliest {when(found.earliest)})"
+    if found.used_up_at is None:
+        return f"at the pace of {of_late} the account lasts{early}"
+    late = "" if found.latest is None else f", at the latest {when(found.latest)}"
+    return f"at the pace of {of_late} it is used up at {when(found.used_up_at)}{early.removesuffix(')')}{late})"
 
 
 def _figures(account: dict[str, Any]) -> Table:

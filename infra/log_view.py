@@ -29,13 +29,13 @@ class Bars:
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Tick]:
-        """See ``infra.log_watch.Stage``."""
+        """A bar that grows with each tick; none for work of fewer than ``FEW`` pieces, or without a terminal."""
         if total < FEW or not self._console.is_terminal:
             yield lambda _pieces: None
             return
         with Progress(
             SpinnerColumn(),
-            TextColumn("{task.description:<28}"),
+            TextColumn("{task.description:<28}", markup=False),
             BarColumn(bar_width=32),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -51,7 +51,7 @@ class MosquittoServer(PrivateServer):
         return cls(folder, port)
 
     def command(self) -> list[str]:
-        """See ``PrivateServer``."""
+        """The command line that runs the broker on its configuration file."""
         return [require_mosquitto(), "-c", str(self.folder / "mosquitto.conf")]
 
     def answers(self) -> bool:

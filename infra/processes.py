@@ -14,7 +14,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -79,23 +79,31 @@ class ServiceProcess:
         return ""
 
 
+def tacit_command(*arguments: str) -> list[str]:
+    """The command line of ``tacit``, run by this interpreter whatever the folder holds that it runs in."""
+    return [sys.executable, "-P", "-m", "infra.cli", *arguments]
+
+
 def serve_command(*arguments: str) -> list[str]:
-    """The command line of ``tacit serve``, run by this interpreter whatever the folder holds that it runs in."""
-    return [sys.executable, "-P", "-m", "infra.cli", "serve", *arguments]
+    """The command line of ``tacit serve``."""
+    return tacit_command("serve", *arguments)
 
 
 @contextlib.asynccontextmanager
-async def running(layout: Layout, parts: Parts) -> AsyncIterator[list[ServiceProcess]]:
-    """The processes of ``layout``, all ready, while the block runs; afterwards all of them have ended.
+async def running(
+    layout: Layout, parts: Parts, within: Callable[[Part], Sequence[str]] = lambda _part: ()
+) -> AsyncIterator[list[ServiceProcess]]:
+    """The processes of ``layout``, all ready, while the block runs; afterwards all of them have ended. ``within`` says
+    by which command line in front of its own a process gets where it runs.
 
     Raises ``UsageError`` with the last line of its log if one of them ends before it is ready.
     """
     services: list[ServiceProcess] = []
     try:
         for part in parts.first:
-            services.append(await _start(part))
+            services.append(await _start(part, within(part)))
         await asyncio.gather(*(_until_ready(service, layout) for service in services))
-        fresh = [await _start(part) for part in parts.further]  # after the first, which made the tables
+        fresh = [await _start(part, within(part)) for part in parts.further]  # after the first, which made the tables
         services += fresh
         await asyncio.gather(*(_until_ready(service, layout) for service in fresh))
         pids = {part.label: service.pid for service in services for part in service.part.services}
@@ -139,9 +147,10 @@ async def stop_all(services: list[ServiceProcess]) -> None:
         await asyncio.wait(late)
 
 
-async def _start(part: Part) -> ServiceProcess:
+async def _start(part: Part, within: Sequence[str]) -> ServiceProcess:
     with _open_log(part.log) as sink:
         process = await asyncio.create_subprocess_exec(
+            *within,
             *serve_command(*part.arguments),
             "--stop-with-stdin",
             stdin=asyncio.subprocess.PIPE,

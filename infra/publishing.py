@@ -3,42 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import typer
 
-from infra.command_options import layout_of, server_of, transport_of
+from infra.command_options import layout_of, read_file, server_of, transport_of, write_file
 from infra.recipe_outlook import asked_words
-from infra.terminal import answers, notes
+from infra.terminal import answers, notes, print_json
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
-from tacit.operations.services import call
+from tacit.errors import UsageError
+from tacit.operations.publishing import read_leaf, send_leaf, signed_leaf, verified_document
 from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.keys import read_signing_key
-from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tlog.leaves import SignedLeaf
 
 AnalystKey = Annotated[Path | None, typer.Option("--key", help="The analyst's signing key (with --server).")]
+SigningKeyFile = Annotated[Path, typer.Option("--key", help="The analyst's signing key.", show_default=False)]
+LeafFile = Annotated[Path, typer.Option("--out", help="Write the signed leaf here.", show_default=False)]
+
+D = TypeVar("D", Recipe, Series)
 
 
-def publish_document(
-    document: Recipe | Series, state_dir: Path | None, server: str | None, key: Path | None
-) -> tuple[str, int]:
-    """Sign ``document`` and send it, to the local stack's log with its analyst's key, or to ``server`` with ``key``.
-    Returns the server's URL and the index of the entry. Raises as ``tacit.operations.services.call``."""
-    if (server is None) != (key is None):
-        raise typer.BadParameter("--server and --key go together")
+def sign_file(file: Path, read: Callable[[bytes, str], D], key: Path, out: Path, *, as_json: bool) -> None:
+    """Sign the document in ``file`` and write its leaf; nobody is asked. Raises ``UsageError``."""
+    document = read(read_file(file), str(file))
+    leaf = signed_leaf(document, read_signing_key(key))
+    write_file(out, leaf.encode())
+    if as_json:
+        told = {"hash": document.hash_text, "name": document.name, "signer": leaf.signer, "file": str(out)}
+        print_json({"type": leaf.type.value, **told})
+        return
+    answers().print(f"signed {leaf.type.value} {document.name} as {leaf.signer}: {out}", soft_wrap=True)
+    answers().print(f"hash  {document.hash_text}", soft_wrap=True)
+
+
+def publish_file(
+    file: Path,
+    kind: type[D],
+    read: Callable[[bytes, str], D],
+    state_dir: Path | None,
+    server: str | None,
+    key: Path | None,
+) -> tuple[D, str, int]:
+    """Send the leaf of a ``kind`` in ``file`` as it is, or sign the document in it first: to the local stack's log with
+    its analyst's key, or to ``server`` with ``key``. The document, the server's URL and the index of the entry. Raises
+    ``UsageError``, ``Refusal``, and as ``tacit.operations.services.call``."""
+    data = read_file(file)
+    leaf = read_leaf(data, str(file))
+    if leaf is None and (server is None) != (key is None):
+        raise typer.BadParameter("--server and --key go together, unless FILE is signed already")
+    if leaf is not None and key is not None:
+        raise typer.BadParameter(f"{file} is signed already; leave --key out")
     url = server_of(state_dir, server)
-    signing_key = read_signing_key(layout_of(state_dir).analyst_key if key is None else key)
-    if isinstance(document, Series):
-        kind, parties = LeafType.SERIES, document.probe.parties
+    if leaf is None:
+        document = read(data, str(file))
+        leaf = signed_leaf(document, read_signing_key(layout_of(state_dir).analyst_key if key is None else key))
     else:
-        kind, parties = LeafType.RECIPE, document.parties
-    leaf = sign_leaf(kind, document.body(), parties.analyst.operator, signing_key)
-    answer = asyncio.run(_post(transport_of(state_dir, server), f"{url}/v1/leaves", leaf.encode()))
-    return url, answer["index"]
+        found = verified_document(leaf)
+        if not isinstance(found, kind):
+            raise UsageError(f"{file} is a signed {leaf.type}; publish it with: tacit {leaf.type} publish {file}")
+        document = found
+    return document, url, asyncio.run(_send(transport_of(state_dir, server), url, leaf))
 
 
 def note_asked(recipe: Recipe) -> None:
@@ -55,6 +85,6 @@ def show_published(document: Recipe | Series, index: int) -> None:
     console.print(f"hash  {document.hash_text}", soft_wrap=True)
 
 
-async def _post(client: HttpTransport, url: str, body: bytes) -> Any:
+async def _send(client: HttpTransport, server: str, leaf: SignedLeaf) -> int:
     async with client as transport:
-        return await call(transport, "POST", url, body=body)
+        return await send_leaf(transport, server, leaf)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from infra.terminal import notes
+from infra.terminal import notes, span
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.moments import when
 from tacit.operations.outlook import Hiding, Outlook, SharesOutlook, rounding_of
+from tacit.operations.watched_outlook import WatchedOutlook
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import sample_of
-from tacit.recipe.model import Interval, Recipe
+from tacit.recipe.model import Interval, Occurrences, Recipe
 
 
 def tell_coarse(recipe: Recipe) -> None:
@@ -34,8 +37,29 @@ def asked_words(interval: Interval, now: float) -> str:
 def outlook_lines(recipe: Recipe, found: Outlook) -> list[str]:
     """The outlook of ``recipe`` in sentences."""
     lines = [] if found.shares is None else _share_lines(recipe, found.shares)
+    lines += [] if found.watched is None else _watched_lines(recipe, found.watched)
     lines += [] if found.rounding.words is None else [found.rounding.words]
     return lines if found.hiding is None else [*lines, *_hiding_lines(recipe, found.hiding)]
+
+
+def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
+    spec, form = recipe.question.encoder, form_of(recipe.model)
+    if not isinstance(spec, Occurrences):
+        return []
+    told, result = (
+        found.epsilon[name] for name in (form.charged, next(one.name for one in form.capped(Cap.AGGREGATE)))
+    )
+    against = "one aggregator" if form.proves else "the analyzer, which opens single reports"
+    alone = "" if form.proves else f", {result:.4f} in the result alone"
+    unit = "occurrences" if recipe.question.statistic == "mean" else "devices"
+    return [
+        f"devices watch {recipe.question.metric} for {spec.steps} steps of {spec.step_seconds} seconds, "
+        f"{span(spec.start, spec.end)}; who reads the recipe later misses what was before",
+        f"each keeps {found.state_bytes:,} bytes of ciphertexts that tell an intruder nothing, and sends "
+        f"{found.report_bytes:,}",
+        f"epsilon {told:.4f} against {against}{alone}; no guarantee against an intruder who works with a server",
+        f"expected standard error of a number: about {found.stderr:,.4g} {unit}",
+    ]
 
 
 def _hiding_lines(recipe: Recipe, found: Hiding) -> list[str]:

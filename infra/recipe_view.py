@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console, Group
@@ -15,20 +15,21 @@ from infra.terminal import adversary_text, delta_text, plain_table, span, styled
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms.form import Cap
-from tacit.models.forms.registry import form_of
+from tacit.models.forms.registry import form_of, known
 from tacit.moments import when
+from tacit.operations.checking import Checked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
-from tacit.recipe.model import Recipe, conjunction
+from tacit.recipe.model import Occurrences, Recipe, conjunction
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import RandomizerSpec, VdafSpec
 from tacit.recipe.rounding import rounding_words
 
 STATES = {
     "file": "a file; not published",
-    "pending": "in the log; leader or helper has not opted in",
-    "active": "active: leader and helper have opted in",
+    "pending": "in the log; {any} has not opted in",
+    "active": "active: {all} opted in",
     "over": "over: its interval has ended",
 }
 MOST_LABELS = 24
@@ -42,14 +43,14 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     shown = ", ".join(names[:MOST_LABELS]) + (", ..." if len(names) > MOST_LABELS else "")
     batch, randomizer = recipe.batch, recipe.randomizer
     for name, value in (
-        ("state", STATES.get(str(document.get("state")), str(document.get("state")))),
+        ("state", _state(recipe, str(document.get("state")))),
         ("hash", recipe.hash_text),
         *_audience(recipe, document),
-        ("metric", recipe.question.metric),
+        *_asked(recipe),
         ("answers", shown),
         *([("rounding", rounded)] if (rounded := rounding_words(recipe.question)) else []),
         ("statistic", recipe.question.statistic),
-        ("randomizer", _randomizer(randomizer)),
+        ("randomizer", _randomizer(randomizer, watched=isinstance(recipe.question.encoder, Occurrences))),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
         *_proof(recipe.vdaf),
         *_sampling(recipe),
@@ -64,6 +65,27 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))
+
+
+def _state(recipe: Recipe, state: str) -> str:
+    form = known(recipe.model)
+    roles = form.opts_in if form is not None else ("a server",)
+    everybody = f"{' and '.join(roles)} {'has' if len(roles) == 1 else 'have'}"
+    words = STATES.get(state)
+    return state if words is None else words.format(any=" or ".join(roles), all=everybody)
+
+
+def _asked(recipe: Recipe) -> list[tuple[str, str]]:
+    """The metric, or the event with the steps in which it is watched."""
+    spec = recipe.question.encoder
+    if not isinstance(spec, Occurrences):
+        return [("metric", recipe.question.metric)]
+    steps = f"{spec.steps} steps of {spec.step_seconds} seconds"
+    return [
+        ("model", recipe.model),
+        ("event", recipe.question.metric),
+        ("watched", f"{span(spec.start, spec.end)}, {steps}; reports come after"),
+    ]
 
 
 def _proof(vdaf: VdafSpec | None) -> list[tuple[str, str]]:
@@ -104,11 +126,12 @@ def _price(recipe: Recipe) -> Group:
     return Group(table, Text(caption, style="dim"))
 
 
-def _randomizer(spec: RandomizerSpec) -> str:
+def _randomizer(spec: RandomizerSpec, *, watched: bool) -> str:
     if spec.epsilon0 is None:
         where = f" in each of {spec.categories} numbers" if spec.categories > 1 else ""
         share = f"{spec.scale} times the value + {spec.flips} coin flips{where}"
-        return f"{spec.name}: {share}; no local guarantee"
+        alone = "the noise of one device is all that hides it" if watched else "no local guarantee"
+        return f"{spec.name}: {share}; {alone}"
     return f"{spec.name}, ε₀ = {spec.epsilon0}, {spec.categories} categories"
 
 
@@ -120,14 +143,15 @@ def _parties(recipe: Recipe) -> Table:
     return table
 
 
-def show_check(recipe: Recipe, policy: Policy, verdicts: Sequence[tuple[str, str | None]], console: Console) -> None:
+def show_check(found: Checked, policy: Policy, console: Console) -> None:
     """Print every rule's verdict, and the claim beside what the parameters really give."""
+    recipe, verdicts = found.recipe, found.verdicts
     table = plain_table("rule", "verdict", "why")
-    for rule, detail in verdicts:
-        table.add_row(rule, styled("pass" if detail is None else "refused"), Text(detail or ""))
+    for one in verdicts:
+        table.add_row(one.rule, styled("pass" if one.passed else "refused"), Text(one.detail or ""))
     console.print(table)
     console.print(_claim(recipe, policy))
-    refused = sum(detail is not None for _, detail in verdicts)
+    refused = sum(not one.passed for one in verdicts)
     verdict = f"refused by {refused} of {len(verdicts)} rules" if refused else f"accepted by all {len(verdicts)} rules"
     console.print(Text(f"{recipe.name}: {verdict}", style="bold red" if refused else "bold green"))
 

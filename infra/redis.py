@@ -66,7 +66,7 @@ class RedisServer(PrivateServer):
         return f"rediss://{place}?ssl_ca_certs={CA_FILE}" if self.certified else f"redis://{place}"
 
     def command(self) -> list[str]:
-        """See ``PrivateServer``."""
+        """The command line that runs the server, configuration file and TLS included."""
         return [require_redis(), str(self.folder / "redis.conf"), *(self._over_tls() if self.certified else ())]
 
     def _over_tls(self) -> list[str]:

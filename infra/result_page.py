@@ -8,7 +8,8 @@ from typing import Any
 
 from infra.page_style import STYLE
 from infra.response_lines import NORMAL_95, has_population, warning
-from infra.result_view import HEADINGS, columns, facts, in_order, price_caption, price_rows
+from infra.result_view import HEADINGS, columns, facts, price_caption, price_rows
+from tacit.operations.results import in_order
 
 BARS = """
 .bar{position:relative;height:14px;min-width:140px}.bar i{position:absolute;top:3px;height:8px;background:var(--hue);

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from infra.answer_table import Answer, answers_table
+from infra.answer_table import AnswerRow, answers_table
 from infra.response_lines import NORMAL_95, exact_text, number, population_texts, response_lines, share_texts, warning
 from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, is_conditional, plain_table, span
 from tacit.methods.statistics import STATISTICS
@@ -22,7 +22,7 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
     """Print one released result."""
     headings, rows = columns(document)
     answers = [
-        Answer(one["label"], one["estimate"], one["stderr"], tuple(row))
+        AnswerRow(one["label"], one["estimate"], one["stderr"], tuple(row))
         for one, row in zip(document["buckets"], rows, strict=True)
     ]
     table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
@@ -60,11 +60,6 @@ def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def _error(bucket: Mapping[str, Any], form: str) -> str:
     return number(NORMAL_95 * bucket["stderr"], form)
-
-
-def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Results as they were released."""
-    return sorted(map(dict, documents), key=lambda one: (one["released_at"], one["name"], one["batch"]))
 
 
 def facts(document: Mapping[str, Any]) -> list[str]:

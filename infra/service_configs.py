@@ -9,6 +9,9 @@ from typing import Any
 from infra.stack_options import KEY_ROTATION, OPERATORS, StackOptions
 from tacit.tlog.checkpoint import NoteKey
 
+RELEASE_GRACE = 5.0
+"""Seconds within which a report crosses a stack on one machine."""
+
 
 @dataclass(frozen=True)
 class ServiceConfigs:
@@ -82,6 +85,12 @@ class ServiceConfigs:
                     "methods": ["POST"],
                     "bearer": "gateway_uploads.token",
                 },
+                {
+                    "origin": self.urls["analyzer"],
+                    "path_prefix": "/recipes/",
+                    "methods": ["POST"],
+                    "bearer": "gateway_reports.token",
+                },
                 {"origin": self.urls["recipe_server"], "path_prefix": "/v1/", "methods": ["GET"]},
             ],
         }
@@ -105,6 +114,7 @@ class ServiceConfigs:
             "signing_key": "signing.key",
             "hpke_keys": ["hpke.key"],
             "peer_file": "peer.json",
+            "state_keys": ["state.key"],
             "operator_token": f"operator_{name}.token",
             "log": {
                 "url": self.urls["recipe_server"],
@@ -122,13 +132,49 @@ class ServiceConfigs:
     def _helper(self) -> dict[str, Any]:
         return self._aggregator("helper")
 
+    def _analyzer(self) -> dict[str, Any]:
+        return {
+            "operator": OPERATORS["analyzer"],
+            "signing_key": "signing.key",
+            "hpke_keys": ["hpke.key"],
+            "state_keys": ["state.key"],
+            "collector_token": "aggregates.token",
+            "operator_token": "operator_analyzer.token",
+            "gateway_tokens": ["gateway_reports.token"],
+            "release_grace": RELEASE_GRACE,
+            "idle_seconds": self.options.idle_seconds,
+            "log": {
+                "url": self.urls["recipe_server"],
+                "key": self.log_key,
+                "poll_seconds": self.options.poll_seconds,
+            },
+            "policy": self.policy,
+        }
+
     def _collector(self) -> dict[str, Any]:
         return {
             "hpke_keys": ["hpke.key"],
             "leader_token": "collector.token",
+            "analyzer_token": "aggregates.token",
             "operator_token": "operator_collector.token",
+            "admin_token": "collections.token",
             "publish": {"url": self.urls["recipe_server"], "token": "results.token"},
             "idle_seconds": self.options.idle_seconds,
+            "log": {
+                "url": self.urls["recipe_server"],
+                "key": self.log_key,
+                "poll_seconds": self.options.poll_seconds,
+            },
+            "policy": self.policy,
+        }
+
+    def _admin(self) -> dict[str, Any]:
+        return {
+            "parties": "parties.json",
+            "analyst_key": "analyst.key",
+            "people": "people.json",
+            "epoch_seconds": self.options.epoch_seconds,
+            "collector": {"url": self.urls["collector"], "token": "collections.token"},
             "log": {
                 "url": self.urls["recipe_server"],
                 "key": self.log_key,

@@ -15,26 +15,39 @@ OPERATORS = {
     "relay": "relay.example",
     "leader": "leader.example",
     "helper": "helper.example",
+    "analyzer": "analyzer.example",
     "collector": "analyst.example",
+    "admin": "analyst.example",
     **{witness_name(number): f"witness-{number}.example" for number in range(1, MAX_WITNESSES + 1)},
 }
+ORGANISATIONS = ("analyst", "issuer", "attester", "relay", "leader", "helper", "analyzer", "witnesses")
+"""Who runs the services of a stack. Its witnesses count as one, though each has a name of its own."""
+LOOPBACK = "127.0.0.1"
+FIRST_ADDRESS = 11
 ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
 KEY_ROTATION = 30 * 86400
-OPERATED = ("collector", "leader", "helper", "attester", "issuer")
+OPERATED = ("collector", "leader", "helper", "analyzer", "attester", "issuer")
 """The services that an operator asks for what nobody else may see."""
 CREDENTIALS = {
     "issuer_client": ("attester", "issuer"),
     "gateway_client": ("relay", "gateway"),
     "gateway_uploads": ("gateway", "leader"),
+    "gateway_reports": ("gateway", "analyzer"),
     "collector": ("collector", "leader"),
+    "aggregates": ("collector", "analyzer"),
     "results": ("collector", "recipe_server"),
+    "collections": ("admin", "collector"),
     **{f"operator_{name}": ("analyst", name) for name in OPERATED},
 }
 """Bearer tokens by name: who presents one, and the one service that it opens. (The Leader's for the Helper is in their
 peer file.)"""
+
+ADMINISTRATOR = "admin"
+PEOPLE = {ADMINISTRATOR: "administrator", "analyst": "analyst", "approver": "approver"}
+"""The first people of the admin service, by name with the role of each; each has one key."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,8 @@ class StackOptions:
     criteria; the three of ``account`` are what the one privacy account allows in any period of so many seconds, and
     what the stack's own devices charge against; ``witnesses``: how many cosign its log, all of which its policies
     demand, for by one of two a log can split its readers; ``tls``: whether every leg is TLS, with certificates of the
-    stack's own authority."""
+    stack's own authority; ``network``: the first three numbers of the addresses that the organisations have in networks
+    of their own, empty where all of them are on loopback."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -59,3 +73,17 @@ class StackOptions:
     account_seconds: int = 365 * 86400
     witnesses: int = 0
     tls: bool = False
+    network: str = ""
+
+
+def organisation_of(service: str) -> str:
+    """Which of ``ORGANISATIONS`` runs a service of a stack."""
+    name = OPERATORS[service].partition(".")[0]
+    return name if name in ORGANISATIONS else "witnesses"
+
+
+def address_of(service: str, network: str) -> str:
+    """The IPv4 address that a service of a stack has: its organisation's in ``network``, or loopback."""
+    if not network:
+        return LOOPBACK
+    return f"{network}.{FIRST_ADDRESS + ORGANISATIONS.index(organisation_of(service))}"

@@ -20,7 +20,10 @@ _ROLES = {
     "issuer_client": "attester",
     "gateway_client": "relay",
     "gateway_uploads": "gateway",
+    "gateway_reports": "gateway",
+    "aggregates": "collector",
     "results": "collector",
+    "collections": "admin",
 }
 """Roles that are not called as their credential is."""
 _IN_PEER_FILE = ("leader", "helper", "leader")
@@ -61,8 +64,16 @@ def authority_of(state_dir: Path, now: float) -> CertificateAuthority:
     return CertificateAuthority.load(folder)
 
 
-def certify_services(state_dir: Path, services: Iterable[str], operators: Mapping[str, str], now: float) -> None:
-    """A new certificate for each service and for the operator. Raises ``UsageError``."""
+def certify_services(
+    state_dir: Path,
+    services: Iterable[str],
+    operators: Mapping[str, str],
+    now: float,
+    addresses: Mapping[str, str],
+) -> None:
+    """A new certificate for each service and for the operator; ``addresses``: where services are beside loopback.
+    Raises ``UsageError``."""
     authority = authority_of(state_dir, now)
     for folder in (*services, OPERATOR):
-        certify(state_dir / folder, authority, [party_name(folder, operators), "localhost"], now)
+        names = [party_name(folder, operators), "localhost"]
+        certify(state_dir / folder, authority, names, now, [addresses[folder]] if folder in addresses else [])

@@ -14,13 +14,14 @@ from tacit.ports import Transport
 async def stack_status(layout: Layout, transport: Transport) -> DeploymentStatus:
     """Ask every process and server of a stack; process ids are those of ``tacit up``'s children that still run."""
     parts = [service_part(layout, name) for name in layout.services] + known_parts(layout)
-    pids = {label: pid for label, pid in read_pids(layout.state_dir).items() if _lives(pid)}
+    pids = {label: pid for label, pid in read_pids(layout.state_dir).items() if lives(pid)}
     processes = [ProcessAt(part.label, part.url, pids.get(part.label)) for part in parts]
     deployment = Deployment(processes, layout.urls, layout.configs, layout.operator_token)
     return await deployment_status(deployment, transport)
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Whether there is a process with this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

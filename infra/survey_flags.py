@@ -115,6 +115,12 @@ FLAGS: Mapping[str, Flag] = {
     "name": Flag("name"),
     "text": Flag("text"),
     "metric": Flag("metric"),
+    "model": Flag("model"),
+    "event": Flag("metric", help="Event that devices watch (pan-private models); instead of --metric."),
+    "steps": _whole("encoder.steps", 1, "Steps of an event's watched period."),
+    "step_seconds": _whole("encoder.step_seconds", 1, "Seconds of a step."),
+    "most": _whole("encoder.most", 1, "Count an event no further than this (histogram, mean)."),
+    "watch_start": _whole("encoder.start", 0, "POSIX second of the first step (default: the next step)."),
     "buckets": Flag(
         "encoder.edges", read=edges_of, help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5"
     ),

@@ -21,8 +21,11 @@ KINDS: Final = {
     "boolean": "boolean",
     "attribute": "attributes",
     "cells": "cells",
+    "steps": "occurrences",
 }
 """Flags that name the answers -> the kind of encoder that they are for."""
+WATCHING: Final = frozenset({"steps", "step_seconds", "most", "watch_start"})
+"""Flags of an event that is watched; the first of them stands for all."""
 LABELS: Final = frozenset({"other_label", "missing_label"})
 ENCODER: Final = "encoder"
 _ANSWERS: Final = "--buckets, --categories or --boolean"
@@ -42,7 +45,9 @@ class Said:
     name: str = ""
 
     def survey(self) -> Survey:
-        """The survey. Raises FieldError."""
+        """The survey. Raises FieldError, and ``BadParameter`` for two flags that fill one member."""
+        if {"metric", "event"} <= self.flags.keys():
+            raise typer.BadParameter("give either --metric or --event")
         body: dict[str, Any] = {} if self.file is None else self.file.model_dump(mode="json", exclude_unset=True)
         encoder: dict[str, Any] = {}
         for flag, value in self.flags.items():
@@ -53,13 +58,15 @@ class Said:
                 body[part] = {**(body.get(part) or {}), member: value}
             else:
                 body[member] = value
-        if encoder or self._is_numeric:
+        if encoder or (self._is_numeric and not self._files_an_event(body)):
             self._fill_encoder(body, encoder)
         return Survey.from_body(body)
 
     def _fill_encoder(self, body: dict[str, Any], parts: dict[str, Any]) -> None:
-        kinds = [kind for flag, kind in KINDS.items() if flag in self.flags]
-        if self._is_numeric:
+        kinds = [kind for flag, kind in KINDS.items() if flag in self.flags and flag not in WATCHING]
+        if self.flags.keys() & WATCHING:
+            kinds.append("occurrences")
+        elif self._is_numeric:
             kinds += STATISTICS[self.flags["statistic"]].encoders
         if len(kinds) > 1:
             raise typer.BadParameter(_SEVERAL)
@@ -70,6 +77,10 @@ class Said:
             body[ENCODER] = {**filed, **parts, "kind": filed["kind"]}
         elif not set(self.flags) & LABELS:
             raise FieldError(f"{ENCODER}.{next(iter(parts))}", "not for a histogram or count")
+
+    def _files_an_event(self, body: Mapping[str, Any]) -> bool:
+        """Whether the survey's file asks for an event, which has statistics of numbers too."""
+        return (body.get(ENCODER) or {}).get("kind") == "occurrences"
 
     @property
     def _is_numeric(self) -> bool:
@@ -86,13 +97,14 @@ class Said:
         return f"{where}: {reason}"
 
     def _flag_of(self, field: str) -> str | None:
-        """The flag that fills a member, or the whole that it stands in."""
-        paths = ((name, self.fields[name]) for name in self.known)
+        """The flag that fills a member, or the whole that it stands in; of several one that was given."""
+        known = sorted(self.known, key=lambda name: name not in self.flags)
+        paths = ((name, self.fields[name]) for name in known)
         return next((name for name, path in paths if field == path or field.startswith(f"{path}.")), None)
 
     def _group(self, field: str) -> str:
         if field == ENCODER:
-            flag = next((name for name in KINDS if name in self.flags), None)
+            flag = next((name for name in (*KINDS, *sorted(WATCHING)) if name in self.flags), None)
             return _spelled(flag) if flag else f"a {self.flags['statistic']}" if self._is_numeric else _ANSWERS
         return _GROUPS.get(field, field)
 
@@ -103,6 +115,9 @@ class Said:
 
     def missing(self, survey: Survey) -> list[str]:
         """The flags that would fill what a recipe needs."""
+        if survey.form.watched:
+            event = {"metric": "--event", ENCODER: "--steps, --step-seconds"}
+            return [event.get(name, _spelled(name)) for name in survey.missing]
         return [self._group(name) if name == ENCODER else _spelled(name) for name in survey.missing]
 
 
@@ -123,17 +138,29 @@ def completed(said: Said) -> Survey:
 def _asked(survey: Survey) -> dict[str, Any]:
     """What a person answers, by flags."""
     missing, found = survey.missing, {}
-    if "metric" in missing:
+    if "metric" in missing and survey.form.watched:
+        found["event"] = _ask("Which event do the devices watch (for example visit)?")
+    elif "metric" in missing:
         found["metric"] = _ask("Which metric of the device's data is asked for (for example mdvis)?")
     if survey.text is None:
         found["text"] = _ask("The question, as a person reads it?")
     if "name" in missing:
         found["name"] = _ask("A short name for the recipe (a-z, 0-9 and -)?")
-    if ENCODER in missing:
+    if ENCODER in missing and survey.form.watched:
+        found |= _period(survey)
+    elif ENCODER in missing:
         found |= _answers()
     if "population" in missing:
         found["population"] = typer.prompt("How many devices will be asked?", type=int, err=True, prompt_suffix=" ")
     return found
+
+
+def _period(survey: Survey) -> dict[str, Any]:
+    """How long an event is watched, by flags."""
+    asked = {"steps": "For how many steps is it watched?", "step_seconds": "How many seconds has a step?"}
+    if survey.kind is not STATISTICS["count"]:
+        asked["most"] = "Up to how many occurrences are told apart?"
+    return {name: typer.prompt(words, type=int, err=True, prompt_suffix=" ") for name, words in asked.items()}
 
 
 def _answers() -> dict[str, Any]:

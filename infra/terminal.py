@@ -36,14 +36,17 @@ STYLES = {
 
 
 def answers(least: int = 0) -> Console:
-    """Where answers go: stdout. Into a file or pipe lines are at least ``least`` cells wide, not cut at 80."""
-    console = Console(highlight=False)
-    return console if console.is_terminal or console.width >= least else Console(highlight=False, width=least)
+    """Where answers go: stdout. Into a file or pipe lines are at least ``least`` cells wide, not cut at 80. Text is
+    printed as it is: names and paths may hold brackets and colons."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if console.is_terminal or console.width >= least:
+        return console
+    return Console(highlight=False, markup=False, emoji=False, width=least)
 
 
 def notes() -> Console:
-    """Where progress and remarks go: stderr."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    """Where progress and remarks go: stderr. Text is printed as it is."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
@@ -63,7 +66,7 @@ def styled(word: str) -> Text:
     return Text(word, style=STYLES.get(word, ""))
 
 
-def plain_table(*columns: str, title: str | None = None) -> Table:
+def plain_table(*columns: str, title: str | Text | None = None) -> Table:
     """A table without borders."""
     return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
 

@@ -15,6 +15,7 @@ from infra.deployables import kind_of
 from infra.layout import Layout, free_ports
 from infra.remembered_servers import amend_config
 from tacit.errors import UsageError
+from tacit.service.metrics_listener import PATH as METRICS_PATH
 
 CONFIG = "worker-{}.json"
 
@@ -35,6 +36,15 @@ class Part:
     def services(self) -> tuple[Part, ...]:
         """Every service of the process by itself."""
         return self.hosted or (self,)
+
+    @property
+    def metrics(self) -> str | None:
+        """Where its metrics are; ``None`` for a configuration without them."""
+        listen = json.loads(self.config.read_text()).get("metrics")
+        if not listen or not listen.get("port"):
+            return None
+        scheme = "https" if listen.get("tls_cert") else "http"
+        return f"{scheme}://{listen.get('host', '127.0.0.1')}:{listen['port']}{METRICS_PATH}"
 
     @property
     def arguments(self) -> list[str]:
@@ -59,7 +69,7 @@ def further_parts(layout: Layout, leader_workers: int, helper_workers: int) -> l
         for old in layout.configs[name].parent.glob(CONFIG.format("*")):
             old.unlink()
     _share_address(layout.configs["helper"], shared=helper_workers > 1)
-    leaders = [_leader(layout, number, port) for number, port in enumerate(free_ports(leader_workers), start=1)]
+    leaders = [_leader(layout, number, free_ports(1)[0]) for number in range(1, leader_workers + 1)]
     return leaders + [_helper(layout, number) for number in range(2, helper_workers + 1)]
 
 
@@ -77,7 +87,8 @@ def _leader(layout: Layout, number: int, port: int) -> Part:
     body = json.loads(layout.configs["leader"].read_text())
     path = layout.configs["leader"].parent / CONFIG.format(number)
     listen = {**body["listen"], "port": port}
-    path.write_text(json.dumps({**body, "roles": ["worker"], "listen": listen}, indent=1))
+    own = {"roles": ["worker"], "listen": listen, **_own_metrics(body)}
+    path.write_text(json.dumps({**body, **own}, indent=1))
     return _part("leader", path, _url(layout, listen))
 
 
@@ -87,8 +98,14 @@ def _url(layout: Layout, listen: dict[str, Any]) -> str:
 
 def _helper(layout: Layout, number: int) -> Part:
     path = layout.configs["helper"].parent / CONFIG.format(number)
-    path.write_text(layout.configs["helper"].read_text())
+    body = json.loads(layout.configs["helper"].read_text())
+    path.write_text(json.dumps({**body, **_own_metrics(body)}, indent=1))
     return _part("helper", path, layout.urls["helper"])
+
+
+def _own_metrics(body: dict[str, Any]) -> dict[str, Any]:
+    """Each process shows its own metrics, also where several share an address."""
+    return {"metrics": {**body["metrics"], "port": free_ports(1)[0]}} if "metrics" in body else {}
 
 
 def _part(name: str, path: Path, url: str) -> Part:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from aiohttp import web
 
 from recipe_server import handlers
 from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import MAX_AGE, RECIPES
+from recipe_server.metrics import LedgerGauge, add_log_metrics
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.store import SqlRecipeStore
-from recipe_server.witnessing import ANSWER_SECONDS, drivers_of
+from recipe_server.witnessing import ANSWER_SECONDS, WitnessDriver, drivers_of
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.ports import Announcer
@@ -32,7 +33,8 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     if config.announcer is not None:
         announcer = make_announcer(config.announcer, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
         app.cleanup_ctx.append(_announcing(announcer))
-    app[RECIPES] = RecipeService(config, deps.clock, SqlRecipeStore(config.database_url(NAME)), announcer)
+    store = SqlRecipeStore(config.database_url(NAME))
+    app[RECIPES] = RecipeService(config, deps.clock, store, announcer)
     app[MAX_AGE] = config.max_age
     router = app.router
     router.add_get("/checkpoint", handlers.get_checkpoint)
@@ -49,11 +51,27 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     router.add_get("/v1/results/{hash}", handlers.get_recipe_results)
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: app[RECIPES].durable)
-    _have_cosigned(app, config)
+    _show_log(app, config, store, _have_cosigned(app, config))
     return app
 
 
-def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
+def _show_log(
+    app: web.Application, config: RecipeServerConfig, store: SqlRecipeStore, witnesses: Sequence[WitnessDriver]
+) -> None:
+    """Metrics of the log and its accounts."""
+    names = sorted(config.policy.accounts or {})
+    accounts = [account for name in names if (account := config.policy.account(name)) is not None]
+    ledger = LedgerGauge(store, accounts, app[DEPS].clock)
+
+    async def closing(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        await ledger.close()
+
+    app.cleanup_ctx.append(closing)
+    add_log_metrics(app, app[RECIPES], ledger, witnesses)
+
+
+def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[WitnessDriver]:
     """A driver for each witness, awake as soon as the log grows."""
     service, deps = app[RECIPES], app[DEPS]
     for witness in config.witnesses:
@@ -62,7 +80,8 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
     count = len(config.witnesses)
     quorum = config.witness_quorum or min(max(demanded, count // 2 + 1), count)
     wakes = []
-    for driver in drivers_of(config.witnesses, quorum, service, deps, config.cosign_seconds):
+    drivers = drivers_of(config.witnesses, quorum, service, deps, config.cosign_seconds)
+    for driver in drivers:
         wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS, f"asking witness {driver.name}"))
         app[TROUBLES].append(driver.trouble)
 
@@ -71,6 +90,7 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> None:
             wake.set()
 
     service.grown = grown
+    return drivers
 
 
 def make_transport(config: RecipeServerConfig) -> HttpTransport:

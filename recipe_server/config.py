@@ -12,39 +12,42 @@ from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 
 
 class WitnessConfig(Frozen):
-    """A witness of this log: the base URL of its ``add-checkpoint``, and its verifier key (type 0x04)."""
+    """A witness of this log."""
 
     url: Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
+    """The base URL of its ``add-checkpoint``."""
     key: str
+    """Its verifier key (type 0x04)."""
 
 
 class RecipeServerConfig(ServiceConfig):
-    """``log_name`` is the log's origin in checkpoints, ``log_key`` the 0600 file with the Ed25519 key that signs
-    them (base64url of 32 bytes).
-
-    ``policy`` is the operator's: its analysts, issuers and gateways are the only ones whose leaves are admitted
-    (none of a kind named: none admitted). ``collector_token`` is the 0600 file with the bearer token that may
-    publish results; without it nobody may. ``accept_late_directories`` admits the directory of an epoch also
-    after the epoch before it has begun, which a new stack needs for its first epochs. Ended recipes stay in the
-    bundle for ``ended_seconds``; checkpoints and bundles may be cached for ``max_age`` seconds. ``announcer`` is the
-    broker that is told when the log grew.
-
-    ``witnesses`` cosign the log's checkpoints, and readers are shown what ``witness_quorum`` of them (default: most,
-    and as many as ``policy`` demands) have cosigned: it should be at least what readers' policies demand. A cosignature
-    is made anew every ``cosign_seconds``, which should be well below the age that policies allow.
-    """
+    """The recipe server, which keeps the log."""
 
     log_name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
+    """The log's origin in checkpoints."""
     log_key: ConfigPath
+    """File (0600) with the Ed25519 key that signs them (base64url of 32 bytes)."""
     policy: Policy = Policy()
+    """The operator's: its analysts, issuers and gateways are the only ones whose leaves are admitted (none of a kind
+    named: none admitted)."""
     collector_token: ConfigPath | None = None
+    """File (0600) with the bearer token that may publish results; without it nobody may."""
     accept_late_directories: bool = False
+    """Admit the directory of an epoch also after the epoch before it has begun, which a new stack needs for its first
+    epochs."""
     ended_seconds: Annotated[int, Field(ge=0)] = 3600
+    """For how long ended recipes stay in the bundle."""
     max_age: Annotated[int, Field(ge=0)] = 5
+    """Seconds for which checkpoints and bundles may be cached."""
     announcer: AnnouncerConfig | None = None
+    """The broker that is told when the log grew."""
     witnesses: Annotated[tuple[WitnessConfig, ...], Field(max_length=16)] = ()
+    """Who cosigns the log's checkpoints."""
     witness_quorum: Annotated[int, Field(ge=1)] | None = None
+    """Readers are shown what so many of the witnesses have cosigned; by default most, and as many as ``policy``
+    demands. It should be at least what readers' policies demand."""
     cosign_seconds: Annotated[float, Field(gt=0)] = 3600.0
+    """A cosignature is made anew so often, which should be well below the age that policies allow."""
 
     @model_validator(mode="after")
     def _quorum_fits(self) -> Self:

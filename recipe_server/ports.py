@@ -105,7 +105,15 @@ class PagesTx(LogTx, Protocol):
         ...
 
 
-class AdmissionTx(LogTx, Protocol):
+class LedgerTx(Protocol):
+    """What weighing the privacy accounts asks of a transaction."""
+
+    async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
+        """The charges to an account at ``now`` of recipes and series that end later than ``ending_after``."""
+        ...
+
+
+class AdmissionTx(LogTx, LedgerTx, Protocol):
     """What admission asks of a transaction, and has it note of the leaves that it admits."""
 
     @property
@@ -135,10 +143,6 @@ class AdmissionTx(LogTx, Protocol):
 
     async def census_cells(self, ending_after: int) -> int:
         """Cells of all censuses that end later than ``ending_after``."""
-        ...
-
-    async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
-        """The charges to an account at ``now`` of recipes and series that end later than ``ending_after``."""
         ...
 
     async def add_recipe(self, recipe: Recipe, index: int) -> None:

@@ -101,6 +101,11 @@ class RecipeService:
         return NoteKey(self._config.log_name, self._key.public)
 
     @property
+    def size(self) -> int:
+        """Entries that readers are shown."""
+        return self._size
+
+    @property
     def durable(self) -> Durable | None:
         """Where the store keeps its state, while it is open."""
         return self._store.durable

@@ -122,6 +122,11 @@ class WitnessDriver:
         """The witness's name."""
         return self._key.name
 
+    @property
+    def cosigned(self) -> float:
+        """When it last did (POSIX seconds); 0 before it has."""
+        return self._made
+
     def trouble(self) -> str:
         """What has kept this witness from cosigning more than once, in public words, or nothing."""
         return self._trouble if self._failures > 1 else ""

@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from relay.config import Frames
-from tacit.frames import REQUEST_OVERHEAD, Answer
+from tacit.frames import REQUEST_OVERHEAD, FramedAnswer
 from tacit.service.app import Deps
 
 _ORDER_BYTES = 8
 
-SendFrame = Callable[[Sequence[bytes]], Awaitable[Sequence[Answer]]]
-Waiting = tuple[bytes, "asyncio.Future[Answer]"]
+SendFrame = Callable[[Sequence[bytes]], Awaitable[Sequence[FramedAnswer]]]
+Waiting = tuple[bytes, "asyncio.Future[FramedAnswer]"]
 
 
 class Framing:
@@ -34,12 +34,12 @@ class Framing:
         self._timer: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def submit(self, message: bytes) -> Answer:
+    async def submit(self, message: bytes) -> FramedAnswer:
         """The answer to ``message``. Raises what ``send`` raised for its frame."""
         size = REQUEST_OVERHEAD + len(message)
         if self._gathered and self._bytes + size > self._config.max_bytes:
             self._dispatch()
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[FramedAnswer] = asyncio.get_running_loop().create_future()
         self._gathered.append((message, future))
         self._bytes += size
         if len(self._gathered) >= self._config.max_messages:

@@ -47,7 +47,7 @@ class _Signer:
         self._key = key
 
     def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
-        """See ``LeafKeys``."""
+        """The gateway's signing key for its own key sets, None for every other leaf."""
         return [self._key if self._is_ours(leaf) else None for leaf in leaves]
 
     def _is_ours(self, leaf: SignedLeaf) -> bool:

@@ -15,7 +15,7 @@ from relay.config import RelayConfig
 from relay.framing import Framing
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.frames import REQUEST_OVERHEAD, Answer, decode_answers, encode_requests
+from tacit.frames import REQUEST_OVERHEAD, FramedAnswer, decode_answers, encode_requests
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
@@ -52,7 +52,7 @@ class Relay:
             await self._framing.close()
         self.counters.flush()
 
-    async def forward(self, message: bytes, client_address: str) -> Answer:
+    async def forward(self, message: bytes, client_address: str) -> FramedAnswer:
         """Send ``message`` on, once.
 
         Raises ``Abort``: 504 for a gateway that is late, 502 for one that does not answer as a gateway does.
@@ -68,7 +68,7 @@ class Relay:
             retry = abort.status == HTTPStatus.SERVICE_UNAVAILABLE
             raise busy(self._deps.entropy, self._retry_after) if retry else _unreachable(abort.status) from abort
 
-    async def _send_frame(self, messages: Sequence[bytes]) -> list[Answer]:
+    async def _send_frame(self, messages: Sequence[bytes]) -> list[FramedAnswer]:
         """The gateway's answers to ``messages``. Raises ``Abort`` for all of them."""
         self.counters.add("frames")
         headers = {"Content-Type": OHTTP_REQ_FRAME, **self._credential}
@@ -93,7 +93,7 @@ class Relay:
         except TransportError as error:
             raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
 
-    def _checked(self, answer: Answer) -> Answer:
+    def _checked(self, answer: FramedAnswer) -> FramedAnswer:
         """``answer``, if it is one that a gateway gives. Raises ``Abort`` (502)."""
         is_message = answer.status == _OK and answer.content_type == OHTTP_RES
         is_problem = answer.status in _PASSED_PROBLEMS and answer.content_type == PROBLEM_JSON
@@ -103,12 +103,12 @@ class Relay:
         return answer
 
 
-def _answer_of(response: HttpResponse) -> Answer:
+def _answer_of(response: HttpResponse) -> FramedAnswer:
     """What of the gateway's answer may go to the client."""
     content_type = response.headers.get("content-type", "").strip().lower()
     retry_after = response.headers.get("retry-after", "")
     known = retry_after.isdecimal() and len(retry_after) <= _MAX_RETRY_AFTER_DIGITS
-    return Answer(response.status, content_type, response.body, int(retry_after) if known else None)
+    return FramedAnswer(response.status, content_type, response.body, int(retry_after) if known else None)
 
 
 def _unreachable(status: int) -> Abort:

@@ -31,7 +31,7 @@ _REQUESTS = "frame of requests"
 
 
 @dataclass(slots=True)
-class Answer:
+class FramedAnswer:
     """What one message is answered: an ``OHTTP_RES`` or a ``PROBLEM_JSON``; ``retry_after`` is in seconds.
 
     Made twice per message, so not frozen, which would cost four times as much; nobody changes one.
@@ -61,7 +61,7 @@ def decode_requests(data: bytes, *, max_messages: int, max_message: int) -> list
     return messages
 
 
-def encode_answers(answers: Sequence[Answer]) -> bytes:
+def encode_answers(answers: Sequence[FramedAnswer]) -> bytes:
     """Bytes of a frame of answers."""
     parts: list[bytes] = []
     for answer in answers:
@@ -70,9 +70,9 @@ def encode_answers(answers: Sequence[Answer]) -> bytes:
     return b"".join(parts)
 
 
-def decode_answers(data: bytes, *, count: int, max_body: int) -> list[Answer]:
+def decode_answers(data: bytes, *, count: int, max_body: int) -> list[FramedAnswer]:
     """Inverse of ``encode_answers`` for ``count`` messages. Raises ``DecodeError``."""
-    answers: list[Answer] = []
+    answers: list[FramedAnswer] = []
     at = 0
     for _ in range(count):
         body = at + ANSWER_OVERHEAD
@@ -84,7 +84,7 @@ def decode_answers(data: bytes, *, count: int, max_body: int) -> list[Answer]:
             raise DecodeError("a frame of answers holds an answer that nobody gives")
         if at > len(data):
             raise DecodeError("frame of answers is truncated")
-        answers.append(Answer(status, _KINDS[kind], data[body:at], retry_after or None))
+        answers.append(FramedAnswer(status, _KINDS[kind], data[body:at], retry_after or None))
     if at != len(data):
         raise DecodeError(f"frame of answers has {len(data) - at} trailing bytes")
     return answers

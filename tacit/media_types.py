@@ -7,6 +7,8 @@ from functools import lru_cache
 
 OCTET_STREAM = "application/octet-stream"
 JSON = "application/json"
+CSV = "text/csv"  # RFC 4180
+PARQUET = "application/vnd.apache.parquet"
 PROBLEM_JSON = "application/problem+json"  # RFC 9457
 
 OHTTP_KEYS = "application/ohttp-keys"  # RFC 9458 section 3
@@ -18,6 +20,8 @@ OHTTP_RES_FRAME = "application/vnd.tacit.ohttp-res-frame"
 PRIVATE_TOKEN_REQUEST = "application/private-token-request"  # RFC 9578 section 6  # noqa: S105
 PRIVATE_TOKEN_RESPONSE = "application/private-token-response"  # noqa: S105
 ISSUER_DIRECTORY = "application/private-token-issuer-directory"  # RFC 9578 section 4
+
+ONE_SERVER_REPORT = "application/tacit-one-server-report"  # tacit.messages.one_server
 
 _DAP = "application/ppm-dap"
 _DAP_VERSION = "18"

@@ -1,7 +1,7 @@
 """Oblivious HTTP (RFC 9458): key configurations, encapsulated requests and responses, size classes.
 
 Sans I/O. Both ends are here: a client encapsulates to one key configuration and keeps a ``ClientContext`` for
-the response; a ``Gateway`` holds its active and previous keys and opens requests to any of them.
+the response; a ``Decapsulator`` holds its active and previous keys and opens requests to any of them.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ Opened = tuple[bytes, ServerContext]
 """BHTTP bytes and context of a request."""
 
 
-class Gateway:
+class Decapsulator:
     """The keys of a gateway, active first. Holds no state about requests."""
 
     def __init__(self, keys: Sequence[tuple[KeyConfig, KeyPair]]) -> None:

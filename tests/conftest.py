@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import itertools
 import json
@@ -22,12 +23,13 @@ from infra.mosquitto import MosquittoServer, find_mosquitto
 from infra.postgres import SUPERUSER, PostgresServer, find_binaries
 from infra.redis import RedisServer, RedisUser, find_redis
 from tacit.adapters.system import OsEntropy
-from tests.kit import draws
+from tests.kit import databases, draws
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("searching", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("same")
 draws.watch()
+databases.hasten()
 
 PUBLISHER, PUBLISHER_PASSWORD = "recipe_server", secrets.token_hex(16)
 REDIS_USER = RedisUser("tacit", secrets.token_hex(16), "tacit")
@@ -45,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("runs") > 1:
         draws.reseed()
         config.pluginmanager.register(draws.Repeats(config.getoption("runs")))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: no later search for garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

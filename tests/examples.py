@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from tests.printed import DOCUMENTS, Printed, in_document, in_help
 
+FOLLOWED = {"docs/operations.md": "tests/e2e/test_operations_page.py"}
+"""Document whose commands need the files that it tells to write -> the test that follows all of it."""
+
 NOT_GIVEN = {
     "make install": "the environment that runs this test was made by it",
     "make demo": "installs, then gives tacit demo, which README prints too",
@@ -22,10 +25,13 @@ NOT_GIVEN = {
     "tests/e2e/test_node_device.py",
     "node examples/node/device.mjs $(for i in $(seq 0 23); do echo --config .tacit/agents/$i/agent.json; done)": "the "
     "same, for as many devices",
-    "tacit agent watch --config watches.json": "needs a configuration and a process: "
-    "tests/unit/test_panprivate_keeper.py",
-    "tacit agent record visit --config watches.json": "the same: tests/unit/test_panprivate_keeper.py",
-    "tacit agent state --config watches.json": "the same: tests/unit/test_panprivate_keeper.py",
+    "python3 examples/embedding/diary.py --config .tacit/agents/0/agent.json --seconds 300": "in the environment that "
+    "runs the test: tests/e2e/test_embedding.py",
+    "tacit staging up --agents 500 --mode processes": "takes the whole machine: tests/e2e/test_staging.py, with fewer",
+    "tacit staging status": "beside such a deployment: tests/e2e/test_staging.py",
+    "tacit staging agents --join 20 --leave 10 --restart 5": "beside such a deployment: tests/e2e/test_staging.py",
+    "tacit staging report --json": "beside such a deployment: tests/e2e/test_staging.py",
+    "tacit staging down": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit serve interop --role client --port 8081 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role leader --port 8082 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role helper --port 8083 &": "takes a fixed port: tests/e2e/test_interop_page.py",
@@ -35,6 +41,7 @@ NOT_GIVEN = {
 
 LONG = {
     "tacit demo": "tests/e2e/test_demo.py",
+    "tacit demo --model pan-private": "tests/e2e/test_demo_watched.py",
     "tacit demo --input visits.csv --column visits --buckets 0,1,2,4": "tests/e2e/test_demo.py",
     "tacit up": "tests/e2e/test_up.py",
     "tacit up --agents 24 --batch-floor 20": "tests/e2e/test_up.py",
@@ -45,9 +52,11 @@ LONG = {
     "tacit up --state-dir .tacit-load --agents 0 --epoch-seconds 7200 --allow-unbounded-local": "tests/e2e/test_up.py",
     "tacit agent run $(printf -- '--config %s ' .tacit/agents/[1-9]*/agent.json)": "tests/scripts/test_cli_agent.py",
     "tacit agent run --config .tacit/agents/0/agent.json": "tests/scripts/test_cli_agent.py",
+    "tacit agent record visit --config .tacit/agents/0/agent.json": "tests/scripts/test_cli_agent.py",
+    "tacit agent state --config .tacit/agents/0/agent.json": "tests/scripts/test_cli_agent.py",
     "tacit collect visits --wait 300": "tests/e2e/test_up.py",
     "tacit collect visits --wait 60": "tests/e2e/test_up.py",
-    "tacit results visits --html visits.html": "tests/scripts/test_cli_recipe.py",
+    "tacit results visits --html visits.html --format csv --out answers.csv": "tests/scripts/test_cli_recipe.py",
     "tacit serve relay --config .tacit/relay/config.json": "tests/e2e/test_serve.py",
     "tacit fleet run --devices 1000 --recipe visits --workers 2 --oracle --out fleet-out": "tests/e2e/test_fleet.py",
     "tacit fleet run --state-dir .tacit-load --devices 100000 --recipe m --workers 2 --oracle --out fleet-out": "tests/"
@@ -62,9 +71,15 @@ LONG = {
     "--out rare.json": "tests/scripts/test_cli_recipe.py",
     "tacit recipe design --population 1000000 --cells 16 --accuracy 0.001": "tests/scripts/test_cli_recipe.py",
     "tacit figures --out figures --population 100000 --measure": "tests/simulation/test_measure.py",
+    "tacit figures pan-privacy --out figures": "tests/simulation/test_pan_private_figure.py",
+    "tacit up --state-dir .tacit-load --agents 0 --epoch-seconds 7200": "tests/e2e/test_up.py",
+    "tacit fleet run --state-dir .tacit-load --recipe watched --model pan-private-single --devices 1000 "
+    "--data events:0.02 --oracle": "tests/e2e/test_fleet_watching.py",
     "tacit schemas --out docs/schemas": "tests/unit/test_documents.py",
     "tacit vectors --out docs/vectors": "tests/unit/test_documents.py",
     "tacit privacy examples --json": "tests/scripts/test_cli_ledger.py",
+    "tacit bench pan-privacy --samples 1000": "tests/scripts/test_cli_bench.py",
+    "tacit bench agents --devices 20 --window 5 --repetitions 1": "tests/e2e/test_bench.py",
     "tacit bench kernels": "tests/scripts/test_cli_bench.py",
     "tacit bench kernels --json": "tests/scripts/test_cli_bench.py",
     "tacit bench stages": "tests/scripts/test_cli_bench.py",
@@ -76,8 +91,8 @@ LONG = {
     "tacit bench all --json --save": "tests/scripts/test_cli_bench.py",
     "tacit bench plot": "tests/scripts/test_cli_bench.py",
 }
-"""Command that takes long, or waits for a released result -> where ``make test`` covers what it does. ``make test-all``
-gives it as printed."""
+"""Command that takes long, or waits for a released result -> where ``make test`` covers what it does or, where that is
+long itself, ``make test-all``, which also gives it as printed."""
 
 SHORTER = {"tacit log monitor --follow --port 9470": "tacit log monitor --follow --port 0"}
 """Command -> the form that ``make test`` gives, beside whatever else runs on this machine."""

@@ -22,8 +22,11 @@ from tests.conftest import ROOT
 
 DOCUMENTS = (
     "README.md",
+    "docs/configuration.md",
     "docs/device.md",
+    "docs/embedding.md",
     "docs/interop.md",
+    "docs/pan-privacy.md",
     "docs/performance.md",
     "docs/privacy.md",
     "docs/restoring.md",
@@ -34,7 +37,7 @@ DOCUMENTS = (
 PROGRAM = re.compile(r"(?:\$ )?(tacit|make|python3|node|\.ci/run|\S+/bin/\S+)(?: |$)")
 FENCE = "```"
 BASH = "/bin/bash"
-STAYS = re.compile(r"^tacit (up|serve|agent run|log monitor .*--follow)\b")
+STAYS = re.compile(r"^tacit (up|serve (?!.*--print-config)|agent run|agent host|log monitor .*--follow)\b")
 """What goes on until it is told to stop."""
 SHELL = frozenset("$|&;<>*`")
 READY = {"up": "Ctrl-C stops everything.", "serve": '"url"', "agent": "started", "log": "watching"}
@@ -77,6 +80,8 @@ def leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
     """Every command below ``group`` that does something."""
     for name, command in group.commands.items():
         below = (*path, name)
+        if getattr(command, "invoke_without_command", False):
+            yield below, command
         yield from leaves(command, below) if hasattr(command, "commands") else [(below, command)]
 
 
@@ -118,7 +123,7 @@ class Walk:
             done = subprocess.run(
                 [BASH, "-c", command],
                 cwd=self.folder,
-                env=self._environment,
+                env=self.environment,
                 check=False,
                 timeout=LIMIT_SECONDS,
                 stdin=subprocess.DEVNULL,
@@ -149,7 +154,8 @@ class Walk:
         self._staying.clear()
 
     @property
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Of what is given: `tacit` is this checkout's."""
         return {
             **os.environ,
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
@@ -162,7 +168,7 @@ class Walk:
             process = subprocess.Popen(
                 [BASH, "-c", f"exec {command}"],
                 cwd=self.folder,
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

@@ -101,8 +101,66 @@ def _newest(data: bytes) -> Content:
     return max(whole, key=lambda content: content.number)
 
 
+class Kept(Protocol):
+    """Where the newest content of one state is."""
+
+    @property
+    def content(self) -> Content:
+        """What was written last."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The file, for words."""
+        ...
+
+    @property
+    def file_size(self) -> int:
+        """Its size, always the same."""
+        ...
+
+    def write(self, content: Content) -> None:
+        """Replace the older content. Raises ``Fatal`` where the disk does not take it."""
+        ...
+
+    def erase(self, entropy: Entropy) -> None:
+        """Leave nothing of it. ``OSError``."""
+        ...
+
+    def close(self) -> None:
+        """Let others have it."""
+        ...
+
+
+class InMemory:
+    """Content of a process that keeps no files: what it holds is lost with it."""
+
+    __slots__ = ("content", "path")
+
+    def __init__(self, content: Content, path: Path) -> None:
+        self.content, self.path = content, path
+
+    @property
+    def file_size(self) -> int:
+        """There is no file."""
+        return 0
+
+    def write(self, content: Content) -> None:
+        """Hold ``content`` in place of the last."""
+        self.content = content
+
+    def erase(self, entropy: Entropy) -> None:
+        """Let go of the state."""
+        self.content = Content(self.content.number, b"")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Slots:
     """An open file, which this process alone writes to."""
+
+    __slots__ = ("_disk", "_file", "_older", "_size", "content", "path")
 
     def __init__(self, file: int, path: Path, disk: Disk) -> None:
         self._file, self._disk, self.path = file, disk, path
@@ -161,15 +219,35 @@ class Slots:
 
     def erase(self, entropy: Entropy) -> None:
         """Overwrite both slots, and remove the file."""
-        os.pwrite(self._file, entropy(self.file_size), 0)
-        os.fsync(self._file)
-        self.path.unlink()
+        try:
+            _overwrite(self._file, self.file_size, entropy)
+        finally:
+            self.close()
+        self.path.unlink(missing_ok=True)
         sync_folder(self.path.parent)
-        self.close()
 
     def close(self) -> None:
         """Let others have the file."""
         os.close(self._file)
+
+
+def erase_file(path: Path, entropy: Entropy) -> None:
+    """The same for a file that nobody has open, whatever it holds; nothing where there is none. ``OSError``."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        _overwrite(file, min(os.fstat(file).st_size, MAX_BYTES), entropy)
+    finally:
+        os.close(file)
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _overwrite(file: int, size: int, entropy: Entropy) -> None:
+    os.pwrite(file, entropy(size), 0)
+    os.fsync(file)
 
 
 def _lock(file: int, path: Path) -> None:

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from client_agent.panprivate.slots import OS_DISK, Content, Disk, Slots, newest
+from client_agent.panprivate.slots import OS_DISK, Content, Disk, InMemory, Kept, Slots, newest
 from tacit.errors import DecodeError, UsageError
 from tacit.panprivate.stored import StoredState
 from tacit.ports import Entropy
 
 ASIDE = ".aside"
-"""Of a file that is no state, behind its name; while it is there, its recipe is not watched."""
+"""Of a file that is no state, behind its name."""
 MAX_STEPS = 1 << 31
 _PLAN = struct.Struct(">32s32s32sQII")
 SUFFIX = ".state"
@@ -74,23 +74,23 @@ class Plan:
 class EventWatch:
     """The state of one plan, held by this process alone."""
 
-    def __init__(self, plan: Plan, slots: Slots, now: Now, entropy: Entropy) -> None:
+    __slots__ = ("_entropy", "_now", "_slots", "_state", "plan")
+
+    def __init__(self, plan: Plan, slots: Kept, now: Now, entropy: Entropy) -> None:
         self.plan = plan
         self._slots, self._now, self._entropy = slots, now, entropy
-        self._state = slots.content.payload[_PLAN.size :]
+        self._state = plan.stored.step(0, slots.content.payload[_PLAN.size :], entropy)
 
     @classmethod
     def open(cls, plan: Plan, folder: Path, now: Now, entropy: Entropy, disk: Disk = OS_DISK) -> EventWatch:
         """The watch whose file is below ``folder``, or a new one.
 
-        Raises ``UsageError``: where another process has it; where its file is no state of this plan, which is put aside
-        then, and while such a file is there; where a new one would begin after the last step, as one that was
-        erased would; and where files cannot be used.
+        Raises ``DamagedStateError`` where its file is no state of this plan, which is put aside then: the next call
+        begins anew. ``UsageError``: where another process has it; where a new one would begin after the last step, as
+        one that was erased would; and where files cannot be used.
         """
         path = plan.path(folder)
         aside = path.with_name(path.name + ASIDE)
-        if aside.exists():
-            raise UsageError(f"{aside}: was put aside, so this recipe is not watched; remove it to begin anew")
         try:
             if not path.exists():
                 _begin(plan, path, now, entropy)
@@ -105,6 +105,11 @@ class EventWatch:
             slots.close()
             raise _put_aside(path, aside, str(error)) from error
         return cls(plan, slots, now, entropy)
+
+    @classmethod
+    def in_memory(cls, plan: Plan, now: Now, entropy: Entropy) -> EventWatch:
+        """A new watch whose state is nowhere but in this process."""
+        return cls(plan, InMemory(_first(plan, now, entropy), plan.path(Path())), now, entropy)
 
     @property
     def step(self) -> int:
@@ -128,7 +133,7 @@ class EventWatch:
 
     @property
     def state(self) -> bytes:
-        """The encrypted state in memory."""
+        """The encrypted state in memory: never the bytes of the file, with or without an event since those."""
         return self._state
 
     def record(self, event: int = 1) -> None:
@@ -139,18 +144,23 @@ class EventWatch:
 
     def advance(self) -> bool:
         """Replace the state in memory, and write it if a step has ended since it was written; whether it was. Raises
-        ``Fatal`` where the disk does not take it; the next call tries again."""
+        ``Fatal`` where the disk does not take it; the next call tries again.
+
+        What is written is another replacement: if file and memory were the same now, the next event would show, because
+        they would differ before the next tick.
+        """
         if self.over:
             return False
         self._state = self.plan.stored.step(0, self._state, self._entropy)
         ended = self.plan.schedule.ended(self._now())
         if ended <= self.step:
             return False
-        self._slots.write(Content(ended, self.plan.head() + self._state))
+        written = self.plan.stored.step(0, self._state, self._entropy)
+        self._slots.write(Content(ended, self.plan.head() + written))
         return True
 
     def erase(self) -> None:
-        """Once the answer is sent: nothing of the state is left."""
+        """Once the recipe is decided on: nothing of the state is left. ``OSError``."""
         self._state = b""
         self._slots.erase(self._entropy)
 
@@ -164,12 +174,19 @@ def kept_step(path: Path) -> int:
     return newest(path).number
 
 
+class DamagedStateError(UsageError):
+    """A file under the name of a state that is none; it was put aside."""
+
+
 def _begin(plan: Plan, path: Path, now: Now, entropy: Entropy) -> None:
-    ended = plan.schedule.ended(now())
-    if ended == plan.schedule.steps:
+    first, second = (_first(plan, now, entropy) for _ in range(2))
+    if first.number == plan.schedule.steps:
         raise UsageError(f"{path}: there is no state, and the last step of its recipe is over")
-    first, second = (Content(ended, plan.head() + plan.stored.initial(entropy)) for _ in range(2))
     Slots.make(path, first, second)
+
+
+def _first(plan: Plan, now: Now, entropy: Entropy) -> Content:
+    return Content(plan.schedule.ended(now()), plan.head() + plan.stored.initial(entropy))
 
 
 def _require_of(plan: Plan, payload: bytes) -> None:
@@ -187,6 +204,6 @@ def _require_of(plan: Plan, payload: bytes) -> None:
     plan.stored.checked(state)
 
 
-def _put_aside(path: Path, aside: Path, why: str) -> UsageError:
+def _put_aside(path: Path, aside: Path, why: str) -> DamagedStateError:
     path.replace(aside)
-    return UsageError(f"{path}: {why}; it was put aside as {aside.name}, and this recipe is not watched")
+    return DamagedStateError(f"{path}: {why}; it was put aside as {aside.name}, and the watch begins anew")

@@ -14,15 +14,16 @@ from rich.panel import Panel
 from rich.text import Text
 
 from client_agent.agent import journal_table
+from client_agent.common import Common
 from client_agent.config import AgentConfig
 from client_agent.device_rules import spent
-from client_agent.hints import hints_of
+from client_agent.embedding import at_work
 from client_agent.journal import Entry, Fact, Trouble
-from client_agent.runner import Watch, database_of, journal_of, keep_running, opened_agent
+from client_agent.runner import Watch, database_of, journal_of, opened_agent
 from infra.agent_lines import AgentLines, Fields
-from infra.commands import watching
+from infra.commands import hosting, watching
 from infra.terminal import answers, notes, plain_table, print_json, styled
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ledger.balance import computed_epsilon
 from tacit.moments import when
@@ -31,9 +32,9 @@ from tacit.service.log import get_logger
 from tacit.tlog.client import LogState
 
 app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
-app.command("watch")(watching.watch)
 app.command("record")(watching.record)
 app.command("state")(watching.state)
+app.command("host")(hosting.host)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's configuration, JSON or TOML.")]
 
@@ -71,20 +72,21 @@ async def _run(configs: list[AgentConfig], lines: AgentLines | None, *, once: bo
             loop.add_signal_handler(number, stop.set)
         if until is not None:
             loop.call_later(until, stop.set)
-    agents = (_run_one(config, number, lines, stop, once=once) for number, config in enumerate(configs))
-    if lines is None:
-        return any(await asyncio.gather(*agents))
-    if not once:
-        lines.started()
-    async with lines.flushed():
-        failures = await asyncio.gather(*agents)
-    if not once:
-        lines.stopped()
-    return any(failures)
+    async with Common() as common:
+        agents = (_run_one(config, number, lines, stop, common, once=once) for number, config in enumerate(configs))
+        if lines is None:
+            return any(await asyncio.gather(*agents))
+        if not once:
+            lines.started()
+        async with lines.flushed():
+            failures = await asyncio.gather(*agents)
+        if not once:
+            lines.stopped()
+        return any(failures)
 
 
 async def _run_one(
-    config: AgentConfig, number: int, lines: AgentLines | None, stop: asyncio.Event, *, once: bool
+    config: AgentConfig, number: int, lines: AgentLines | None, stop: asyncio.Event, common: Common, *, once: bool
 ) -> bool:
     """One agent to its end; ``number`` is its place on the command line. Into ``lines``, or the log."""
     log, clock = get_logger("agent"), SystemClock()
@@ -95,18 +97,17 @@ async def _run_one(
         else:
             lines.tell(number, event, told)
 
-    async with opened_agent(config, clock) as (agent, store):
-        watch = Watch(store, report)
-        await watch.recall()
+    async with opened_agent(config, clock, common=common) as (agent, store):
         if once:
+            watch = Watch(store, report)
+            await watch.recall()
             await agent.step()
             await watch.look()
             return bool(await store.fact(Fact.LOG_TROUBLE))
         if lines is None:
             log.info("started", agent=number)
         try:
-            hints = hints_of(config, clock, OsEntropy())
-            await keep_running(agent, clock, config.timing.poll_seconds, stop, watch, hints)
+            await at_work(agent, store, config, clock, stop, report)
         finally:
             if lines is None:
                 log.info("stopped", agent=number)

@@ -13,13 +13,13 @@ from infra.command_options import AsJson, policy_of
 from infra.survey_flags import SurveyFile, amount_of_float, asking
 from infra.survey_said import Said
 from infra.terminal import answers, plain_table, print_json
-from tacit.accounting.goal import Alternative, Goal
+from tacit.accounting.alternatives import CENTRAL
 from tacit.accounting.planner import alternatives, proposal
-from tacit.accounting.ways import CENTRAL
+from tacit.accounting.requirements import Alternative, Requirements
 from tacit.errors import FieldError, UsageError
 from tacit.methods.flips import Flips
 from tacit.methods.statistics import STATISTICS
-from tacit.operations.design import alternative_document, goal_of
+from tacit.operations.design import alternative_document, requirements_of
 from tacit.recipe.quantity import in_words
 
 WIDTH = 120
@@ -59,21 +59,21 @@ def design(
     if survey.population is None:
         raise typer.BadParameter("missing --population")
     accepted = None if policy is None else policy_of(policy)
-    goal = goal_of(survey, accepted, allow_unbounded_local=allow_unbounded_local)
-    wanted = None if survey.accuracy is None else float(survey.accuracy) * goal.scale
-    found = alternatives(goal, wanted)
+    needs = requirements_of(survey, accepted, allow_unbounded_local=allow_unbounded_local)
+    wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
+    found = alternatives(needs, wanted)
     chosen = proposal(found, wanted)
     if plot is not None:
-        draw(goal, found, chosen, wanted, plot)
+        draw(needs, found, chosen, wanted, plot)
     if as_json:
         print_json(
             {
-                "proposal": alternative_document(goal, chosen),
-                "alternatives": [alternative_document(goal, one) for one in found],
+                "proposal": alternative_document(needs, chosen),
+                "alternatives": [alternative_document(needs, one) for one in found],
             }
         )
         return
-    _show(goal, found, chosen)
+    _show(needs, found, chosen)
     if plot is not None:
         answers().print(f"drawn in {plot}", soft_wrap=True)
 
@@ -97,38 +97,38 @@ def compared(said: Said) -> Said:
     return replace(said, flags={name: value for name, value in flags.items() if idle.get(name, ...) != value})
 
 
-def _show(goal: Goal, found: list[Alternative], chosen: Alternative) -> None:
+def _show(needs: Requirements, found: list[Alternative], chosen: Alternative) -> None:
     console = answers(WIDTH)
-    console.print(_asked(goal), style="bold")
-    console.print(_table(goal, found, chosen))
-    run = "" if goal.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
+    console.print(_asked(needs), style="bold")
+    console.print(_table(needs, found, chosen))
+    run = "" if needs.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
     console.print(f"→ the proposal; dim for comparison: central, shuffled and local are not run here{run}", style="dim")
     if any(one.is_summed for one in found):
         console.print("flips 3/12: 3 coin flips on top of 12 times the value, in every device", style="dim")
-    console.print(f"next: {next_command(goal, chosen)}", soft_wrap=True)
-    for line in _next_lines(goal, chosen):
+    console.print(f"next: {next_command(needs, chosen)}", soft_wrap=True)
+    for line in _next_lines(needs, chosen):
         console.print(line, style="dim")
 
 
-def _next_lines(goal: Goal, one: Alternative) -> list[str]:
+def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
     """What that command still needs, and why its epsilon may be another one."""
     answers_flag = ""
-    if goal.counts:
-        several = f"--buckets or --categories with {goal.cells} answers"
-        answers_flag = several if goal.cells > 1 else "--boolean"
+    if needs.counts:
+        several = f"--buckets or --categories with {needs.cells} answers"
+        answers_flag = several if needs.cells > 1 else "--boolean"
     needed = ", ".join(flag for flag in ("--name", "--text", "--metric", answers_flag, "--out") if flag)
     lines = [f"add {needed}; in a terminal it asks for what is missing"]
-    if one.inner is not None and one.inner > goal.epsilon:
+    if one.inner is not None and one.inner > needs.epsilon:
         lines.append(
             f"its --epsilon holds against an aggregator with the relay, who sees who sends; "
-            f"sampling makes it {goal.epsilon:g} against one aggregator"
+            f"sampling makes it {needs.epsilon:g} against one aggregator"
         )
     return lines
 
 
-def _table(goal: Goal, found: list[Alternative], chosen: Alternative) -> Any:
+def _table(needs: Requirements, found: list[Alternative], chosen: Alternative) -> Any:
     best = next(one.stderr for one in found if one.model == CENTRAL)
-    names = ("", "model", "randomizer", "q", "B", "chunk", "sent", "bytes", _unit(goal), "share", "× best",
+    names = ("", "model", "randomizer", "q", "B", "chunk", "sent", "bytes", _unit(needs), "share", "× best",
              "local ε")  # fmt: skip
     table = plain_table(*names)
     table.columns[1].no_wrap = table.columns[2].no_wrap = True
@@ -139,24 +139,24 @@ def _table(goal: Goal, found: list[Alternative], chosen: Alternative) -> Any:
         cost = ("", "") if one.upload_bytes is None else (str(one.chunk_length), f"{one.upload_bytes:,}")
         table.add_row(
             "→" if one is chosen else "", one.model, _randomizer(one), f"{one.rate:g}", f"{one.batch_size:,}", cost[0],
-            f"{one.contributions:,}", cost[1], f"{one.stderr:,.4g}", f"{100 * one.relative(goal):.2g} %",
+            f"{one.contributions:,}", cost[1], f"{one.stderr:,.4g}", f"{100 * one.relative(needs):.2g} %",
             f"{one.stderr / best:.3g}", "" if one.epsilon0 is None else f"{one.epsilon0:.3g}",
             style="bold" if one is chosen else "" if one.available else "dim",
         )  # fmt: skip
     return table
 
 
-def _asked(goal: Goal) -> str:
+def _asked(needs: Requirements) -> str:
     """What is compared, and at which privacy."""
-    what = goal.statistic if goal.cells == 1 else f"{goal.statistic} of {goal.cells} numbers"
+    what = needs.statistic if needs.cells == 1 else f"{needs.statistic} of {needs.cells} numbers"
     return (
-        f"{what} over {goal.population:,} devices, epsilon at most {goal.epsilon:g} at delta {goal.delta:g} against "
+        f"{what} over {needs.population:,} devices, epsilon at most {needs.epsilon:g} at delta {needs.delta:g} against "
         f"one aggregator; ± is one standard error"
     )
 
 
-def _unit(goal: Goal) -> str:
-    return "± devices" if goal.counts else f"± {'entry' if goal.kind.is_vector else goal.statistic}"
+def _unit(needs: Requirements) -> str:
+    return "± devices" if needs.counts else f"± {'entry' if needs.kind.is_vector else needs.statistic}"
 
 
 def _randomizer(one: Alternative) -> str:
@@ -165,22 +165,22 @@ def _randomizer(one: Alternative) -> str:
     )
 
 
-def next_command(goal: Goal, one: Alternative) -> str:
+def next_command(needs: Requirements, one: Alternative) -> str:
     """The beginning of the command that makes the recipe: its epsilon is what a batch may cost before its sampling."""
-    inner = math.floor((one.inner or goal.epsilon) * 1e4 + 1e-9) / 1e4
-    number = "" if goal.counts else f" --low {in_words(goal.low)} --high {in_words(goal.high)}"
-    number += f" --unit {in_words(goal.unit)}" if goal.unit != 1 else ""
-    number += f" --length {goal.cells} --norm {in_words(goal.norm)}" if goal.kind.is_vector else ""
-    statistic = goal.kind.name
-    delta = f"{goal.delta:.15f}".rstrip("0")
+    inner = math.floor((one.inner or needs.epsilon) * 1e4 + 1e-9) / 1e4
+    number = "" if needs.counts else f" --low {in_words(needs.low)} --high {in_words(needs.high)}"
+    number += f" --unit {in_words(needs.unit)}" if needs.unit != 1 else ""
+    number += f" --length {needs.cells} --norm {in_words(needs.norm)}" if needs.kind.is_vector else ""
+    statistic = needs.kind.name
+    delta = f"{needs.delta:.15f}".rstrip("0")
     return (
-        f"tacit recipe new --population {goal.population} --statistic {statistic}{number}"
+        f"tacit recipe new --population {needs.population} --statistic {statistic}{number}"
         f" --randomizer {one.randomizer} --rate {one.rate:g} --min-batch-size {one.batch_size}"
         f" --epsilon {inner:g} --delta {delta}"
     )
 
 
-def draw(goal: Goal, found: list[Alternative], chosen: Alternative, wanted: float | None, path: Path) -> None:
+def draw(needs: Requirements, found: list[Alternative], chosen: Alternative, wanted: float | None, path: Path) -> None:
     """Bars of the errors, on a logarithmic axis. Raises ``UsageError`` where the file cannot be written."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -196,14 +196,14 @@ def draw(goal: Goal, found: list[Alternative], chosen: Alternative, wanted: floa
     place.set_xlim(found[0].stderr / 2, found[-1].stderr * (found[-1].stderr / found[0].stderr) ** 0.4 * 4)
     on_white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     place.bar_label(bars, labels, padding=4, fontsize=8, bbox=on_white, zorder=3)
-    place.set_xlabel(f"standard error of one number of the {goal.statistic}")
+    place.set_xlabel(f"standard error of one number of the {needs.statistic}")
     legend: list[Any] = [Patch(color=CHOSEN, label="proposed"), Patch(color=ALLOWED, label="could be proposed"),
                          Patch(color=COMPARED, label="for comparison")]  # fmt: skip
     if wanted is not None:
         legend.append(place.axvline(wanted, color="#cc6677", linestyle="--", zorder=1.5, label="wanted"))
     canvas.legend(handles=legend, loc="outside lower center", ncols=len(legend), frameon=False, fontsize=8)
     place.set_title(
-        f"N = {goal.population:,}, {goal.statistic}, {goal.cells} cells, ε = {goal.epsilon:g}, δ = {goal.delta:g}",
+        f"N = {needs.population:,}, {needs.statistic}, {needs.cells} cells, ε = {needs.epsilon:g}, δ = {needs.delta:g}",
         fontsize=10,
     )
     try:

@@ -6,20 +6,31 @@ import enum
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from infra.flags import AlwaysJson
 from infra.layout import BEARER_PREFIX, bearer_token
-from tacit.adapters.system import OsEntropy
-from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, write_hpke_key
+from services.gateway.keys import read_key_ring
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.aggregator.keys import (
+    generate_hpke_key,
+    generate_peer_secrets,
+    read_hpke_key,
+    read_peer_file,
+    write_hpke_key,
+    write_peer_file,
+)
+from tacit.aggregator.state_keys import generate_state_key, read_state_key, state_key_text, write_state_key
 from tacit.codec import b64url
-from tacit.errors import UsageError
+from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
 from tacit.signing import generate_signing_key
+from tacit.tlog.checkpoint import COSIGNATURE, ED25519, NoteKey
+from tacit.tokens.software_root import SoftwareRoot
 
 app = typer.Typer(help="Make and show key files (mode 0600).", no_args_is_help=True)
 
@@ -30,11 +41,28 @@ class Kind(enum.StrEnum):
     SIGNING = "signing"
     HPKE = "hpke"
     BEARER = "bearer"
+    STATE = "state"
+    PEER = "peer"
+    DEVICE_ROOT = "device-root"
+
+
+WitnessName = Annotated[
+    str | None, typer.Option("--witness-name", help="signing: also the key as that of the witness of this name.")
+]
+LogName = Annotated[
+    str | None, typer.Option("--log-name", help="signing: also the key as that of the log of this name (log.key).")
+]
 
 
 @app.command("generate")
 def generate(
-    kind: Annotated[Kind, typer.Argument(help="signing: Ed25519; hpke: X25519; bearer: a token.")],
+    kind: Annotated[
+        Kind,
+        typer.Argument(
+            help="signing: Ed25519; hpke: X25519; bearer: a token; state: ElGamal (pan-private); peer: what "
+            "leader and helper share; device-root: the authority of devices in a staging deployment."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The file to make; an existing one is never replaced.")],
     config_id: Annotated[
         int | None, typer.Option("--id", min=0, max=255, help="hpke: the configuration's id (default: drawn).")
@@ -48,8 +76,7 @@ def generate(
     del as_json
     if config_id is not None and kind is not Kind.HPKE:
         raise typer.BadParameter("--id goes with hpke only")
-    if out.exists() or out.is_symlink():
-        raise UsageError(f"{out}: exists already; remove it yourself or choose another file")
+    _require_new(out)
     entropy = OsEntropy()
     try:
         _write(kind, out, entropy, entropy(1)[0] if config_id is None else config_id)
@@ -60,20 +87,70 @@ def generate(
 
 @app.command("show")
 def show(
-    file: Annotated[Path, typer.Argument(help="A file that tacit keys generate made.")],
+    file: Annotated[Path, typer.Argument(help="A file that tacit keys generate, or a gateway, made.")],
+    log_name: LogName = None,
+    witness_name: WitnessName = None,
     as_json: AlwaysJson = True,
 ) -> None:
-    """Print the public part of a key file as JSON; of a token, its SHA-256.
+    """Print the public part of a key file as JSON; of what two share, its SHA-256, which they compare.
 
     Example: tacit keys show leader/signing.key
     """
     del as_json
-    print(json.dumps(public_part(file), indent=1))
+    shown = public_part(file)
+    for member, name, kind in (("log_key", log_name, ED25519), ("witness_key", witness_name, COSIGNATURE)):
+        if name is None:
+            continue
+        if shown["kind"] != Kind.SIGNING:
+            raise typer.BadParameter("only a signing key is one of a log or a witness")
+        try:
+            shown[member] = NoteKey(name, read_signing_key(file).public, kind).encode()
+        except ValueError as error:
+            raise typer.BadParameter(f"no name of a log or a witness: {error}") from error
+    print(json.dumps(shown, indent=1))
 
 
-def public_part(path: Path) -> dict[str, str | int]:
+@app.command("device")
+def device(
+    root: Annotated[Path, typer.Option("--root", help="The authority: a file of tacit keys generate device-root.")],
+    name: Annotated[str, typer.Option("--name", help="What the attester knows the device by.")],
+    out: Annotated[Path, typer.Option("--out", help="The device's identity; an existing one is never replaced.")],
+    as_json: AlwaysJson = True,
+) -> None:
+    """Make the identity of a staging device, by which the attester knows it.
+
+    Example: tacit keys device --root .tacit/vendor/authority.pem --name device-0 --out device/identity.pem
+    """
+    del as_json
+    _require_new(out)
+    try:
+        identity = _device_root(root).issue(name, OsEntropy(), SystemClock().now())
+        write_secret(out, identity.to_pem())
+    except ValueError as error:
+        raise typer.BadParameter(f"--name: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{out}: {error.strerror or 'cannot be written'}") from error
+    sha256 = hashlib.sha256(identity.chain[0]).hexdigest()
+    print(json.dumps({"kind": "device", "name": name, "sha256": sha256}, indent=1))
+
+
+def public_part(path: Path) -> dict[str, Any]:
     """What may be told of the secret in ``path``. Raises ``UsageError``."""
     content = read_secret(path).strip()
+    if content.startswith(b"-----BEGIN"):
+        pem = _device_root(path).root_pem
+        sha256 = hashlib.sha256(pem).hexdigest()
+        return {"kind": Kind.DEVICE_ROOT.value, "certificate": pem.decode(), "sha256": sha256}
+    if b'"verify_key_seed"' in content:
+        peer = read_peer_file(path)
+        shared = peer.verify_key_seed + peer.token.encode()
+        return {"kind": Kind.PEER.value, "seed_id": peer.seed_id, "sha256": hashlib.sha256(shared).hexdigest()}
+    if b'"rotation_seconds"' in content:
+        ring = read_key_ring(path)
+        periods = {str(period): b64url(config.encode()) for period, config in ring.by_period().items()}
+        return {"kind": "ohttp", "rotation_seconds": ring.rotation, "periods": periods}
+    if b'"state_key"' in content:
+        return {"kind": Kind.STATE.value, "state_key": state_key_text(read_state_key(path))}
     if content.startswith(b"{"):
         config = read_hpke_key(path).config
         return {"kind": Kind.HPKE.value, "id": config.id, "hpke_config": b64url(config.encode())}
@@ -82,10 +159,32 @@ def public_part(path: Path) -> dict[str, str | int]:
     return {"kind": Kind.SIGNING.value, "public_key": b64url(read_signing_key(path).public)}
 
 
+def _device_root(path: Path) -> SoftwareRoot:
+    """The authority in a file. Raises ``UsageError``, also for a device's identity, which looks alike."""
+    try:
+        found = SoftwareRoot.from_pem(read_secret(path))
+    except DecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if found.root.subject != found.root.issuer:
+        raise UsageError(f"{path}: not an authority of devices; make one with: tacit keys generate device-root")
+    return found
+
+
+def _require_new(out: Path) -> None:
+    if out.exists() or out.is_symlink():
+        raise UsageError(f"{out}: exists already; remove it yourself or choose another file")
+
+
 def _write(kind: Kind, out: Path, entropy: Entropy, config_id: int) -> None:
     if kind is Kind.SIGNING:
         write_signing_key(out, generate_signing_key(entropy))
     elif kind is Kind.HPKE:
         write_hpke_key(out, generate_hpke_key(config_id, entropy))
+    elif kind is Kind.STATE:
+        write_state_key(out, generate_state_key(entropy))
+    elif kind is Kind.PEER:
+        write_peer_file(out, generate_peer_secrets(f"seed-{entropy(4).hex()}", entropy))
+    elif kind is Kind.DEVICE_ROOT:
+        write_secret(out, SoftwareRoot.create(entropy, SystemClock().now()).to_pem())
     else:
         write_secret(out, bearer_token(entropy))

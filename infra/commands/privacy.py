@@ -14,7 +14,7 @@ from infra.commands.privacy_parameters import flag
 from infra.terminal import answers, plain_table, print_json
 from tacit.accounting.accountants import require_library
 from tacit.accounting.calibrate import Calibration, calibrate
-from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.device_mechanisms import Quantities
 from tacit.accounting.events import Relation
 from tacit.accounting.examples import EXAMPLES, rows
 from tacit.accounting.mechanisms import MECHANISMS, MechanismEntry, entry_of, explain, relation_of
@@ -148,7 +148,7 @@ def _document(found: Calibration, parameters: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _show(entry: MechanismEntry, relation: Relation, answer: Answer) -> None:
+def _show(entry: MechanismEntry, relation: Relation, answer: Quantities) -> None:
     console = answers(WIDTH)
     console.print(f"{entry.name}: {entry.summary}", style="bold")
     console.print(f"neighbours by {relation}: {entry.relations[relation]}")
@@ -159,5 +159,5 @@ def _show(entry: MechanismEntry, relation: Relation, answer: Answer) -> None:
     console.print(table)
 
 
-def _finite(answer: Answer) -> dict[str, float | None]:
+def _finite(answer: Quantities) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in answer.items()}

@@ -11,11 +11,12 @@ import typer
 
 from infra.api import read_recipe, whole_log
 from infra.command_options import AsJson, StateDir, layout_of, policy_of, read_file
-from infra.ledger_view import show_ledger, show_plan
+from infra.ledger_view import show_burn_down, show_ledger, show_plan
 from infra.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
+from tacit.operations.burn_down import burn_downs
 from tacit.operations.ledger import ledger_of, plan
 from tacit.recipe.charges import charge_of, charges_of, series_charge
 from tacit.recipe.live import LiveLog
@@ -26,17 +27,27 @@ from tacit.recipe.series import Series
 MOST_EPSILON = 64
 
 
-def ledger(state_dir: StateDir = None, as_json: AsJson = False) -> None:
+def ledger(
+    burn_down: Annotated[
+        bool, typer.Option("--burn-down", help="Also day by day, and when it would be used up.")
+    ] = False,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
     """What each account has spent, by composition of the log's recipes, and what is left; exit code 1 if one is over.
 
-    Example: tacit privacy ledger --state-dir .tacit
+    Example: tacit privacy ledger --state-dir .tacit --burn-down
     """
     log, policy = _log(state_dir)
-    found = ledger_of(log, policy, SystemClock().now())
+    now = SystemClock().now()
+    found, downs = ledger_of(log, policy, now), burn_downs(log, policy, now) if burn_down else []
     if as_json:
-        print_json(found.document())
+        more = {"burn_down": [one.document() for one in downs]} if burn_down else {}
+        print_json({**found.document(), **more})
     else:
         show_ledger(found.document(), answers())
+        for one in downs:
+            show_burn_down(one, answers())
     if found.over:
         raise typer.Exit(1)
 

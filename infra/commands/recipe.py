@@ -1,9 +1,8 @@
-"""``tacit recipe``: write, check, publish and read recipes."""
+"""``tacit recipe``: write, check, sign, publish and read recipes."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,11 +25,12 @@ from infra.command_options import (
 )
 from infra.commands.census import census
 from infra.commands.design import design
+from infra.commands.yields import show_yield
 from infra.layout import Layout
-from infra.publishing import AnalystKey, note_asked, publish_document, show_published
+from infra.publishing import AnalystKey, LeafFile, SigningKeyFile, note_asked, publish_file, show_published, sign_file
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
-from infra.recipe_writing import OutFile, PartiesFile, draft_context, write_recipe
+from infra.recipe_writing import OutFile, PartiesFile, write_recipe
 from infra.survey_flags import SurveyFile, asking
 from infra.survey_said import Said, completed
 from infra.terminal import answers, plain_table, print_json, span, styled
@@ -38,18 +38,21 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.models.forms.registry import known
+from tacit.operations.checking import checked, context_at
 from tacit.operations.outlook import rounding_of
 from tacit.operations.services import logged_recipe, recipes_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.rules import table as rules
 
-app = typer.Typer(help="Design, write, check, publish and read recipes.", no_args_is_help=True)
+app = typer.Typer(help="Design, write, check, sign, publish and read recipes.", no_args_is_help=True)
 app.command("design")(design)
 app.command("census")(census)
 
 RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe as JSON.", show_default=False)]
+LeafOrRecipe = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A recipe as JSON, or its signed leaf.", show_default=False)
+]
 
 
 @app.command("new")
@@ -58,6 +61,7 @@ RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe as JS
     "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length", "norm",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
     "other_label", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot", "close",
+    "model", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 def new(
     said: Said,
@@ -72,7 +76,9 @@ def new(
     With --mechanism flips it is the least noise that keeps the target although half of B is not honest. With
     --importance-default the target is epsilon against one aggregator: no noise lessens what the relay sees, and a batch
     that does not fill tells the less the more devices a census has attested (--attested-devices). With a local stack
-    the parties, the next epoch and a free slot come from it. Example:
+    the parties, the next epoch and a free slot come from it. --model pan-private (two servers) and pan-private-single
+    (one, which sees single reports: --epsilon is against it) have devices watch an --event for --steps; they report
+    once that is over (docs/pan-privacy.md). Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
     write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
@@ -95,27 +101,13 @@ def check(
     asks_stack = wanted is not Stage.DRAFT or state_dir is not None
     applied = policy_of(policy) if policy else _stack_policy(state_dir, needed=asks_stack)
     context = asyncio.run(_context(recipe, layout_of(state_dir), applied, wanted)) if asks_stack else None
-    context = context or Context(Stage.DRAFT, SystemClock().now())
-    verdicts = [
-        (rule.name, rule.check(recipe, applied, context)) for rule in rules.RULES if context.stage >= rule.stage
-    ]
-    refused = [(rule, detail) for rule, detail in verdicts if detail is not None]
+    found = checked(recipe, applied, context or Context(Stage.DRAFT, SystemClock().now()))
     if as_json:
-        print_json(
-            {
-                "hash": recipe.hash_text,
-                "stage": wanted.name.lower(),
-                "accepted": not refused,
-                "rules": [
-                    {"rule": rule, "passed": detail is None, "detail": detail or ""} for rule, detail in verdicts
-                ],
-                **rounding_of(recipe).document(),
-            }
-        )
+        print_json(found.document())
     else:
-        show_check(recipe, applied, verdicts, answers())
+        show_check(found, applied, answers())
     tell_coarse(recipe)
-    if refused:
+    if not found.accepted:
         raise typer.Exit(1)
 
 
@@ -140,26 +132,32 @@ async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage)
     now = SystemClock().now()
     async with layout.transport() as transport:
         live = await verified_log(transport, layout, policy)
-    logged = live.recipe(recipe.hash)
-    if logged is not None:
-        return live.context(logged, now, stage)
-    return replace(draft_context(recipe, live, now), stage=stage, series=live.series_of(recipe))
+    return context_at(recipe, live, now, stage)
+
+
+@app.command("sign")
+def sign(file: RecipeFile, key: SigningKeyFile, out: LeafFile, as_json: AsJson = False) -> None:
+    """Sign a recipe as its analyst where the key is, which may be offline; the leaf is published as it is.
+
+    Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
+    """
+    sign_file(file, read_recipe, key, out, as_json=as_json)
 
 
 @app.command("publish")
 def publish(
-    file: RecipeFile,
+    file: LeafOrRecipe,
     state_dir: StateDir = None,
     server: Server = None,
     key: AnalystKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse.
+    """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse. What was signed
+    with `tacit recipe sign` is put there as it is.
 
     Example: tacit recipe publish visits.json --state-dir .tacit
     """
-    recipe = read_recipe(read_file(file), str(file))
-    url, index = publish_document(recipe, state_dir, server, key)
+    recipe, url, index = publish_file(file, Recipe, read_recipe, state_dir, server, key)
     where = f"{url}/v1/recipes/{recipe.hash_text}"
     note_asked(recipe)
     if as_json:
@@ -167,6 +165,9 @@ def publish(
         return
     show_published(recipe, index)
     answers().print(f"where {where}", soft_wrap=True)
+
+
+app.command("yield", context_settings=HASH_ARGUMENT)(show_yield)
 
 
 @app.command("list")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import enum
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,19 +14,14 @@ from infra.api import hash_of
 from infra.command_options import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.layout import Layout
 from infra.result_page import result_page
-from infra.result_view import in_order, show_result
+from infra.result_view import show_result
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
-from tacit.errors import REFUSAL_PREFIX, Abort, Refusal, UsageError
-from tacit.operations.services import call, logged_recipe
-from tacit.ports import Clock, Transport
-from tacit.recipe.response import stated, with_response
+from tacit.errors import Refusal, UsageError
+from tacit.operations.results import CollectorAccess, collected, released, rule_of
+from tacit.operations.tables import csv_bytes, parquet_bytes
 
-POLL_SECONDS = 0.5
-WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
-"""Refusals that leaves which are still to come may lift."""
-RELEASED, REFUSED = "released", "refused"
-TOO_FEW = "invalidBatchSize"
+TOO_FEW = frozenset({"invalidBatchSize", "batch-too-small"})
 FEWER_HINT = (
     "; tacit status shows how many were counted. Devices that met the recipe after the first quarter of its interval "
     "took no part (tacit agent journal tells): publish the next one earlier, ask more devices, or have a smaller B"
@@ -38,6 +34,17 @@ AskedDevices = Annotated[
 RecipeName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="The recipe's hash, its beginning, or its name.")]
 
 
+class Table(enum.StrEnum):
+    """Tables that results may be written as."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+TableFormat = Annotated[Table | None, typer.Option("--format", help="As a table, instead of showing them.")]
+TableFile = Annotated[Path | None, typer.Option("--out", help="Write the table here (csv: stdout by default).")]
+
+
 def collect(
     recipe: RecipeName,
     state_dir: StateDir = None,
@@ -47,21 +54,21 @@ def collect(
     asked: AskedDevices = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a recipe's batch, and show the result once leader and helper have released it.
+    """Ask for a recipe's batch, and show the result once it was released.
 
     Exit code 1 where it is refused (fewer than B contributions, say) or not there in time. Example:
     tacit collect visits --wait 60
     """
     layout = layout_of(state_dir)
-    collection, released = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
+    collection, found = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
     if as_json:
-        print_json({**collection, "results": released})
-    elif released:
-        for document in released:
+        print_json({**collection, "results": found})
+    elif found:
+        for document in found:
             show_result(document, answers())
     else:
         answers().print(f"collection {collection['id']} is {collection['state']}{_why(collection)}", soft_wrap=True)
-    if wait and not released:
+    if wait and not found:
         notes().print(f"not released within {wait:g} seconds; ask again with: tacit collect {recipe} --wait 60")
         raise typer.Exit(1)
 
@@ -70,46 +77,26 @@ async def _collect(
     layout: Layout, name: str, wait: float, asked: int | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The collection, and the results if it was released. Raises ``Refusal`` where it was refused."""
-    url, bearer, clock = layout.urls["collector"], layout.operator_token("collector"), SystemClock()
+    access = collector_access(layout)
     async with layout.transport() as transport:
-        recipe_hash = await hash_of(transport, layout.urls["recipe_server"], name)
-        until = clock.now() + wait
-        with notes().status("waiting for leader and helper"):
-            collection = await _asked(transport, url, bearer, recipe_hash, clock, until)
-            while collection["state"] not in {RELEASED, REFUSED} and clock.now() < until:
-                await clock.sleep(POLL_SECONDS)
-                shown = f"{url}/v1/collections/{collection['id']}"
-                collection = await call(transport, "GET", shown, bearer=bearer)
-        if collection["state"] == REFUSED:
-            rule = str(collection.get("rule", "")).rsplit(":", 1)[-1]
-            detail = str(collection.get("detail", ""))
-            raise Refusal(rule or "collection", f"{detail}{FEWER_HINT if rule == TOO_FEW else ''}")
-        if collection["state"] != RELEASED:
-            return collection, []
-        found = await _results(transport, layout, recipe_hash, asked)
-        return collection, [one for one in found if one["batch"] == collection["batch"]]
-
-
-async def _asked(
-    transport: Transport, url: str, bearer: str, recipe_hash: str, clock: Clock, until: float
-) -> dict[str, Any]:
-    """The collection, asked for again while the collector has not seen the recipe or its opt-ins in the log."""
-    body = json.dumps({"recipe_hash": recipe_hash}).encode()
-    while True:
+        recipe_hash = await hash_of(transport, access.recipe_server, name)
         try:
-            found = await call(transport, "POST", f"{url}/v1/collections", body=body, bearer=bearer)
-        except Abort as problem:
-            passing = problem.status == 404 or problem.type.removeprefix(REFUSAL_PREFIX) in WAITING_RULES
-            if not passing or clock.now() + POLL_SECONDS >= until:
+            with notes().status("waiting for the release"):
+                return await collected(transport, access, recipe_hash, SystemClock(), wait=wait, asked=asked)
+        except Refusal as refusal:
+            if refusal.rule not in TOO_FEW:
                 raise
-            await clock.sleep(POLL_SECONDS)
-        else:
-            return dict(found)
+            raise Refusal(refusal.rule, f"{refusal.detail}{FEWER_HINT}") from refusal
+
+
+def collector_access(layout: Layout) -> CollectorAccess:
+    """A stack's collector, for its operator."""
+    return CollectorAccess(layout.urls["collector"], layout.urls["recipe_server"], layout.operator_token("collector"))
 
 
 def _why(collection: dict[str, Any]) -> str:
     """What its last attempt met."""
-    rule = str(collection.get("rule", "")).rsplit(":", 1)[-1]
+    rule = rule_of(collection)
     return f" ({rule}: {collection.get('detail', '')})" if rule else ""
 
 
@@ -120,18 +107,27 @@ def results(
     state_dir: StateDir = None,
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page that opens offline.")] = None,
     asked: AskedDevices = None,
+    table: TableFormat = None,
+    out: TableFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was released: estimates with their errors, how many were asked and answered, how they were sampled, and
-    what each release costs.
+    what each release costs. As a table it has one row per answer; Parquet needs the extra `operator`.
 
-    Example: tacit results visits --html visits.html
+    Example: tacit results visits --html visits.html --format csv --out answers.csv
     """
+    if table is None and out is not None:
+        raise typer.BadParameter("--out goes with --format csv or parquet")
+    if table is Table.PARQUET and out is None:
+        raise typer.BadParameter("--format parquet goes with --out FILE")
     if asked is not None and recipe is None:
         raise UsageError("--asked is of one recipe; name it: tacit results NAME --asked 1000")
     found = asyncio.run(_released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked))
     if html is not None:
         write_file(html, result_page(found).encode())
+    if table is not None:
+        _write_table(found, table, out)
+        return
     if as_json:
         print_json({"results": found})
         return
@@ -143,20 +139,17 @@ def results(
         notes().print(f"page: {html}")
 
 
+def _write_table(found: list[dict[str, Any]], table: Table, out: Path | None) -> None:
+    data = parquet_bytes(found) if table is Table.PARQUET else csv_bytes(found)
+    if out is None:
+        sys.stdout.write(data.decode())
+        return
+    write_file(out, data)
+    notes().print(f"table: {out}")
+
+
 async def _released(layout: Layout, name: str | None, asked: int | None) -> list[dict[str, Any]]:
+    access = collector_access(layout)
     async with layout.transport() as transport:
-        recipe_hash = None if name is None else await hash_of(transport, layout.urls["recipe_server"], name)
-        return await _results(transport, layout, recipe_hash, asked)
-
-
-async def _results(
-    transport: Transport, layout: Layout, recipe_hash: str | None, asked: int | None
-) -> list[dict[str, Any]]:
-    """Results in order; of one recipe, of which ``asked`` devices were asked where that is given."""
-    bearer = layout.operator_token("collector")
-    document = await call(transport, "GET", f"{layout.urls['collector']}/v1/results", bearer=bearer)
-    found = in_order(one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]})
-    if asked is None or recipe_hash is None:
-        return found
-    _, recipe = await logged_recipe(transport, layout.urls["recipe_server"], recipe_hash)
-    return [with_response(one, recipe, stated(asked)) for one in found]
+        recipe_hash = None if name is None else await hash_of(transport, access.recipe_server, name)
+        return await released(transport, access, recipe_hash, asked)

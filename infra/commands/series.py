@@ -21,21 +21,26 @@ from infra.command_options import (
     read_file,
     write_file,
 )
-from infra.publishing import AnalystKey, publish_document, show_published
-from infra.recipe_writing import refusals_document, tell_refusals
+from infra.publishing import AnalystKey, LeafFile, SigningKeyFile, publish_file, show_published, sign_file
+from infra.recipe_writing import tell_refusals
 from infra.series_form import read_series, shape_of, stack_if_any
 from infra.series_view import series_document, show_series
 from infra.terminal import answers, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
+from tacit.operations.drafting import refusals_document
 from tacit.recipe.live import LiveSeries
 from tacit.recipe.model import MAX_ROUND_INPUT, Interval
+from tacit.recipe.series import Series
 from tacit.recipe.series_builder import propose_series
 from tacit.rules import series_table as series_rules
 
 app = typer.Typer(help="Several rounds of one recipe, charged as one.", no_args_is_help=True)
 
 SeriesFile = Annotated[Path, typer.Argument(metavar="FILE", help="A series as JSON.", show_default=False)]
+LeafOrSeries = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A series as JSON, or its signed leaf.", show_default=False)
+]
 Source = Annotated[Path, typer.Option("--from", help="The recipe that every round asks.")]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="How many rounds there may be.")]
 DonationSlots = Annotated[
@@ -94,20 +99,29 @@ def new(
         notes().print(f"next: tacit series publish {out}{stack}; {first}", style="dim")
 
 
+@app.command("sign")
+def sign(file: SeriesFile, key: SigningKeyFile, out: LeafFile, as_json: AsJson = False) -> None:
+    """Sign a series as its analyst where the key is, which may be offline; the leaf is published as it is.
+
+    Example: tacit series sign training.json --key .tacit/analyst/signing.key --out training.leaf
+    """
+    sign_file(file, read_series, key, out, as_json=as_json)
+
+
 @app.command("publish")
 def publish(
-    file: SeriesFile,
+    file: LeafOrSeries,
     state_dir: StateDir = None,
     server: Server = None,
     key: AnalystKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a series as its analyst and put it into the log, before any of its rounds; it is charged from then on.
+    """Sign a series as its analyst and put it into the log, before any of its rounds; it is charged from then on. What
+    was signed with `tacit series sign` is put there as it is.
 
     Example: tacit series publish training.json --state-dir .tacit
     """
-    series = read_series(read_file(file), str(file))
-    _, index = publish_document(series, state_dir, server, key)
+    series, _, index = publish_file(file, Series, read_series, state_dir, server, key)
     if as_json:
         print_json({"hash": series.hash_text, "name": series.name, "index": index})
     else:

@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from infra.deployables import KINDS, run_service
-from infra.flags import AlwaysJson
 from infra.ingest import run_ingest
 from infra.loops import fastest_loop
 from tacit.adapters.watermark import Recovery
@@ -22,7 +21,9 @@ from tacit.version import VERSIONS
 
 INGEST = "ingest"
 INTEROP = "interop"
-MARKED = ("issuer", "attester", "gateway", "leader", "helper", "witness")
+AGENT = "agent"
+"""No service: it has a configuration that can be printed."""
+MARKED = ("issuer", "attester", "gateway", "leader", "helper", "analyzer", "witness", "admin")
 """The services whose databases say what was spent."""
 
 
@@ -51,6 +52,16 @@ NewMark = Annotated[
 StopWithStdin = Annotated[
     bool, typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up.")
 ]
+PrintConfig = Annotated[
+    bool,
+    typer.Option(
+        "--print-config",
+        help=f"Serve nothing: print a configuration with every key and its default (TOML); of {AGENT}, too.",
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="What is served is printed as JSON without it, too; --print-config then is.")
+]
 Role = Annotated[
     str, typer.Option("--role", help=f"For {INTEROP}: client, leader, helper or collector.", show_default=False)
 ]
@@ -70,12 +81,13 @@ def serve(
     accept_rollback: AcceptRollback = False,
     new_mark: NewMark = False,
     stop_with_stdin: StopWithStdin = False,
+    print_config: PrintConfig = False,
     role: Role = "",
     profile: Profile = "",
     host: Host = "",
     port: Port = None,
     insecure_http: InsecureHttp = False,
-    as_json: AlwaysJson = True,
+    as_json: AsJson = False,
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
 
@@ -85,10 +97,16 @@ def serve(
     "interop" is the interoperation test API of DAP, for tests of other implementations against ours and never for data
     of people (docs/interop.md): tacit serve interop --role leader --port 8080 --profile janus-main
 
+    A configuration to begin with: tacit serve relay --print-config > relay.toml
+
     A database that was restored from a backup is refused; docs/restoring.md says what to do then.
     Example: tacit serve relay --config .tacit/relay/config.json
     """
-    del as_json
+    if print_config:
+        if config is not None:
+            raise typer.BadParameter("--print-config reads no configuration")
+        _print_config(name, as_json=as_json)
+        return
     if name not in (*KINDS, INGEST, INTEROP):
         raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST, INTEROP))}")
     asked = {"--role": role, "--profile": profile, "--host": host, "--port": port, "--insecure-http": insecure_http}
@@ -102,6 +120,22 @@ def serve(
         service = _deployed(name, config, leader_config, leader_url, recovery)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+
+
+def _print_config(name: str, *, as_json: bool) -> None:
+    """The configuration of the service, or of a device, with every key. Raises ``BadParameter``."""
+    if name not in (*KINDS, AGENT):
+        raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
+    from infra.documents.configuration import configurations
+    from infra.documents.example import Example
+    from infra.documents.schemas import schema_of_model
+    from infra.terminal import print_json
+
+    example = Example(schema_of_model(configurations()[name]))
+    if as_json:
+        print_json(example.json())
+    else:
+        print(example.toml())
 
 
 def _deployed(

@@ -62,7 +62,7 @@ def show(found: DeploymentStatus, console: Console) -> None:
             for line in lines:
                 console.print(Padding(line, (0, 0, 0, 2)))
     elif not found.tasks_known:
-        console.print("which tasks there are is not known: the leader and the recipe server have to say it")
+        console.print("which tasks there are is not known: leader, analyzer and recipe server have to say it")
     else:
         console.print("no task yet; publish a recipe with: tacit recipe publish")
     shown = [slot for slot in found.issuance if slot.recipe or slot.mismatches]
@@ -98,7 +98,7 @@ def _tasks(tasks: list[TaskStatus]) -> Table:
     for heading in _COUNTS:
         table.add_column(heading, justify="right", no_wrap=True)
     for task in tasks:
-        table.add_row(task.recipe, styled(task.state), *_counts(task.leader))
+        table.add_row(task.recipe, styled(task.state), *_counts(task.leader or task.analyzer))
     return table
 
 
@@ -125,12 +125,12 @@ def _counts(page: Mapping[str, Any]) -> list[str]:
 def details(task: TaskStatus) -> list[Text]:
     """What the columns have no room for, one line each."""
     lines = [Text(f"refused by rule {task.rule}", style="red")] if task.rule else []
-    page = task.leader
+    page = task.leader or task.analyzer
     if page:
         waiting = page.get("oldest_waiting_seconds")
         if task.asked_until is not None and not page["uploaded"]:
             lines.append(Text(f"devices decide until {when(task.asked_until)}, then send; later ones take no part"))
-        lines += [Text(f"jobs: {_listed(page['jobs'])}")] if page["jobs"] else []
+        lines += [Text(f"jobs: {_listed(page['jobs'])}")] if page.get("jobs") else []
         lines += [Text(f"rejected: {_listed(page['rejected_by_cause'])}")] if page["rejected"] else []
         lines += [Text(f"the oldest report has waited for {_span(waiting)}")] if waiting else []
     if task.helper:

@@ -7,8 +7,7 @@ import contextlib
 import json
 import math
 import shlex
-import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,6 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from infra.agents import provision_agents
@@ -24,8 +22,12 @@ from infra.backends import POSTGRES, backends, parse_backends
 from infra.backing_servers import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
-from infra.processes import ServiceProcess, running, watch
-from infra.readiness_watch import until_recipes, watch_readiness
+from infra.processes import ServiceProcess
+from infra.running_stack import run_stack, tell_prometheus
+from infra.stack_upgrades import with_admin
+from infra.terminal import answers
+from infra.terminal import notes as stderr_notes
+from infra.workers import Part
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
@@ -36,6 +38,8 @@ BATCH_SHARE = Decimal("0.4")
 """Of the devices that a recipe asks, B by default: 0.8 of those that take part, at a rate of 0.5."""
 
 DEFAULT_EPOCH_SECONDS = 60
+DEFAULT_SLOTS = 4
+"""Recipes of an epoch: every device fetches a token for each."""
 DEFAULT_AGENTS = 60
 DEFAULT_BATCH_FLOOR = 20
 DEFAULT_MIN_AUDIENCE = 20
@@ -46,7 +50,18 @@ LOCK = "up.lock"
 STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
 """Of the account of a stack on one machine, whose devices hold made-up data: room for a hundred recipes a year with
 epsilon 1 at delta 1e-6. Real devices keep to a budget of their own (``client_agent.config.Budget``)."""
-SERVICE_NAMES = ("relay", "gateway", "attester", "issuer", "recipe_server", "leader", "helper", "collector")
+SERVICE_NAMES = (
+    "relay",
+    "gateway",
+    "attester",
+    "issuer",
+    "recipe_server",
+    "leader",
+    "helper",
+    "analyzer",
+    "collector",
+    "admin",
+)
 
 
 StateFolder = Annotated[Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")]
@@ -55,6 +70,15 @@ EpochSeconds = Annotated[
     int | None,
     typer.Option(
         "--epoch-seconds", min=5, max=366 * 86400, help="Length of a token epoch of a new stack (default 60)."
+    ),
+]
+Slots = Annotated[
+    int | None,
+    typer.Option(
+        "--slots",
+        min=1,
+        max=64,
+        help=f"Recipes for which an epoch of a new stack has tokens (default {DEFAULT_SLOTS}).",
     ),
 ]
 Agents = Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to provision.")]
@@ -120,6 +144,7 @@ def up(
     state_dir: StateFolder = DEFAULT_STATE_DIR,
     as_json: AsJson = False,
     epoch_seconds: EpochSeconds = None,
+    slots: Slots = None,
     agents: Agents = DEFAULT_AGENTS,
     batch_floor: BatchFloor = None,
     account_epsilon: AccountEpsilon = None,
@@ -146,10 +171,9 @@ def up(
         folder = state_dir.absolute()
         stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
         try:
-            account = (account_epsilon, account_delta)
-            unbounded = allow_unbounded_local or None
-            secure = tls or None
-            layout = open_stack(folder, epoch_seconds, batch_floor, account, min_audience, unbounded, tls=secure)
+            made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience
+            unbounded, secure = allow_unbounded_local or None, tls or None
+            layout = open_stack(*made_with, unbounded, tls=secure, network="", slots=slots)
             renew_certificates(layout, SystemClock().now())
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
@@ -169,14 +193,17 @@ def open_stack(
     unbounded_local: bool | None = None,
     *,
     tls: bool | None = None,
+    network: str | None = None,
+    slots: int | None = None,
 ) -> Layout:
     """The stack in ``state_dir``, made there if there is none; ``None`` of an option: whatever the stack has, or the
-    default of a new one. Raises ``UsageError`` if the stack there has an option other than wanted."""
+    default of a new one; ``network`` as in ``StackOptions``. Raises ``UsageError`` if the stack there has an option
+    other than wanted."""
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
             epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS,
-            slots_per_epoch=4,
+            slots_per_epoch=slots or DEFAULT_SLOTS,
             batch_floor=batch_floor or DEFAULT_BATCH_FLOOR,
             unbounded_local=bool(unbounded_local),
             account_epsilon=epsilon or STAGING_EPSILON,
@@ -184,20 +211,23 @@ def open_stack(
             min_audience=min_audience or DEFAULT_MIN_AUDIENCE,
             witnesses=WITNESSES,
             tls=bool(tls),
+            network=network or "",
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
-    layout = load_layout(state_dir)
+    layout = with_admin(load_layout(state_dir), OsEntropy())
     has = layout.options
     account_words = f"has an account of epsilon {has.account_epsilon} at delta {has.account_delta}"
     for wanted, found, words in (
         (epoch_seconds, has.epoch_seconds, f"has epochs of {has.epoch_seconds} s"),
+        (slots, has.slots_per_epoch, f"has tokens for {has.slots_per_epoch} recipes in an epoch"),
         (batch_floor, has.batch_floor, f"accepts B of {has.batch_floor} and more"),
         (epsilon, has.account_epsilon, account_words),
         (delta, has.account_delta, account_words),
         (min_audience, has.min_audience, f"wants audiences of {has.min_audience} devices"),
         (unbounded_local, has.unbounded_local, "does not accept noise shares"),
         (tls, has.tls, "speaks plain HTTP on loopback"),
+        (network, has.network, f"has its services {'in networks of their own' if has.network else 'on loopback'}"),
     ):
         if wanted not in {None, found}:
             raise UsageError(f"{state_dir}: this stack {words}; choose another --state-dir for others")
@@ -217,10 +247,10 @@ def _check_account(options: StackOptions) -> None:
 
 
 def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
-    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, and ``{url, pid, config}`` by service and by
-    further process."""
+    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, and ``{url, pid, config, metrics}`` by
+    service and by further process; without ``metrics`` where its configuration has none."""
     found = {
-        part.label: {"url": part.url, "pid": one.pid, "config": str(part.config)}
+        part.label: {"url": part.url, "pid": one.pid, "config": str(part.config), **_metrics_of(part)}
         for one in services
         for part in one.part.services
     }
@@ -232,56 +262,21 @@ def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
     }
 
 
+def _metrics_of(part: Part) -> dict[str, str]:
+    return {} if part.metrics is None else {"metrics": part.metrics}
+
+
 async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> None:
-    notes = Console(stderr=True, highlight=False, soft_wrap=True)
-    stopping = asyncio.Event()
-    with _stop_signals(stopping):
-        starting = asyncio.ensure_future(_run(layout, agents, parts, notes, stopping, as_json=as_json))
-        told = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
-        if not starting.done():
-            notes.print("stopping the services")
-            starting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await starting
-
-
-async def _run(
-    layout: Layout,
-    agents: list[Path],
-    parts: Parts,
-    notes: Console,
-    stopping: asyncio.Event,
-    *,
-    as_json: bool,
-) -> None:
-    notes.print(f"starting {len(layout.configs)} services in {escape(str(layout.state_dir))}")
-    async with running(layout, parts) as services:
-        if not await until_recipes(layout, SystemClock()):
-            notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
+    @contextlib.asynccontextmanager
+    async def shown(services: list[ServiceProcess]) -> AsyncIterator[None]:
+        tell_prometheus(layout, services)
         if as_json:
             print(json.dumps(describe(layout, services)), flush=True)
         else:
-            show(layout, services, agents, Console(highlight=False))
-        looking = asyncio.ensure_future(
-            watch_readiness(layout, services, SystemClock(), lambda line: notes.print(escape(line)))
-        )
-        try:
-            await watch(services, lambda service, status: _report(notes, service, status))
-        finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
-        notes.print("no service is left; Ctrl-C ends this command")
-        await stopping.wait()
+            show(layout, services, agents, answers())
+        yield
 
-
-def _report(notes: Console, service: ServiceProcess, status: int) -> None:
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    notes.print(
-        f"{service.title} (pid {service.pid}) {how}; start it again with:\n"
-        f"  {escape(service.restart_command)}\n  its log: {escape(str(service.log))}"
-    )
+    await run_stack(layout, parts, stderr_notes(), shown)
 
 
 def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], console: Console) -> None:
@@ -293,7 +288,7 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
         for part in service.part.services:
             table.add_row(part.label, OPERATORS.get(part.label) or OPERATORS[part.name], part.url, str(service.pid))
     console.print(table)
-    folder = escape(str(layout.state_dir))
+    folder = str(layout.state_dir)
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)
     console.print(
         "Next, in a second terminal:",
@@ -315,20 +310,6 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     )
     lines = [f"tacit recipe new {question} --out visits.json{where}", f"tacit recipe publish visits.json{where}"]
     if agents:
-        everybody = shlex.quote(str(agents[0].parent.parent)) + "/*/agent.json"
-        lines.append(f"tacit agent run $(printf -- '--config %s ' {everybody})")
+        lines.append(f"tacit agent host {shlex.quote(str(agents[0].parent.parent))}")
     lines.append(f"tacit collect visits --wait 300{where}")
     return lines
-
-
-@contextlib.contextmanager
-def _stop_signals(stop: asyncio.Event) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)

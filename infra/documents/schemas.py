@@ -20,6 +20,8 @@ from client_agent.config import AgentConfig
 from infra.documents.papers import ChallengeBody, HpkeKeyFile, PeerFile, Problem, ResultDocument
 from recipe_server.config import RecipeServerConfig
 from relay.config import RelayConfig
+from services.admin.core.config import AdminConfig
+from services.analyzer.config import AnalyzerConfig
 from services.collector.config import CollectorConfig
 from services.gateway.config import GatewayConfig
 from services.helper.config import HelperConfig
@@ -75,13 +77,25 @@ SCHEMAS = {
     "config-relay": Entry(RelayConfig, "configuration of the relay", nulls=True),
     "config-leader": Entry(LeaderConfig, "configuration of the leader", nulls=True),
     "config-helper": Entry(HelperConfig, "configuration of the helper", nulls=True),
+    "config-analyzer": Entry(AnalyzerConfig, "configuration of the analyzer", nulls=True),
     "config-collector": Entry(CollectorConfig, "configuration of the collector", nulls=True),
+    "config-admin": Entry(AdminConfig, "configuration of the admin service", nulls=True),
     "config-witness": Entry(WitnessConfig, "configuration of a witness", nulls=True),
 }
 """Name of the schema -> what it describes."""
 
 
-class WithoutNulls(GenerateJsonSchema):
+class WithNotes(GenerateJsonSchema):
+    """Each member is described by the words below it."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """The schema of a model, also of one within another."""
+        found = super().model_schema(schema)
+        _describe(found, schema["cls"])
+        return found
+
+
+class WithoutNulls(WithNotes):
     """For documents that are signed or hashed: what is absent is left out, never null."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
@@ -97,11 +111,15 @@ class WithoutNulls(GenerateJsonSchema):
 def schema_of(name: str) -> dict[str, Any]:
     """The schema called ``name``, one of ``SCHEMAS``."""
     entry = SCHEMAS[name]
-    generator = GenerateJsonSchema if entry.nulls else WithoutNulls
-    found = entry.model.model_json_schema(schema_generator=generator)
-    _describe(found, entry.model)
-    _without_titles(found)
+    found = schema_of_model(entry.model, nulls=entry.nulls)
     return {"$schema": DIALECT, "$id": ID_PREFIX + name, "title": name, **found}
+
+
+def schema_of_model(model: type[BaseModel], *, nulls: bool = True) -> dict[str, Any]:
+    """What ``model`` reads; ``nulls``: an absent member may be written as null."""
+    found = model.model_json_schema(schema_generator=WithNotes if nulls else WithoutNulls)
+    _without_titles(found)
+    return found
 
 
 def encoded(schema: dict[str, Any]) -> bytes:
@@ -110,8 +128,11 @@ def encoded(schema: dict[str, Any]) -> bytes:
 
 
 def member_notes(model: type[BaseModel]) -> dict[str, str]:
-    """What the model's source says below each of its members."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    """What the model's source says below each of its members; nothing of a model that is made without a source."""
+    try:
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    except OSError:
+        return {}
     notes: dict[str, str] = {}
     statements = body.body if isinstance(body, ast.ClassDef) else []
     for one, after in itertools.pairwise(statements):

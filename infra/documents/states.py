@@ -1,7 +1,8 @@
 """Diagrams of the states of what is stored, in the page that describes it.
 
 ``python -m infra.documents.states PAGE`` draws those of PAGE anew: each stands behind a line
-``<!-- states: NAME -->`` that names one of ``MACHINES``.
+``<!-- states: NAME -->`` that names one of ``MACHINES``. The keys in the page of configurations beside it are made
+anew, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from client_agent.journal import ENTRY_STATES
+from infra.documents.configuration import CONFIGURATION, configured
 from recipe_server.service import RECIPE_STATES
+from services.admin.core.records import QUESTION_STATES
 from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
 from services.helper.records import JOB_STATES as HELPER_JOB_STATES
 from services.leader.records import BATCH_STATES, COLLECTION_STATES, JOB_STATES
@@ -28,6 +31,7 @@ MACHINES: Mapping[str, States[Any]] = {
     "leader-collection": COLLECTION_STATES,
     "helper-job": HELPER_JOB_STATES,
     "collector-collection": COLLECTOR_STATES,
+    "question": QUESTION_STATES,
     "recipe": RECIPE_STATES,
     "journal-entry": ENTRY_STATES,
 }
@@ -50,3 +54,5 @@ if __name__ == "__main__":
     for argument in sys.argv[1:]:
         path = Path(argument)
         path.write_text(drawn(path.read_text()))
+        beside = path.with_name(CONFIGURATION)
+        beside.write_text(configured(beside.read_text()))

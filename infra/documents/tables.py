@@ -9,6 +9,7 @@ from typing import Any
 
 from client_agent import device_rules
 from infra.documents.schemas import SCHEMAS, schema_of
+from infra.documents.words import page, prose, table, type_in_words, value
 from tacit.methods.registry import METHODS
 from tacit.methods.statistics import STATISTICS, Shape
 from tacit.recipe.context import Stage
@@ -24,13 +25,12 @@ STAGES = {
 MEMBERS_OF = ("recipe", "survey", "series", "policy", "config-agent")
 _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
 """Of the questions by which methods are asked for their proof."""
-_BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
 
 
 def readme() -> str:
     """The list of schemas."""
     rows = [(f"[{name}]({name}.json)", entry.about) for name, entry in SCHEMAS.items()]
-    return _page(
+    return page(
         "# JSON Schemas",
         f"Draft 2020-12, of every document that Tacit reads or writes as JSON. {MADE} `members.md` shows recipe, "
         "survey, series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass, "
@@ -38,7 +38,7 @@ def readme() -> str:
         "A schema says which documents are well formed. What it cannot say, the descriptions in it do, and what makes "
         "a recipe acceptable are the rules. Documents that are signed are written in RFC 8785 form: no floats, no "
         "duplicate members, and an absent member is left out, never null. Configurations may be TOML as well.",
-        _table(("schema", "document"), rows),
+        table(("schema", "document"), rows),
     )
 
 
@@ -46,17 +46,17 @@ def rules_page() -> str:
     """Every rule that a recipe has to pass."""
     rows = [(f"`{rule.name}`", STAGES[rule.stage], _first_words(rule.check)) for rule in RULES]
     own = [(f"`{name}`", _first_words(check)) for name, check in device_rules.RULES.items()]
-    return _page(
+    return page(
         "# Rules",
         f"{MADE} Each party applies the one table of `tacit/rules/table.py`, in this order, under its own policy; the "
         "first rule that refuses is the word in journals, statuses and problem types. `from`: the stage from which a "
         "rule applies; devices and serving aggregators look at recipes of which the log holds both opt-ins: they apply "
         "all.",
-        _table(("rule", "from", "it passes where"), rows),
+        table(("rule", "from", "it passes where"), rows),
         "## What a device checks beside these",
         "Against its own pins, its own tokens and its own ledger (`client_agent/device_rules.py`). A device has no "
         "ledger of the whole log, so that `budget-spent` above does not apply to it, and this one does.",
-        _table(("rule", "it passes where"), own),
+        table(("rule", "it passes where"), own),
     )
 
 
@@ -66,14 +66,14 @@ def methods_page() -> str:
     noted: dict[str, list[str]] = {}
     for one in METHODS.values():
         noted.setdefault(one.DRAWS.note, []).append(f"`{one.NAME}`")
-    return _page(
+    return page(
         "# Methods",
         f"{MADE} Each is a class of `tacit/methods`. d, d1 and d_i are draws, T a threshold: `docs/device.md`, "
         '"Randomizers". *Missing* is what a device sends that takes part and has no answer.',
-        _table(("name", "answer v", "missing", "dummy"), draws),
+        table(("name", "answer v", "missing", "dummy"), draws),
         *(f"{', '.join(names)}: {note}" for note, names in noted.items() if note),
         "What a recipe states of each beside `categories`, and what proves it. Any other member is refused.",
-        _table(("name", "statistics", "members", "VDAF", "its bounds"), list(_proofs())),
+        table(("name", "statistics", "members", "VDAF", "its bounds"), list(_proofs())),
     )
 
 
@@ -102,23 +102,19 @@ def members_page() -> str:
     ]
     for name in MEMBERS_OF:
         parts += _document(name)
-    return _page(*parts)
+    return page(*parts)
 
 
 def _document(name: str) -> Iterable[str]:
     schema = schema_of(name)
     yield f"## {name}"
-    yield f"{_prose(schema)} Schema: [{name}.json]({name}.json)."
+    yield f"{prose(schema)} Schema: [{name}.json]({name}.json)."
     yield _members(schema)
     for part, content in schema.get("$defs", {}).items():
         if "properties" in content:
             yield f"### {name}: {part}"
-            yield _prose(content)
+            yield prose(content)
             yield _members(content)
-
-
-def _prose(schema: Mapping[str, Any]) -> str:
-    return str(schema.get("description", "")).replace("``", "`")
 
 
 def _members(schema: Mapping[str, Any]) -> str:
@@ -126,78 +122,11 @@ def _members(schema: Mapping[str, Any]) -> str:
     for member, content in schema["properties"].items():
         optional = member not in schema.get("required", ())
         default = content.get("default")
-        given = f" (default {_value(default)})" if optional and default not in (None, {}, []) else ""
-        notes = [_type(content), f"optional{given}" if optional else "", _prose(content)]
+        given = f" (default {value(default)})" if optional and default not in (None, {}, []) else ""
+        notes = [type_in_words(content), f"optional{given}" if optional else "", prose(content)]
         rows.append((f"`{member}`", "; ".join(note for note in notes if note)))
-    return _table(("member", "holds"), rows) if rows else "No members."
-
-
-def _value(default: Any) -> str:
-    if isinstance(default, dict):
-        return "as below"
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
-
-
-def _type(content: Mapping[str, Any]) -> str:
-    """A schema in words."""
-    if "$ref" in content:
-        return str(content["$ref"]).rpartition("/")[2]
-    for several in ("anyOf", "oneOf"):
-        if several in content:
-            return " or ".join(dict.fromkeys(_type(one) for one in content[several]))
-    if "const" in content:
-        return f"`{content['const']}`"
-    if "enum" in content and "type" in content:
-        return "one of " + ", ".join(f"`{one}`" for one in content["enum"])
-    kind = content.get("type", "any value")
-    if kind == "array":
-        return _array(content)
-    if kind == "object":
-        values = [*content.get("patternProperties", {}).values(), content.get("additionalProperties")]
-        named = next((one for one in values if isinstance(one, dict)), None)
-        return "object" if named is None else f"object: name to {_type(named)}"
-    return _text(content) if kind == "string" else f"{kind}{_range(content, 'minimum', 'maximum')}"
-
-
-def _array(content: Mapping[str, Any]) -> str:
-    items = _type(content["items"]) if "items" in content else "values"
-    return f"array{_range(content, 'minItems', 'maxItems')} of {items}"
-
-
-def _text(content: Mapping[str, Any]) -> str:
-    pattern = content.get("pattern", "")
-    if content.get("contentEncoding") == "base64url":
-        return "base64url of 32 bytes" if _BASE64_OF_32 in pattern else "base64url"
-    if pattern.endswith("[1-9]$"):
-        return "fraction"
-    if pattern.startswith("^(0|[1-9]"):
-        return "decimal"
-    if content.get("format") == "path":
-        return "path, from the file's own folder"
-    length = _range(content, "minLength", "maxLength")
-    return f"text{length}" + (f" `{pattern}`".replace("|", "\\|") if pattern else "")
-
-
-def _range(content: Mapping[str, Any], low: str, high: str) -> str:
-    least, most = content.get(low, content.get("exclusiveMinimum")), content.get(high)
-    if most == 2**53 - 1:
-        most = None
-    if least is None and most is None:
-        return ""
-    above = "above " if low not in content and least is not None else ""
-    if most is None:
-        return f" (from {above}{least} on)".replace("from above", "above").replace(" on)", ")" if above else " on)")
-    return f" (up to {most})" if least is None else f" (from {above}{least} to {most})".replace("from above", "above")
+    return table(("member", "holds"), rows) if rows else "No members."
 
 
 def _first_words(function: object) -> str:
     return " ".join((inspect.getdoc(function) or "").split()).replace("``", "`").replace("|", "\\|")
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def _page(*parts: str) -> str:
-    return "\n\n".join(parts) + "\n"

@@ -128,7 +128,8 @@ class TaskCallers(Callers):
         self._credentials = credentials
 
     def require(self, request: web.Request, *roles: str) -> str:
-        """See ``Callers``. Raises ``DapAbort`` for a task that is not known."""
+        """The role among ``roles`` whose token the caller shows. Raises ``DapAbort`` for a task that is not known and
+        ``Abort`` for a caller who is none of them."""
         digests = self._credentials.digests(request.match_info.get("task_id", ""))
         if digests is None:
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK)
@@ -155,7 +156,7 @@ class TaskTransport:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """See ``tacit.ports.Transport``."""
+        """One exchange of the onward transport, with the task's token in its header."""
         others = {name: value for name, value in (headers or {}).items() if name.lower() != "authorization"}
         shown = {**others, **self._credentials.headers(url)}
         return await self._onward.request(method, url, headers=shown, body=body)

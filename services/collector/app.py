@@ -9,7 +9,9 @@ from aiohttp import web
 
 from services.collector.config import CollectorConfig
 from services.collector.drivers import PublishDriver
-from services.collector.handlers import Handlers
+from services.collector.filling import Fillings
+from services.collector.handlers import ADMIN, OPERATOR, Handlers
+from services.collector.metrics import add_collector_metrics
 from services.collector.recipes import Recipes
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
@@ -34,11 +36,16 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         require_secure_url(config.publish.url, insecure_http=config.insecure_http)
     config.policy.require_aggregators()
     keys = read_hpke_keys(config.hpke_keys)
-    operator = {"operator": read_digest(config.operator_token)}
-    app = make_app(NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, operator))
+    digests: dict[str, bytes | None] = {OPERATOR: read_digest(config.operator_token)}
+    if config.admin_token is not None:
+        digests[ADMIN] = read_digest(config.admin_token)
+    app = make_app(NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, digests))
     store = CollectorStore(config.database_url(NAME))
     recipes = Recipes(store, keys, config, deps)
-    collector = Collector(store, recipes, config, deps, _token(config.leader_token))
+    at_analyzer = "" if config.analyzer_token is None else _token(config.analyzer_token)
+    at_leader = _token(config.leader_token)
+    collector = Collector(store, recipes, config, deps, at_leader, at_analyzer)
+    fillings = Fillings(recipes, deps.transport, at_leader, at_analyzer)
     app[COLLECTOR], app[RECIPES] = collector, recipes
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
@@ -50,7 +57,8 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
 
     app.cleanup_ctx.append(storage)
     add_store(app, lambda: store.durable)
-    handlers = Handlers(collector, recipes, max_body=config.max_body)
+    add_collector_metrics(app, store)
+    handlers = Handlers(collector, recipes, fillings, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
     look = add_driver(app, recipes, config.log.poll_seconds, "following the log")
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)

@@ -1,4 +1,4 @@
-"""The collector's HTTP resources, all for the operator's bearer token."""
+"""The collector's HTTP resources, all for the bearer token of the operator or of the organisation's admin service."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from services.collector.filling import Fillings
 from services.collector.recipes import Known, Recipes
 from services.collector.records import Collection
 from services.collector.service import Collector
@@ -17,13 +18,17 @@ from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
 from tacit.service.callers import CALLERS
 
+OPERATOR, ADMIN = "operator", "admin"
+"""The roles of callers; both may ask for everything here."""
+
 
 class Handlers:
     """Check the credential, decode, call, encode."""
 
-    def __init__(self, collector: Collector, recipes: Recipes, *, max_body: int) -> None:
+    def __init__(self, collector: Collector, recipes: Recipes, fillings: Fillings, *, max_body: int) -> None:
         self._collector = collector
         self._recipes = recipes
+        self._fillings = fillings
         self._max_body = max_body
         self.wake = asyncio.Event()
 
@@ -36,11 +41,12 @@ class Handlers:
             web.get("/v1/results", self.results),
             web.get("/v1/results/{recipe_hash}", self.results_of),
             web.get("/v1/recipes", self.recipes),
+            web.get("/v1/recipes/{recipe_hash}/yield", self.filling),
         ]
 
     async def create(self, request: web.Request) -> web.Response:
         """POST /v1/collections ``{"recipe_hash": ...}``: 201 for a new collection, 200 for one there is."""
-        request.app[CALLERS].require(request, "operator")
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
         body = await read_body(request, self._max_body, media_types.JSON)
         row, fresh = await self._collector.create(_recipe_hash(_member(body, "recipe_hash")))
         self.wake.set()
@@ -52,22 +58,22 @@ class Handlers:
 
     async def list_all(self, request: web.Request) -> web.Response:
         """GET /v1/collections."""
-        request.app[CALLERS].require(request, "operator")
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response({"collections": [_collection(row) for row in await self._collector.collections()]})
 
     async def show(self, request: web.Request) -> web.Response:
         """GET /v1/collections/{id}."""
-        request.app[CALLERS].require(request, "operator")
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response(_collection(await self._collector.show(request.match_info["id"])))
 
     async def results(self, request: web.Request) -> web.Response:
         """GET /v1/results: every release."""
-        request.app[CALLERS].require(request, "operator")
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response({"results": await self._collector.results()})
 
     async def results_of(self, request: web.Request) -> web.Response:
         """GET /v1/results/{recipe-hash}: one recipe's releases; 404 while there is none."""
-        request.app[CALLERS].require(request, "operator")
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
         found = await self._collector.results(_recipe_hash(request.match_info["recipe_hash"]))
         if not found:
             raise Abort("about:blank", "no batch of this recipe was released", status=404, title="Not Found")
@@ -75,8 +81,14 @@ class Handlers:
 
     async def recipes(self, request: web.Request) -> web.Response:
         """GET /v1/recipes: what the log shows, and whether it can be collected."""
-        request.app[CALLERS].require(request, "operator")
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response({"recipes": [_recipe(known) for known in self._recipes.all()]})
+
+    async def filling(self, request: web.Request) -> web.Response:
+        """GET /v1/recipes/{recipe-hash}/yield: how far the batch is filled, as its server tells it."""
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
+        found = await self._fillings.of(_recipe_hash(request.match_info["recipe_hash"]))
+        return web.json_response(found.document())
 
 
 def _member(body: bytes, name: str) -> str:

@@ -40,6 +40,18 @@ class ReleasesTx(Protocol):
         ...
 
 
+class MetricsTx(Protocol):
+    """What the collector's metrics ask of a transaction."""
+
+    async def collections_by_state(self) -> dict[str, int]:
+        """How many collections are in each state."""
+        ...
+
+    async def all_unpublished(self) -> int:
+        """How many releases the recipe server has not acknowledged."""
+        ...
+
+
 class CollectionsTx(Protocol):
     """What collecting asks of a transaction."""
 

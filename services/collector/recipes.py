@@ -9,20 +9,20 @@ from typing import Any
 from services.collector.config import CollectorConfig
 from services.collector.ports import LogTx
 from services.collector.records import Collection
+from services.collector.service import Active
 from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
-from tacit.hpke import KeyPair
 from tacit.models.forms.secure_aggregation import aggregators_of
 from tacit.models.registry import model_of
 from tacit.recipe import derive
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
+from tacit.recipe.one_server import has_one_server, one_server_task
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
 from tacit.service.app import Deps
 from tacit.service.store import Transactions
-from tacit.task import Task
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import SignedLeaf
 
@@ -32,14 +32,13 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A recipe in the log as the collector judges it; task and key are there when it is active."""
+    """A recipe in the log as the collector judges it; what can be collected is there when it is active."""
 
     recipe: Recipe
     state: str
     rule: str = ""
     detail: str = ""
-    task: Task | None = None
-    key_pair: KeyPair | None = field(default=None, repr=False)
+    source: Active | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -50,11 +49,11 @@ class Known:
         """The result document of a batch, as the recipe's model makes it."""
         return model_of(self.recipe.model).result(self.recipe, row.id, row.number, aggregate, now)
 
-    def active(self) -> tuple[Task, KeyPair]:
-        """The task and the collector's key; raises the recipe's refusal."""
-        if self.task is None or self.key_pair is None:
+    def active(self) -> Active:
+        """What can be collected; raises the recipe's refusal."""
+        if self.source is None:
             raise Refusal(self.rule, self.detail)
-        return self.task, self.key_pair
+        return self.source
 
 
 class Recipes:
@@ -94,21 +93,33 @@ class Recipes:
         return self._known.get(recipe_hash)
 
     def _judge(self, live: LiveLog, item: LiveRecipe) -> Known:
-        """Whether this collector may collect the recipe: our key, and every rule of the table.
+        """Whether this collector may collect the recipe: our key or credential, and every rule of the table.
 
         The rules are checked as of the interval's start, because collecting comes after its end.
         """
         recipe = item.recipe
         context = live.context(item, float(recipe.interval.start))
         try:
-            key = self._own_key(recipe)
+            self._check_own(recipe)
             rules.require(recipe, self._config.policy, context)
-            task = derive.task_of(recipe, live.slot_key(recipe))
+            source = self._source(recipe, live.slot_key(recipe))
         except Refusal as refusal:
             return Known(recipe, REFUSED, refusal.rule, refusal.detail)
         except Exception as error:  # whatever one recipe holds, the others are collected
             return Known(recipe, REFUSED, "recipe-unusable", f"unexpected {type(error).__name__}")
-        return Known(recipe, ACTIVE, task=task, key_pair=key.key_pair)
+        return Known(recipe, ACTIVE, source=source)
+
+    def _check_own(self, recipe: Recipe) -> None:
+        """Whether we can ask for what the recipe gives. Refusal ``own-hpke-key``, ``own-credential``."""
+        if not has_one_server(recipe):
+            self._own_key(recipe)
+        elif self._config.analyzer_token is None:
+            raise Refusal("own-credential", "this collector has no analyzer_token, with which the sum is asked for")
+
+    def _source(self, recipe: Recipe, token_key_spki: bytes) -> Active:
+        if has_one_server(recipe):
+            return one_server_task(recipe, token_key_spki)
+        return derive.task_of(recipe, token_key_spki), self._own_key(recipe).key_pair
 
     def _own_key(self, recipe: Recipe) -> HpkeKey:
         key = find_key(self._keys, derive.hpke_config(aggregators_of(recipe.parties).collector.hpke_config))

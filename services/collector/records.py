@@ -24,12 +24,20 @@ COLLECTION_STATES = States(
     [
         Move(None, CollectionState.REQUESTED, "the operator asks"),
         Move(CollectionState.REQUESTED, CollectionState.REQUESTED, "the Leader did not answer, later again"),
-        Move(CollectionState.REQUESTED, CollectionState.COLLECTING, "the Leader knows the job"),
+        Move(
+            CollectionState.REQUESTED,
+            CollectionState.COLLECTING,
+            "the Leader, or the analyzer, knows it",
+        ),
         Move(CollectionState.REQUESTED, CollectionState.REFUSED, "the Leader says no"),
         Move(CollectionState.COLLECTING, CollectionState.COLLECTING, "not ready yet, later again"),
         Move(CollectionState.COLLECTING, CollectionState.REQUESTED, "the Leader does not know the job any more"),
         Move(CollectionState.COLLECTING, CollectionState.FINISHING, "the result of a leader-selected batch is stored"),
-        Move(CollectionState.COLLECTING, CollectionState.RELEASED, "the result of an interval is stored"),
+        Move(
+            CollectionState.COLLECTING,
+            CollectionState.RELEASED,
+            "the result of an interval is stored",
+        ),
         Move(CollectionState.COLLECTING, CollectionState.REFUSED, "the Leader says no, or what came is refused"),
         Move(CollectionState.FINISHING, CollectionState.FINISHING, "the Leader did not answer, later again"),
         Move(CollectionState.FINISHING, CollectionState.RELEASED, "the Leader has forgotten the job"),
@@ -41,7 +49,8 @@ UNFINISHED = (CollectionState.REQUESTED, CollectionState.COLLECTING, CollectionS
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """One batch that was asked for. ``request`` is the CollectionJobReq as it is sent, ``job`` the Leader's id.
+    """One batch that was asked for. ``request`` is the CollectionJobReq as it is sent, ``job`` the Leader's id; both
+    are empty where one server is asked.
 
     ``rule`` (a rule's name or a problem type) and ``detail`` say why it was refused, or what the last attempt
     met.

@@ -1,5 +1,7 @@
 """The collector: asks the Leader for a batch, polls, opens, estimates, stores, publishes.
 
+Where a recipe's model has one server, that one is asked for the sum instead, until it is released.
+
 A collection is stored with the exact bytes of its request before anything is sent; a restart goes on with the
 same bytes and the same job. The result and the end of the collection commit together, so a batch is released
 once here however often it is fetched. In leader-selected mode the Leader is then told to forget the job, which
@@ -15,6 +17,7 @@ import re
 from dataclasses import replace
 from typing import Any, Protocol
 
+from services.collector.one_server import read_aggregate
 from services.collector.ports import CollectionsTx
 from services.collector.records import Collection, CollectionState, Result
 from tacit import media_types
@@ -26,17 +29,20 @@ from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp, Inter
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import problem_type, read_problem
+from tacit.roles.batches import INTERVAL_OPEN_PROBLEM
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.service.store import Transactions
 from tacit.task import Task
+from tacit.task.one_server import OneServerTask
 
 STEP_LIMIT = 64
 WAIT_SECONDS = 10
 """For which a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
 MAX_DETAIL = 500
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
+LEADER, ANALYZER = "leader", "analyzer"
 _INACTIVE = ("recipe-inactive", "the recipe is not active in the log")
 
 
@@ -59,6 +65,10 @@ class Pace(Protocol):
         ...
 
 
+Active = tuple[Task, KeyPair] | OneServerTask
+"""A DAP task, and the key that aggregate shares are sealed to; or the task of a model with one server."""
+
+
 class Subject(Protocol):
     """What batches can be collected of: a recipe of the log, or whatever else a Leader has a task for."""
 
@@ -67,8 +77,8 @@ class Subject(Protocol):
         """For the log."""
         ...
 
-    def active(self) -> tuple[Task, KeyPair]:
-        """The task, and the key that aggregate shares are sealed to; raises ``Refusal``."""
+    def active(self) -> Active:
+        """What can be collected; raises ``Refusal``."""
         ...
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
@@ -89,7 +99,8 @@ class Subjects(Protocol):
 
 
 class Collector:
-    """Creates, shows and moves on collections. ``leader_token`` is the bearer token that the Leader expects."""
+    """Creates, shows and moves on collections. ``leader_token`` is the bearer token that the Leader expects,
+    ``analyzer_token`` that of the one server of recipes which have no Leader."""
 
     def __init__(
         self,
@@ -98,6 +109,7 @@ class Collector:
         config: Pace,
         deps: Deps,
         leader_token: str,
+        analyzer_token: str = "",
     ) -> None:
         self._store = store
         self._recipes = recipes
@@ -105,6 +117,7 @@ class Collector:
         self._backoff = Backoff(config.retry_delay, LONGEST_PAUSE)
         self._deps = deps
         self._authorization = {"Authorization": f"Bearer {leader_token}"}
+        self._at_analyzer = {"Authorization": f"Bearer {analyzer_token}"}
         self._log = get_logger("collector")
         self._lock = asyncio.Lock()
         self._polls: dict[str, asyncio.Task[int]] = {}
@@ -124,11 +137,12 @@ class Collector:
             known = self._recipes.find(recipe_hash)
         if known is None:
             raise _not_found("the log shows no recipe with this hash")
-        task, _ = known.active()
-        request = collection_request(task, interval)
+        active = known.active()
+        request = b"" if isinstance(active, OneServerTask) else collection_request(active[0], interval).encode()
+        once = isinstance(active, OneServerTask) or active[0].batch_mode is BatchMode.TIME_INTERVAL
         async with self._store.transaction() as tx:
             earlier = await tx.collections(recipe_hash)
-            last = next((row for row in reversed(earlier) if row.request == request.encode()), None)
+            last = next((row for row in reversed(earlier) if row.request == request), None)
             if last is not None and last.state is CollectionState.REFUSED:
                 again = replace(
                     last,
@@ -141,9 +155,7 @@ class Collector:
                 )
                 await tx.put_collection(again)
                 return again, False
-            if last is not None and (
-                last.state is not CollectionState.RELEASED or task.batch_mode is BatchMode.TIME_INTERVAL
-            ):
+            if last is not None and (last.state is not CollectionState.RELEASED or once):
                 return last, False
             row = _new_collection(recipe_hash, len(earlier), request)
             await tx.add_collection(row)
@@ -213,17 +225,20 @@ class Collector:
         if known is None:
             return await self._later(row, *_INACTIVE)
         try:
-            task, _ = known.active()
+            active = known.active()
         except Refusal:
             return await self._later(row, *_INACTIVE)
+        party = ANALYZER if isinstance(active, OneServerTask) else LEADER
         try:
+            if isinstance(active, OneServerTask):
+                return await self._fetch(known, active, row)
             if row.state is CollectionState.REQUESTED:
-                return await self._ask(task, row)
+                return await self._ask(active[0], row)
             if row.state is CollectionState.COLLECTING:
-                return await self._poll(known, row)
-            return await self._forget(task, row)
+                return await self._poll(known, active, row)
+            return await self._forget(active[0], row)
         except TransportError as error:
-            return await self._later(row, "leader-unreachable", str(error))
+            return await self._later(row, f"{party}-unreachable", str(error))
         except Exception as error:  # nothing of one collection holds up the others, or is lost without a word
             self._log.error("collection_broken", collection=row.id, error=error)
             return await self._later(row, "collection-broken", f"it ended with {type(error).__name__}; see the log")
@@ -240,8 +255,22 @@ class Collector:
         due = self._deps.clock.now() + (0.0 if answer.body else self._pause(answer))
         return await self._move(row, CollectionState.COLLECTING, job=job, next_attempt=due)
 
-    async def _poll(self, known: Subject, row: Collection) -> int:
-        task, _ = known.active()
+    async def _fetch(self, known: Subject, task: OneServerTask, row: Collection) -> int:
+        """Ask the one server. The collection is under way once it knows the recipe."""
+        answer = await self._deps.transport.request("GET", task.url("aggregate"), headers=self._at_analyzer)
+        is_there = 200 <= answer.status < 300
+        if not is_there and problem_type(answer.body) != INTERVAL_OPEN_PROBLEM:
+            return await self._said_no(row, answer, ANALYZER)
+        if not is_there or row.state is CollectionState.REQUESTED:
+            due = 0.0 if is_there else self._deps.clock.now() + self._pause(answer)
+            return await self._move(row, CollectionState.COLLECTING, next_attempt=due)
+        try:
+            return await self._keep(known, row, read_aggregate(task, answer.body), CollectionState.RELEASED)
+        except Refusal as refusal:
+            return await self._refuse(row, refusal.rule, refusal.detail)
+
+    async def _poll(self, known: Subject, active: tuple[Task, KeyPair], row: Collection) -> int:
+        task, key_pair = active
         url = f"{_jobs_url(task)}/{row.job}"
         headers = self._authorization
         if self._deps.background:
@@ -260,24 +289,17 @@ class Collector:
                 await tx.put_collection(replace(row, attempts=0, rule="", detail="", next_attempt=due))
             return 0
         try:
-            return await self._release(known, row, answer.body)
+            aggregate = _opened(task, key_pair, row.request, answer.body)
+            selected = task.batch_mode is BatchMode.LEADER_SELECTED
+            state = CollectionState.FINISHING if selected else CollectionState.RELEASED
+            return await self._keep(known, row, aggregate, state)
         except Refusal as refusal:
             return await self._refuse(row, refusal.rule, refusal.detail)
 
-    async def _release(self, known: Subject, row: Collection, body: bytes) -> int:
-        """Open, estimate and store. Raises ``Refusal``."""
-        task, key_pair = known.active()
-        request = CollectionJobReq.decode(row.request)
-        try:
-            aggregate = open_collection(task, key_pair, request, CollectionJobResp.decode(body))
-        except DecodeError as error:
-            raise Refusal("collection-malformed", str(error)) from error
-        except CryptoError as error:
-            raise Refusal("collection-sealed", str(error)) from error
+    async def _keep(self, known: Subject, row: Collection, aggregate: AggregateResult, state: CollectionState) -> int:
+        """Estimate and store. Raises ``Refusal``."""
         document = known.document(row, aggregate, self._deps.clock.now())
         result = Result(row.id, row.recipe_hash, row.number, json.dumps(document))
-        selected = task.batch_mode is BatchMode.LEADER_SELECTED
-        state = CollectionState.FINISHING if selected else CollectionState.RELEASED
         async with self._store.transaction() as tx:
             await tx.add_result(result)
             await tx.put_collection(replace(row, state=state, rule="", detail="", attempts=0, next_attempt=0.0))
@@ -292,13 +314,13 @@ class Collector:
             return await self._move(row, CollectionState.RELEASED)
         return await self._later(row, "leader-answer", f"the Leader answered with status {answer.status}")
 
-    async def _said_no(self, row: Collection, answer: HttpResponse) -> int:
+    async def _said_no(self, row: Collection, answer: HttpResponse, party: str = LEADER) -> int:
         """A final problem refuses the collection; anything else is tried again."""
         problem = read_problem(answer.body)
         detail = problem.detail or problem.title or f"status {answer.status}"
         if problem.is_final:
             return await self._refuse(row, problem.type, detail)
-        return await self._later(row, problem.type or "leader-answer", detail)
+        return await self._later(row, problem.type or f"{party}-answer", detail)
 
     async def _refuse(self, row: Collection, rule: str, detail: str) -> int:
         self._log.warning("collection_refused", collection=row.id, rule=rule, why=detail[:MAX_DETAIL])
@@ -331,9 +353,19 @@ class Collector:
         return min(max(float(text[:9]), 0.0), self._config.max_poll_seconds)
 
 
-def _new_collection(recipe_hash: bytes, number: int, request: CollectionJobReq) -> Collection:
+def _opened(task: Task, key_pair: KeyPair, request: bytes, body: bytes) -> AggregateResult:
+    """What the Leader answered to ``request``. Raises ``Refusal``."""
+    try:
+        return open_collection(task, key_pair, CollectionJobReq.decode(request), CollectionJobResp.decode(body))
+    except DecodeError as error:
+        raise Refusal("collection-malformed", str(error)) from error
+    except CryptoError as error:
+        raise Refusal("collection-sealed", str(error)) from error
+
+
+def _new_collection(recipe_hash: bytes, number: int, request: bytes) -> Collection:
     digest = hashlib.sha256(b"tacit collection" + recipe_hash + number.to_bytes(8, "big")).digest()
-    return Collection(b64url(digest[:16]), recipe_hash, number, CollectionState.REQUESTED, request.encode())
+    return Collection(b64url(digest[:16]), recipe_hash, number, CollectionState.REQUESTED, request)
 
 
 def _jobs_url(task: Task) -> str:

@@ -95,6 +95,17 @@ class CollectorTx:
         query = sa.select(RESULTS).where(RESULTS.c.published.is_(False)).limit(limit)
         return [Result(*row) for row in await self._connection.execute(query)]
 
+    async def collections_by_state(self) -> dict[str, int]:
+        """How many collections are in each state."""
+        state = COLLECTIONS.c.state
+        rows = await self._connection.execute(sa.select(state, sa.func.count()).group_by(state))
+        return {row[0]: row[1] for row in rows}
+
+    async def all_unpublished(self) -> int:
+        """How many releases the recipe server has not acknowledged."""
+        query = sa.select(sa.func.count()).select_from(RESULTS).where(RESULTS.c.published.is_(False))
+        return int((await self._connection.execute(query)).scalar_one())
+
     async def set_published(self, collection: str) -> None:
         """The recipe server has the result."""
         statement = sa.update(RESULTS).where(RESULTS.c.collection == collection)

@@ -10,15 +10,17 @@ from services.gateway.config import GatewayConfig
 from services.gateway.drivers import Forgetting, KeyRotation, Publishing
 from services.gateway.handlers import GATEWAY, Handlers
 from services.gateway.keys import KeyRing
+from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
-from services.gateway.store import RedisReplayWindow, ReplayStore, ReplayWindow
+from services.gateway.store import RedisReplayWindow, ReplayStore
 from tacit import ohttp
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import Deps, add_driver, add_store, make_app
+from tacit.service.app import METRICS, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, read_digest
 from tacit.service.keys import open_signing_key
+from tacit.service.metrics import number_of
 
 _PUBLISH_SECONDS = 5.0
 _KEEP_SECONDS = 60.0
@@ -43,6 +45,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     Handlers(gateway).add_routes(app)
     app.cleanup_ctx.append(_open_store)
     add_store(app, lambda: store.durable)
+    app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: ring.ends))
     add_driver(app, KeyRotation(gateway), _KEEP_SECONDS, "making keys")
     add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS, "forgetting requests")
     add_driver(app, gateway.counters, config.bucket_seconds / 4, "logging counts")

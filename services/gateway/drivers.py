@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
-from services.gateway.store import ReplayWindow
 from tacit.media_types import JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps

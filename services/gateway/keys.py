@@ -84,13 +84,22 @@ class KeyRing:
         """The key that clients should use."""
         return self._keys[self.period]
 
+    @property
+    def ends(self) -> float:
+        """When the last period for which there is a key is over (POSIX seconds)."""
+        return float((max(self._keys) + 1) * self.rotation)
+
+    def by_period(self) -> dict[int, KeyConfig]:
+        """Every configuration that there is a key for, by its period."""
+        return {period: key.config for period, key in sorted(self._keys.items())}
+
     def configs(self) -> list[KeyConfig]:
         """Configurations to offer: the active one and the previous one."""
         return [key.config for key in self.keys if key.period <= self.period]
 
-    def gateway(self) -> ohttp.Gateway:
+    def decapsulator(self) -> ohttp.Decapsulator:
         """The opener for these keys."""
-        return ohttp.Gateway([(key.config, key.pair) for key in self.keys])
+        return ohttp.Decapsulator([(key.config, key.pair) for key in self.keys])
 
     def key_set(self, gateway: str, period: int) -> OhttpConfig:
         """The body of the leaf for a period whose key is here (P3)."""
@@ -121,11 +130,21 @@ class KeyRing:
         self._keys = dict(keys)
 
 
-def _load(path: Path, rotation: int) -> dict[int, GatewayKey]:
+def read_key_ring(path: Path) -> KeyRing:
+    """The keys that a gateway made, as they are. Raises ``UsageError``."""
+    rotation = _stored(path).rotation_seconds
+    return KeyRing(path, rotation, _load(path, rotation))
+
+
+def _stored(path: Path) -> _StoredRing:
     try:
-        ring = _StoredRing.model_validate_json(read_secret(path))
+        return _StoredRing.model_validate_json(read_secret(path))
     except (ValidationError, DecodeError) as error:
         raise UsageError(f"{path}: not a file of gateway keys by period; remove it and new keys are made") from error
+
+
+def _load(path: Path, rotation: int) -> dict[int, GatewayKey]:
+    ring = _stored(path)
     if len({stored.period for stored in ring.keys}) != len(ring.keys):
         raise UsageError(f"{path}: two keys are of the same period")
     if ring.rotation_seconds != rotation:

@@ -1,8 +1,8 @@
 """Opening the messages of one turn of the event loop together.
 
 Under load many requests arrive between two turns. They are handed to one function at once, so that a backend that
-opens several messages for less than the sum can be put there; ``tacit.ohttp.Gateway.decapsulate_all`` opens them one
-by one.
+opens several messages for less than the sum can be put there;
+``tacit.ohttp.Decapsulator.decapsulate_all`` opens them one by one.
 """
 
 from __future__ import annotations

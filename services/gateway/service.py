@@ -17,11 +17,11 @@ from typing import NamedTuple
 from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
 from services.gateway.opening import OpenAll, Opening
-from services.gateway.store import ReplayWindow, SeenRequest
+from services.gateway.ports import ReplayWindow, SeenRequest
 from services.gateway.targets import DATE_STEP, AllowList, Target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
-from tacit.frames import Answer
+from tacit.frames import FramedAnswer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
@@ -42,7 +42,7 @@ RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
 _GROUP = 256
 _KNOWN_FIELDS = 256
 _SUCCESS = bhttp.Response(200)
-_UNANSWERED = Answer(500, PROBLEM_JSON, b"")
+_UNANSWERED = FramedAnswer(500, PROBLEM_JSON, b"")
 _INNER = {kind: f"inner_{kind}xx" for kind in range(1, 6)}
 
 
@@ -76,7 +76,7 @@ class Gateway:
         )
 
     def _opener(self) -> OpenAll:
-        keys = self.ring.gateway()
+        keys = self.ring.decapsulator()
         return partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
 
     def rotate_if_due(self) -> bool:
@@ -103,10 +103,10 @@ class Gateway:
         (response,) = await self._inside([(opened, len(message))])
         return self._sealed(opened[1], response)
 
-    async def answer_frame(self, messages: Sequence[bytes]) -> list[Answer]:
+    async def answer_frame(self, messages: Sequence[bytes]) -> list[FramedAnswer]:
         """One answer per message, as each would get alone: what is wrong with one costs no other anything."""
         self.counters.add("framed", len(messages))
-        answers: list[Answer] = []
+        answers: list[FramedAnswer] = []
         requests: list[tuple[ohttp.Opened, int]] = []
         places: list[int] = []
         for place, found in enumerate(self._opening.open_all(messages)):
@@ -119,7 +119,7 @@ class Gateway:
                 places.append(place)
         for place, (opened, _), response in zip(places, requests, await self._inside(requests), strict=True):
             try:
-                answers[place] = Answer(200, OHTTP_RES, self._sealed(opened[1], response))
+                answers[place] = FramedAnswer(200, OHTTP_RES, self._sealed(opened[1], response))
             except Exception as error:
                 answers[place] = _answer(self._internal(error))
         return answers
@@ -265,10 +265,10 @@ def _as_bhttp(response: HttpResponse) -> bhttp.Response:
     return bhttp.Response(response.status, fields, response.body)
 
 
-def _answer(abort: Abort) -> Answer:
+def _answer(abort: Abort) -> FramedAnswer:
     """An answer in clear."""
     body = problem_response(abort).body
-    return Answer(abort.status, PROBLEM_JSON, body if isinstance(body, bytes) else b"")
+    return FramedAnswer(abort.status, PROBLEM_JSON, body if isinstance(body, bytes) else b"")
 
 
 def _problem(abort: Abort) -> bhttp.Response:

@@ -8,17 +8,16 @@ keep from counting twice. A window that does not answer lets nothing pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from services.gateway.ports import SeenRequest
 from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.upsert import Int64
 from tacit.adapters.watermark import Watermark
 from tacit.ports import Clock
 from tacit.service.readiness import Durable
-from tacit.service.store import MarkedStore
 
 if TYPE_CHECKING:  # a gateway that uses no Redis imports no client of it
     from tacit.adapters.redis_replay import RedisSeen
@@ -37,26 +36,6 @@ SEEN = sa.Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRequest:
-    """A request's encapsulated key (32 bytes) and its Date (POSIX seconds)."""
-
-    enc: bytes = field(repr=False)
-    date: int
-
-
-class ReplayWindow(MarkedStore, Protocol):
-    """Remembers requests; from before ``closed_until`` some may have passed that are not remembered."""
-
-    async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """Store ``requests``; per request whether it is new. Raises ``Unavailable`` rather than guess."""
-        ...
-
-    async def forget(self, before: int) -> int:
-        """Delete the requests dated earlier than ``before``, where that is ours to do; returns how many."""
-        ...
-
-
 class RedisReplayWindow:
     """The window on Redis, where each request expires ``MARGIN`` seconds after its Date is out of ``date_window``."""
 
@@ -69,19 +48,19 @@ class RedisReplayWindow:
 
     @property
     def durable(self) -> Durable:
-        """See ``ReplayWindow``."""
+        """What a probe asks whether writes succeed: the connection to Redis."""
         return self._seen
 
     async def open(self) -> None:
-        """See ``ReplayWindow``."""
+        """Connect. Raises ``UsageError`` where the server does not answer, or may evict what it should remember."""
         await self._seen.open()
 
     async def close(self) -> None:
-        """See ``ReplayWindow``."""
+        """Close the connections."""
         await self._seen.close()
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """See ``ReplayWindow``."""
+        """Whether each request is new, in order; all are remembered when it returns. Raises ``Unavailable``."""
         until = self._date_window + MARGIN - int(self._clock.now())
         return await self._seen.add([(request.enc, request.date + until) for request in requests])
 

@@ -12,11 +12,13 @@ from services.helper.handlers import Handlers
 from services.helper.service import Helper
 from services.helper.store import HelperStore
 from tacit.adapters.http import HttpTransport
-from tacit.aggregator.credentials import Credentials, read_credentials
+from tacit.aggregator.credentials import read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey
-from tacit.aggregator.log_follower import FOLLOWER, LogFollower, add_follower
+from tacit.aggregator.log_follower import follow_log
+from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.parties import PARTIES, Parties
+from tacit.aggregator.seat import AggregatorSeat
 from tacit.messages import Role
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_store, make_app
@@ -60,7 +62,11 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
         max_body=config.max_body,
         max_in_flight=config.max_in_flight,
     )
-    return assemble(parts, deps, lambda app: _follow_log(app, config, credentials, deps))
+
+    def follow(app: web.Application) -> None:
+        follow_log(app, app[STORE], app[PARTIES], AggregatorSeat(credentials.identity), config, deps)
+
+    return assemble(parts, deps, follow)
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
@@ -83,23 +89,8 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     add_tasks(app)
     app[TROUBLES].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)
+    add_aggregator_metrics(app, store)
     return app
-
-
-def _follow_log(app: web.Application, config: HelperConfig, credentials: Credentials, deps: Deps) -> None:
-    """Have the app's tasks be those of the log."""
-    store = app[STORE]
-    follower = app[FOLLOWER] = LogFollower(
-        store,
-        app[PARTIES],
-        credentials.identity,
-        config.log,
-        config.policy,
-        deps,
-        config.retention,
-        void_after=config.void_seconds,
-    )
-    add_follower(app, follower, config)
 
 
 def make_transport(config: HelperConfig) -> HttpTransport:

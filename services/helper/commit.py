@@ -31,6 +31,8 @@ async def commit(tx: DecidingTx, party: Party, prepared: PreparedJob) -> bytes:
     closed = await tx.closed_times(task, prepared.batch_id, job.rows.times)
     rows = [row for row in _rows(task, prepared, closed) if row.report_id not in before]
     taken = await tx.record(task.task_id, rows)
+    # another process may have recorded them since the look above: a report of theirs keeps the verdict that it got
+    # there, a token of theirs is spent
     if taken:
         before |= await tx.known(task.task_id, list(taken))
     spent = [row.report_id for row in rows if row.report_id in taken and row.report_id not in before]

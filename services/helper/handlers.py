@@ -157,8 +157,8 @@ class Handlers:
         return web.Response(status=200)
 
     async def status(self, request: web.Request) -> web.Response:
-        """GET /v1/tasks/{task-id}/status."""
-        request.app[CALLERS].require(request, "collector", "operator")
+        """GET /v1/tasks/{task-id}/status: exact counts, for the Helper's own operator alone."""
+        request.app[CALLERS].require(request, "operator")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._helper.status(party))
 

@@ -105,6 +105,8 @@ class Helper:
         task_id = party.task.task_id
         async with self._store.transaction(shared=True) as tx:
             await tx.demand_open(party, self._deps.clock.now())
+            # before anything is recorded: of two processes with one request the second waits here, and gives the answer
+            # of the first instead of finding its own reports replayed
             if not await tx.begin_job(task_id, job_id):
                 known = await tx.job_response(task_id, job_id)
                 if known is None:
@@ -135,6 +137,7 @@ class Helper:
             if known is None:
                 known = await self._release(tx, party, body)
                 await tx.put_share(task.task_id, share_id, known)
+        # before the answer leaves: the old bytes of the overwritten buckets are in the write-ahead log until now
         await self._store.checkpoint()
         return share_id, known
 
@@ -161,6 +164,7 @@ class Helper:
         )
         if tally is None or not agreed or tally.count != count:
             raise DapAbort(DapProblem.BATCH_MISMATCH, "count or checksum of the batch differ")
+        # drawn once, in the transaction that keeps the answer: noise drawn anew for a repeated request averages out
         share = noisy_share(task, tally.agg_share, self._deps.entropy)
         collection = request.collection_job_req.encode()
         try:

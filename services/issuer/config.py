@@ -13,27 +13,34 @@ MAX_SLOTS = 64
 
 
 class IssuerConfig(ServiceConfig):
-    """``name`` is the issuer's name in challenges and in its directory leaves.
-
-    ``signing_key`` is a 0600 file with the Ed25519 key that signs directory leaves (``tacit.service.keys``).
-    ``attester_credential`` is a 0600 file with the attester's bearer token, which counts on loopback, or beside the
-    client certificate that ``listen.client_ca`` demands of the attester. Without ``operator_token``, a 0600 file too,
-    nobody may read the counts. ``request_uri`` is where clients of the directory
-    send token requests. Leaves go to ``recipe_server_url`` (no slash at its end). Durations are in seconds,
-    ``lookahead`` in epochs.
-    """
+    """The issuer."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
+    """The issuer's name in challenges and in its directory leaves."""
     signing_key: ConfigPath
+    """File (0600) with the Ed25519 key that signs directory leaves (``tacit.service.keys``)."""
     attester_credential: ConfigPath | None = None
+    """File (0600) with the attester's bearer token, which counts on loopback, or beside the client certificate that
+    ``listen.client_ca`` demands of the attester."""
     operator_token: ConfigPath | None = None
+    """File (0600) with the bearer token that may read the counts; without it nobody may."""
     recipe_server_url: str
+    """Where directory leaves go, without a final slash."""
     request_uri: Annotated[str, Field(min_length=1, max_length=512)]
+    """Where clients of the directory send token requests."""
     epoch_seconds: Annotated[int, Field(ge=1, le=366 * 86400)] = 86400
+    """Length of an epoch; devices pin it."""
     slots_per_epoch: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = 8
+    """Tokens that each device gets for an epoch: recipes that it can answer in it."""
     lookahead: Annotated[int, Field(ge=1, le=2)] = 2
+    """For how many epochs to come there are keys."""
     grace_seconds: Annotated[int, Field(ge=0)] = 3600
+    """For how long after an epoch its private keys are kept."""
     directory_max_age: Annotated[int, Field(ge=0)] = 3600
+    """Seconds for which the directory may be cached."""
     key_bits: Literal[2048] = 2048
+    """Size of the RSA keys of blind tokens."""
     sign_threads: Annotated[int, Field(ge=1, le=256)] = 2
+    """Threads that sign."""
     idle_seconds: Annotated[float, Field(gt=0)] = 5.0
+    """Pause between two looks whether keys or leaves are due."""

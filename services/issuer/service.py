@@ -31,6 +31,7 @@ from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
+from tacit.service.metrics import Reading
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
 from tacit.tokens.directory import DirectoryKey, IssuerDirectory
@@ -244,6 +245,20 @@ class Issuer:
     async def issuance(self) -> dict[SlotId, int]:
         """How many signatures each slot gave."""
         return await self._store.counts()
+
+    async def issued_by_epoch(self) -> Reading:
+        """For the metrics: signatures by epoch, of those that are open."""
+        found: Counter[tuple[str, ...]] = Counter()
+        for (epoch, _), count in (await self._store.counts()).items():
+            if self._open_for_issuance(epoch):
+                found[str(epoch),] += count
+        return found
+
+    @property
+    def keys_end(self) -> float:
+        """When the last epoch for which there is a key is over (POSIX seconds); 0 without one."""
+        last = max((live.epoch for live in self._keys.values()), default=-1)
+        return float((last + 1) * self._config.epoch_seconds)
 
 
 def _too_late(response: HttpResponse) -> bool:

@@ -13,25 +13,28 @@ from services.leader.collection import Collections
 from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
 from services.leader.handlers import Handlers
-from services.leader.senders import Senders, gateway_digests, senders_of
+from services.leader.metrics import add_leader_metrics
+from services.leader.senders import Senders, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.http import HttpTransport
-from tacit.aggregator.credentials import Credentials, read_credentials
+from tacit.aggregator.credentials import read_credentials
+from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey
-from tacit.aggregator.log_follower import FOLLOWER, LogFollower, add_follower
+from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.parties import PARTIES, Parties
+from tacit.aggregator.seat import AggregatorSeat
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.ports import JobQueue
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.backends import make_queue
-from tacit.service.callers import Callers
+from tacit.service.callers import Callers, gateway_digests
 from tacit.service.limits import ByteBudget
 from tacit.version import DAP_18, DapVersion
 
@@ -81,7 +84,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
-    callers = Callers(NAME, config.listen, {**credentials.digests, **gateway_digests(config)})
+    callers = Callers(NAME, config.listen, {**credentials.digests, **gateway_digests(config.gateway_tokens)})
     if "worker" not in config.roles:
         queue = None
     elif queue is None:
@@ -100,7 +103,20 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
         max_body=config.max_body,
         max_in_flight=config.max_in_flight,
     )
-    return assemble(parts, deps, lambda app: _follow_log(app, config, credentials, deps))
+
+    def follow(app: web.Application) -> None:
+        follow_log(
+            app,
+            app[STORE],
+            app[PARTIES],
+            AggregatorSeat(credentials.identity),
+            config,
+            deps,
+            coordinates="worker" in config.roles,
+            void_after=max(config.void_seconds, config.limits.collection_grace),
+        )
+
+    return assemble(parts, deps, follow)
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
@@ -114,6 +130,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     app[TROUBLES].append(lambda: store.doubtful)
     add_tasks(app)
     add_store(app, lambda: store.durable)
+    add_leader_metrics(app, store)
     collections = Collections(store, parties, deps, parts.limits, parts.helper_token)
     handlers = _handlers(parts, deps, leader, collections, app)
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
@@ -130,23 +147,6 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     return app
 
 
-def _follow_log(app: web.Application, config: LeaderConfig, credentials: Credentials, deps: Deps) -> None:
-    """Have the app's tasks be those of the log."""
-    store = app[STORE]
-    follower = app[FOLLOWER] = LogFollower(
-        store,
-        app[PARTIES],
-        credentials.identity,
-        config.log,
-        config.policy,
-        deps,
-        config.retention,
-        coordinates="worker" in config.roles,
-        void_after=max(config.void_seconds, config.limits.collection_grace),
-    )
-    add_follower(app, follower, config)
-
-
 def _add_storage(app: web.Application, store: LeaderStore, leader: Leader) -> None:
     """Have the database open while the app runs."""
 
@@ -160,7 +160,7 @@ def _add_storage(app: web.Application, store: LeaderStore, leader: Leader) -> No
 
 
 def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections, app: web.Application) -> Handlers:
-    uploads = None
+    uploads, store = None, app[STORE]
     if parts.senders is not None:
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
@@ -168,6 +168,7 @@ def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections
     return Handlers(
         leader,
         collections,
+        Fillings(store, deps.clock, deps.entropy),
         app[PARTIES],
         parts.hpke_keys,
         max_body=parts.max_body,

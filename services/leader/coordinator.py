@@ -18,18 +18,23 @@ from tacit.aggregator.parties import Parties
 from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.work import shuffled
 from tacit.errors import ReportError
-from tacit.messages import BatchMode
+from tacit.messages import BatchMode, Role
 from tacit.ports import JobQueue
 from tacit.roles.aggregator import Party
-from tacit.roles.leader import SHARE_OVERHEAD
+from tacit.roles.leader import SHARE_OVERHEAD, share_size
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
+from tacit.task import Task
 
 POOL = 1 << 13
 """Pending reports that one shuffle draws jobs from."""
 
 MAX_REQUEST = 12 << 20
 """Bytes that a job's request stays under: a Helper takes bodies of 16 MiB, and a sent job is never split (P14)."""
+
+MAX_CELLS = 1 << 14
+"""Encrypted cells in a job of a pan-private task, so that the Helper answers within seconds: each costs it a quarter of
+a millisecond."""
 
 SPLITS = 16
 """Jobs that one step splits."""
@@ -71,6 +76,8 @@ class Coordinator:
             for party in ready:
                 job_ids += await self._carve(party)
             await self._sweep(lacks_room)
+        # behind the commits: a worker that is woken sooner does not find the job. What a crash keeps from the queue is
+        # found in the database, where workers look now and then
         if job_ids:
             await self._queue.put(job_ids)
         return len(job_ids)
@@ -85,21 +92,23 @@ class Coordinator:
     async def _carve(self, party: Party) -> list[bytes]:
         """Form the jobs that one task is ready for."""
         async with self._store.transaction() as tx:
+            # again, under the lock: since the look before, uploads have gone on and jobs may have failed
             sizes = await self._ready_sizes(tx, party)
             if not sizes or not await tx.is_open(party, self._deps.clock.now()):
                 return []
+            # the Helper sees the order of a job's reports: it must not be that in which they came
             pool = shuffled(await tx.pending(party.task.task_id, self._deps.clock.now(), POOL), self._deps.entropy)
             batch_id = await self._batch(tx, party)
             jobs: list[JobRow] = []
             for size in sizes:
-                members, pool = tuple(pool[:size]), pool[size:]
-                jobs.append(self._job(party.task.task_id, batch_id, members))
+                seqs, pool = tuple(pool[:size]), pool[size:]
+                jobs.append(self._job(party.task.task_id, batch_id, seqs))
             await tx.add_jobs(jobs)
-            await tx.take_pending(party.task.task_id, [seq for job in jobs for seq in job.members])
+            await tx.take_pending(party.task.task_id, [seq for job in jobs for seq in job.seqs])
         return [job.job_id for job in jobs]
 
-    def _job(self, task_id: bytes, batch_id: bytes | None, members: Sequence[int], expired: int = 0) -> JobRow:
-        return JobRow(self._deps.entropy(16), task_id, batch_id, JobState.FORMED, tuple(members), expired=expired)
+    def _job(self, task_id: bytes, batch_id: bytes | None, seqs: Sequence[int], expired: int = 0) -> JobRow:
+        return JobRow(self._deps.entropy(16), task_id, batch_id, JobState.FORMED, tuple(seqs), expired=expired)
 
     async def _ready_sizes(self, tx: CoordinatorTx, party: Party) -> list[int]:
         """The sizes of the jobs that may be formed now: full ones, and one of what there is when waiting for more
@@ -111,7 +120,7 @@ class Coordinator:
         unfinished = await tx.unfinished_jobs(task.task_id)
         room = await self._room(tx, party)
         free = self._limits.max_jobs - unfinished
-        most = min(self._limits.job_size, max(1, MAX_REQUEST // _request_bytes(party)))
+        most = min(self._limits.job_size, most_reports(party.task))
         sizes: list[int] = []
         while len(sizes) < free and left and room:
             full = left >= min(most, room)
@@ -156,28 +165,28 @@ class Coordinator:
         async with self._store.transaction() as tx:
             jobs = await tx.split_jobs(self._deps.clock.now(), SPLITS)
             for job in jobs:
-                if len(job.members) > 1:
-                    middle = len(job.members) // 2
-                    for part in (job.members[:middle], job.members[middle:]):
+                if len(job.seqs) > 1:
+                    middle = len(job.seqs) // 2
+                    for part in (job.seqs[:middle], job.seqs[middle:]):
                         formed.append(self._job(job.task_id, job.batch_id, part, job.expired))
                 else:
                     await self._reject_poison(tx, job)
             await tx.add_jobs(formed)
             await tx.remove_jobs(jobs)
         for job in jobs:
-            self._log.error("job_split", size=len(job.members))
+            self._log.error("job_split", size=len(job.seqs))
         return [job.job_id for job in formed]
 
     async def _reject_poison(self, tx: CoordinatorTx, job: JobRow) -> None:
         """Its token is not known to be good, so that it is not spent."""
-        stored = await tx.stored(job.members)
+        stored = await tx.stored(job.seqs)
         code = int(ReportError.REPORT_DROPPED)
         await tx.record(
             job.task_id,
             [OutcomeRow(report.report_id, None, code, "internal", digest=report.digest) for report in stored],
         )
         await tx.count_rejections(job.task_id, {"internal": len(stored)})
-        await tx.delete_reports(job.members)
+        await tx.delete_reports(job.seqs)
 
     async def _sweep(self, lacks_room: bool) -> None:
         """Keep room for uploads; drop partitions that nobody needs; every ``scrub_seconds`` close the present one, so
@@ -193,15 +202,24 @@ class Coordinator:
         async with self._store.transaction() as tx:
             if closing and self._closed_at is not None:
                 await tx.numbered.close_slice()
-            done = await tx.numbered.scrub(await tx.members_in_jobs(), rewrite=closing)
+            done = await tx.numbered.scrub(await tx.seqs_in_jobs(), rewrite=closing)
         if closing:
             self._closed_at = now
         if done.dropped or done.rewritten:
             self._log.info("reports_scrubbed", dropped=done.dropped, rewritten=done.rewritten)
 
 
-def _request_bytes(party: Party) -> int:
+def most_reports(task: Task) -> int:
+    """How many reports of a task a job may hold, by the size of its request and by the Helper's work on it."""
+    most = max(1, MAX_REQUEST // _request_bytes(task))
+    if task.state_key(Role.HELPER) is None:
+        return most
+    return min(most, max(1, MAX_CELLS // task.vdaf.flp.OUTPUT_LEN))
+
+
+def _request_bytes(task: Task) -> int:
     """Most bytes of one report in a job's request: the Helper's sealed share, the public share, and the Leader's
     verifier share."""
-    vdaf = party.task.vdaf
-    return 2 * SHARE_OVERHEAD + vdaf.field.ENCODED_SIZE * vdaf.flp.VERIFIER_LEN * vdaf.PROOFS + SHARE_OVERHEAD
+    vdaf = task.vdaf
+    verifier = vdaf.field.ENCODED_SIZE * vdaf.flp.VERIFIER_LEN * vdaf.PROOFS
+    return 3 * SHARE_OVERHEAD + share_size(task, Role.HELPER) + verifier

@@ -11,6 +11,7 @@ from services.leader.records import CollectionRow, CollectionState
 from services.leader.senders import Senders
 from services.leader.service import Leader
 from services.leader.uploads import Uploads
+from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import (
     hpke_config_response,
     message,
@@ -36,6 +37,7 @@ class Handlers:
         self,
         leader: Leader,
         collections: Collections,
+        fillings: Fillings,
         parties: Parties,
         hpke_keys: tuple[HpkeKey, ...],
         *,
@@ -45,6 +47,7 @@ class Handlers:
     ) -> None:
         self._leader = leader
         self._collections = collections
+        self._fillings = fillings
         self._parties = parties
         self._hpke_keys = hpke_keys
         self._max_body = max_body
@@ -66,6 +69,7 @@ class Handlers:
             else web.post(task + "/collection_jobs", self.create_collection),
             web.get(job, self.show_collection),
             web.delete(job, self.delete_collection),
+            web.get(task + "/yield", self.filling),
             web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
             web.get(prefix + "/v1/recipes", self.recipes),
         ]
@@ -137,9 +141,15 @@ class Handlers:
         await self._collections.delete(party, resource_in_url(request))
         return web.Response(status=200)
 
+    async def filling(self, request: web.Request) -> web.Response:
+        """GET /tasks/{task-id}/yield: how far the batch is filled, seldom and coarsely."""
+        request.app[CALLERS].require(request, "collector")
+        party = await self._parties.demand(request.match_info["task_id"])
+        return web.json_response((await self._fillings.of(party)).document())
+
     async def status(self, request: web.Request) -> web.Response:
-        """GET /v1/tasks/{task-id}/status."""
-        request.app[CALLERS].require(request, "collector", "operator")
+        """GET /v1/tasks/{task-id}/status: exact counts, for the Leader's own operator alone."""
+        request.app[CALLERS].require(request, "operator")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._leader.status(party))
 

@@ -18,8 +18,8 @@ from services.leader.records import (
     FailingJob,
     JobRow,
     JobState,
-    pack_members,
-    unpack_members,
+    pack_seqs,
+    unpack_seqs,
 )
 from services.leader.schema import JOBS
 from tacit.aggregator.store import CommonTx
@@ -59,8 +59,8 @@ class JobsTx(CommonTx):
                 "task_id": job.task_id,
                 "batch_id": job.batch_id,
                 "state": JobState.FORMED.value,
-                "members": pack_members(job.members),
-                "size": len(job.members),
+                "members": pack_seqs(job.seqs),
+                "size": len(job.seqs),
                 "attempts": 0,
                 "next_attempt": 0.0,
                 "holder": 0,
@@ -118,15 +118,15 @@ class JobsTx(CommonTx):
     async def expire_lease(self, job: JobRow, now: float, cause: str) -> None:
         await self.connection.execute(sa.update(JOBS).where(_held(job)).values(holder=0, lease_until=now, cause=cause))
 
-    async def job_to_send(self, job: JobRow, request: bytes, members: Sequence[int]) -> bool:
+    async def job_to_send(self, job: JobRow, request: bytes, seqs: Sequence[int]) -> bool:
         result = await self.connection.execute(
             sa.update(JOBS)
             .where(_held(job), _may_become(JobState.SENT))
             .values(
                 state=JobState.SENT.value,
                 request=request,
-                members=pack_members(members),
-                size=len(members),
+                members=pack_seqs(seqs),
+                size=len(seqs),
                 attempts=0,
                 cause="",
             )
@@ -173,9 +173,9 @@ class JobsTx(CommonTx):
         query = sa.select(sa.func.count()).where(JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED))
         return int((await self.connection.execute(query)).scalar_one())
 
-    async def members_in_jobs(self) -> set[int]:
+    async def seqs_in_jobs(self) -> set[int]:
         rows = await self.connection.execute(sa.select(JOBS.c.members).where(JOBS.c.state.in_(UNFINISHED)))
-        return {seq for members in rows.scalars() for seq in unpack_members(members)}
+        return {seq for packed in rows.scalars() for seq in unpack_seqs(packed)}
 
     async def in_flight(self, task_id: bytes, batch_id: bytes | None = None) -> int:
         query = sa.select(sa.func.coalesce(sa.func.sum(JOBS.c.size), 0)).where(
@@ -199,10 +199,21 @@ class JobsTx(CommonTx):
 
     async def failing_jobs(self, task_id: bytes, limit: int) -> list[FailingJob]:
         columns = (JOBS.c.job_id, JOBS.c.state, JOBS.c.size, JOBS.c.attempts, JOBS.c.expired, JOBS.c.cause)
-        failing = JOBS.c.state.in_(UNFINISHED) & ((JOBS.c.attempts > 0) | (JOBS.c.expired > 0))
-        query = sa.select(*columns).where(JOBS.c.task_id == task_id, failing)
+        query = sa.select(*columns).where(JOBS.c.task_id == task_id, _failing())
         rows = await self.connection.execute(query.order_by(JOBS.c.attempts.desc(), JOBS.c.job_id).limit(limit))
         return [FailingJob(*row) for row in rows]
+
+    async def all_jobs(self) -> dict[str, int]:
+        rows = await self.connection.execute(sa.select(JOBS.c.state, sa.func.count()).group_by(JOBS.c.state))
+        return {row[0]: row[1] for row in rows}
+
+    async def all_failing_jobs(self) -> int:
+        query = sa.select(sa.func.count()).select_from(JOBS).where(_failing())
+        return int((await self.connection.execute(query)).scalar_one())
+
+
+def _failing() -> sa.ColumnElement[bool]:
+    return JOBS.c.state.in_(UNFINISHED) & ((JOBS.c.attempts > 0) | (JOBS.c.expired > 0))
 
 
 def _expired(now: float) -> sa.ColumnElement[bool]:
@@ -230,7 +241,7 @@ def _job(row: Any) -> JobRow:
         row.task_id,
         row.batch_id,
         JobState(row.state),
-        unpack_members(row.members),
+        unpack_seqs(row.members),
         row.attempts,
         row.holder,
         row.expired,

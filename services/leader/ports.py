@@ -7,7 +7,7 @@ from typing import Protocol
 
 from services.leader.records import BatchState, CollectionRow, FailingJob, JobRow, JobState, StoredReport
 from tacit.adapters.dialect import Scrubbed
-from tacit.aggregator.ports import CountingTx, DecidingTx, OpenTx, ReleasingTx, SharedStore, StatusTx
+from tacit.aggregator.ports import CountingTx, DecidingTx, MetricsTx, OpenTx, ReleasingTx, SharedStore, StatusTx
 
 
 class RoomTx(Protocol):
@@ -125,6 +125,22 @@ class UploadTx(OpenTx, BytesTx, LoadTx, RoomTx, StatusTx, Protocol):
         ...
 
 
+class LeaderMetricsTx(MetricsTx, Protocol):
+    """What the Leader's metrics ask of a transaction: counts over all tasks."""
+
+    async def all_pending(self) -> int:
+        """Reports without a job."""
+        ...
+
+    async def all_jobs(self) -> dict[str, int]:
+        """Aggregation jobs by state."""
+        ...
+
+    async def all_failing_jobs(self) -> int:
+        """Unfinished jobs that failed last time."""
+        ...
+
+
 class UploadStore(SharedStore[UploadTx], Protocol):
     """What ``Leader`` asks."""
 
@@ -151,7 +167,7 @@ class WorkTx(DecidingTx, BytesTx, LoadTx, Protocol):
         """Reports with an outcome are rejected after all: (code, cause) per report id. Their tokens stay spent."""
         ...
 
-    async def job_to_send(self, job: JobRow, request: bytes, members: Sequence[int]) -> bool:
+    async def job_to_send(self, job: JobRow, request: bytes, seqs: Sequence[int]) -> bool:
         """From now on the job is these bytes, made of these reports; False if the lease is another's by now."""
         ...
 
@@ -205,7 +221,7 @@ class CoordinatorTx(DecidingTx, BytesTx, LoadTx, Protocol):
         """Forget formed jobs whose reports go into others. Raises ``Fatal`` where one of them is not formed."""
         ...
 
-    async def members_in_jobs(self) -> set[int]:
+    async def seqs_in_jobs(self) -> set[int]:
         """Every report of an unfinished job, of all tasks."""
         ...
 

@@ -105,7 +105,7 @@ class JobRow:
     task_id: bytes
     batch_id: bytes | None
     state: JobState
-    members: tuple[int, ...] = field(repr=False)
+    seqs: tuple[int, ...] = field(repr=False)
     attempts: int = 0
     holder: int = 0
     expired: int = 0
@@ -141,11 +141,11 @@ class CollectionRow:
     next_attempt: float = 0.0
 
 
-def pack_members(seqs: Sequence[int]) -> bytes:
+def pack_seqs(seqs: Sequence[int]) -> bytes:
     """Sequence numbers as a job's row holds them: 8 bytes each."""
     return struct.pack(f">{len(seqs)}q", *seqs)
 
 
-def unpack_members(members: bytes) -> tuple[int, ...]:
-    """Inverse of ``pack_members``."""
-    return struct.unpack(f">{len(members) // 8}q", members)
+def unpack_seqs(packed: bytes) -> tuple[int, ...]:
+    """Inverse of ``pack_seqs``."""
+    return struct.unpack(f">{len(packed) // 8}q", packed)

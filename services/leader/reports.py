@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.leader.records import StoredReport, pack_members, unpack_members
+from services.leader.records import StoredReport, pack_seqs, unpack_seqs
 from services.leader.schema import PENDING, REPORTS
 from tacit.adapters.dialect import NumberedTable, Rows
 from tacit.aggregator.store import CommonTx
@@ -60,7 +60,7 @@ class ReportsTx(CommonTx):
         for seq, task_id in rows:
             groups.setdefault(task_id, []).append(seq)
         values = [
-            {"seq": min(seqs), "task_id": task_id, "since": since, "size": len(seqs), "members": pack_members(seqs)}
+            {"seq": min(seqs), "task_id": task_id, "since": since, "size": len(seqs), "members": pack_seqs(seqs)}
             for task_id, seqs in groups.items()
         ]
         if values:
@@ -74,11 +74,11 @@ class ReportsTx(CommonTx):
         left: list[int] = []
         oldest: list[float] = []
         for first, since, packed in await self.connection.execute(query):
-            members = unpack_members(packed)
-            if taken.isdisjoint(members):
+            group = unpack_seqs(packed)
+            if taken.isdisjoint(group):
                 continue
             touched.append(first)
-            others = [seq for seq in members if seq not in taken]
+            others = [seq for seq in group if seq not in taken]
             left += others
             oldest += [since] if others else []
         await self.dialect.delete_among(self.connection, PENDING.c.seq, touched)
@@ -87,7 +87,7 @@ class ReportsTx(CommonTx):
 
     async def pending(self, task_id: bytes, now: float, limit: int) -> list[int]:
         groups = await self.connection.execute(_waiting(PENDING.c.members, task_id, now, limit))
-        return [seq for members in groups.scalars() for seq in unpack_members(members)][:limit]
+        return [seq for packed in groups.scalars() for seq in unpack_seqs(packed)][:limit]
 
     async def pending_head(self, task_id: bytes, now: float, limit: int) -> tuple[int, float]:
         groups = (await self.connection.execute(_waiting(PENDING.c.since, task_id, now, limit))).all()
@@ -98,6 +98,10 @@ class ReportsTx(CommonTx):
         query = sa.select(size, sa.func.min(PENDING.c.since)).where(PENDING.c.task_id == task_id)
         count, since = (await self.connection.execute(query)).one()
         return int(count), since
+
+    async def all_pending(self) -> int:
+        query = sa.select(sa.func.coalesce(sa.func.sum(PENDING.c.size), 0))
+        return int((await self.connection.execute(query)).scalar_one())
 
     async def has_pending(self, task_id: bytes) -> bool:
         query = sa.select(PENDING.c.seq).where(PENDING.c.task_id == task_id).limit(1)

@@ -22,12 +22,13 @@ from sqlalchemy import (
 )
 
 from tacit.adapters.upsert import Int64
-from tacit.aggregator.schema import CommonTables
+from tacit.aggregator.schema import CommonTables, looks_table
 
 MIGRATIONS = "services.leader.migrations"
 
 METADATA = MetaData()
 COMMON = CommonTables(METADATA)
+LOOKS = looks_table(METADATA)
 
 REPORTS = Table(
     "reports",

@@ -12,7 +12,7 @@ from aiohttp import web
 from services.leader.config import LeaderConfig
 from tacit.errors import Abort, UsageError
 from tacit.service.app import Deps
-from tacit.service.callers import CALLERS, Callers, read_digest
+from tacit.service.callers import CALLERS, Callers, gateway_digests
 from tacit.service.connection import source_of_request
 from tacit.service.limits import SourceBudget
 
@@ -41,15 +41,9 @@ class Senders:
             self._budget.spend(source, size)
 
 
-def gateway_digests(config: LeaderConfig) -> dict[str, bytes | None]:
-    """The gateways' roles and the digests of their tokens: "gateway", "gateway-2" and so on. Raises ``UsageError``."""
-    digests = [read_digest(path) for path in config.gateway_tokens]
-    return {_role(number): digest for number, digest in enumerate(digests)} or {_role(0): None}
-
-
 def senders_of(config: LeaderConfig, callers: Callers, deps: Deps) -> Senders:
     """Those that ``config`` names. Raises ``UsageError`` where it names nobody."""
-    gateways = tuple(role for role in gateway_digests(config) if callers.guards(role))
+    gateways = tuple(role for role in gateway_digests(config.gateway_tokens) if callers.guards(role))
     if not gateways and config.open_uploads is None:
         raise UsageError(
             "gateway_tokens, listen.client_names for gateway, or open_uploads is needed: "
@@ -58,7 +52,3 @@ def senders_of(config: LeaderConfig, callers: Callers, deps: Deps) -> Senders:
     open_to_all = config.open_uploads
     budget = None if open_to_all is None else SourceBudget(open_to_all.bytes_per_minute, deps.clock, deps.entropy)
     return Senders(gateways, budget)
-
-
-def _role(number: int) -> str:
-    return "gateway" if number == 0 else f"gateway-{number + 1}"

@@ -20,17 +20,20 @@ from services.leader.records import (
     StoredReport,
 )
 from services.leader.reports import ReportsTx
-from services.leader.schema import BATCHES, COLLECTIONS, COMMON, METADATA, MIGRATIONS
+from services.leader.schema import BATCHES, COLLECTIONS, COMMON, LOOKS, METADATA, MIGRATIONS
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
+from tacit.aggregator.looks import LooksTx
 from tacit.aggregator.store import SqlStore
 from tacit.errors import Fatal
 
 _STORE_NEW = "store_reports"
 
 
-class LeaderTx(ReportsTx, JobsTx):
+class LeaderTx(ReportsTx, JobsTx, LooksTx):
     """The transactions of ``services.leader.ports`` over a database."""
+
+    LOOKS = LOOKS
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
         super().__init__(connection, dialect, COMMON)

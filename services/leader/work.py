@@ -26,7 +26,7 @@ from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.roles.jobs import CHUNK, LeaderJob, Outcome, encode_request, finish_leader, prepare_leader
+from tacit.roles.jobs import CHUNK, FinishedJob, LeaderJob, encode_request, finish_leader, prepare_leader
 from tacit.roles.leader import JobAbandonedError
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
@@ -76,8 +76,8 @@ class JobWork:
             return await self._send(party, job)
         prepared = await self._form(party, job)
         if prepared is None:
-            return len(job.members)
-        return len(job.members) - len(prepared.members) + await self._send(party, prepared)
+            return len(job.seqs)
+        return len(job.seqs) - len(prepared.seqs) + await self._send(party, prepared)
 
     async def _form(self, party: Party, job: JobRow) -> JobRow | None:
         """Transaction 1; the job as it is sent, or ``None`` if no report of it is to be sent."""
@@ -92,28 +92,28 @@ class JobWork:
             returned = {rejection.report_id for rejection in rejections if not rejection.final}
             later = [reports[report_id].seq for report_id in returned]
             await tx.add_pending([(seq, job.task_id) for seq in later], self._deps.clock.now() + self._later(party))
-            members = [reports[report_id].seq for report_id in kept.report_ids]
-            await tx.delete_reports(sorted({*job.members} - {*later} - {*members}))
+            seqs = [reports[report_id].seq for report_id in kept.report_ids]
+            await tx.delete_reports(sorted({*job.seqs} - {*later} - {*seqs}))
             # stored in the transaction that spends the tokens: whoever goes on after a crash sends these very bytes,
             # and the Helper, which keeps its answer by them, repeats it instead of refusing replayed reports (P14)
-            request = encode_request(party.task, kept, job.batch_id) if members else b""
-            if not (await tx.job_to_send(job, request, members) if members else await tx.drop_job(job)):
+            request = encode_request(party.task, kept, job.batch_id) if seqs else b""
+            if not (await tx.job_to_send(job, request, seqs) if seqs else await tx.drop_job(job)):
                 # undoes all of the transaction: whoever has the job by now records the same reports for itself
                 raise LeaseLostError
         self._observe(notes, set(kept.report_ids))
-        if not members:
+        if not seqs:
             return None
         self._keep(job.job_id, kept)
         return JobRow(
-            job.job_id, job.task_id, job.batch_id, JobState.SENT, tuple(members), holder=job.holder, request=request
+            job.job_id, job.task_id, job.batch_id, JobState.SENT, tuple(seqs), holder=job.holder, request=request
         )
 
     async def _stored(self, job: JobRow) -> list[StoredReport]:
         """The bytes of every report of a job; raises ``Fatal`` where some are missing, so that none is taken for dealt
         with. Read under the writers' lock: a snapshot from before a slice was rewritten would show the slice empty."""
         async with self._store.transaction(shared=True) as tx:
-            stored = await tx.stored(job.members)
-        if len(stored) != len(job.members):
+            stored = await tx.stored(job.seqs)
+        if len(stored) != len(job.seqs):
             raise Fatal("bytes of a job's reports are missing")
         return stored
 
@@ -257,35 +257,40 @@ class JobWork:
         cause = f"job-{state.value}"
         code = int(ReportError.REPORT_DROPPED)
         async with self._store.transaction(shared=True) as tx:
-            stored = await tx.stored(job.members)
+            stored = await tx.stored(job.seqs)
             if not await tx.end_job(job.job_id, state):
-                return 0
+                return 0  # an answer came in the meantime: what it counted stays counted
             await tx.amend(job.task_id, {report.report_id: (code, cause) for report in stored})
             await tx.count_rejections(job.task_id, {cause: len(stored)})
-            await tx.delete_reports(job.members)
+            await tx.delete_reports(job.seqs)
         self._states.pop(job.job_id, None)
-        return len(job.members)
+        return len(job.seqs)
 
-    async def _commit(self, party: Party, job: JobRow, outcome: Outcome) -> int:
+    async def _commit(self, party: Party, job: JobRow, finished: FinishedJob) -> int:
         """Transaction 2: buckets, rejections, the end of the reports' bytes and of the job."""
         task = party.task
-        tallies = await asyncio.to_thread(outcome.rows.tallies, party, job.batch_id)
-        rejections = outcome.rejections
+        # before the transaction, which holds the locks that uploads and other jobs wait for
+        tallies = await asyncio.to_thread(finished.rows.tallies, party, job.batch_id)
+        rejections = finished.rejections
         async with self._store.transaction(shared=True) as tx:
             await tx.demand_open(party, self._deps.clock.now())
+            # before anything is added: of two workers with an answer, the second finds the job ended and adds nothing
             if not await tx.end_job(job.job_id, JobState.DONE):
                 return 0
             if job.batch_id is not None:
+                # two jobs that fill a batch together would each count it without the other's reports, and nobody would
+                # call it full
                 await tx.lock_batch(job.batch_id)
             await tx.amend(task.task_id, {one.report_id: (int(one.code), one.cause) for one in rejections})
-            await tx.delete_reports(job.members)
+            await tx.delete_reports(job.seqs)
             await tx.add_tallies(task, tallies)
             await tx.count_rejections(task.task_id, Counter(one.cause for one in rejections))
             filled = await self._fill_batch(tx, party, job.batch_id)
         self._states.pop(job.job_id, None)
+        # behind the commit: whoever is woken sooner sees the batch as it was, and waits again
         if filled:
             self.batch_filled.set()
-        return len(job.members)
+        return len(job.seqs)
 
     async def _fill_batch(self, tx: WorkTx, party: Party, batch_id: bytes | None) -> bool:
         """Whether a collection may have waited for this job: its batch is full, or the task's time is over."""

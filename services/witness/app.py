@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from aiohttp import web
 
 from services.witness.config import WitnessConfig
-from services.witness.handlers import WITNESS, get_key, get_metrics, post_add_checkpoint
-from services.witness.service import Witness
+from services.witness.handlers import WITNESS, get_key, post_add_checkpoint
+from services.witness.service import COUNTED, Witness
 from services.witness.store import SqlWitnessStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.tiles import MAX_BUNDLE
-from tacit.service.app import TROUBLES, Deps, add_store, make_app, refuse_expect
+from tacit.service.app import METRICS, TROUBLES, Deps, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
+from tacit.service.metrics import number_of
 from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
 
 NAME = "witness"
@@ -30,7 +32,8 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     app[TROUBLES].append(witness.trouble)
     app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=refuse_expect)
     app.router.add_get("/key", get_key)
-    app.router.add_get("/metrics", get_metrics)
+    for name in COUNTED:
+        app[METRICS].add(f"tacit_witness_{name}_total", number_of(partial(witness.counts.__getitem__, name)))
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: store.durable)
     return app

@@ -10,20 +10,22 @@ from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 
 
 class WitnessedLog(Frozen):
-    """A log that this witness watches: its signed-note key, whose name is the log's origin, and the base URL below
-    which its tiles are."""
+    """A log that this witness watches."""
 
     key: str
+    """Its signed-note key, whose name is the log's origin."""
     url: Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
+    """The base URL below which its tiles are."""
 
 
 class WitnessConfig(ServiceConfig):
-    """``name`` is the witness's own, as its cosignatures carry it, ``signing_key`` the 0600 file with its Ed25519 key
-    (base64url of 32 bytes). ``max_step`` bounds the entries that are read for one request: a log that is further ahead
-    asks for what lies between first.
-    """
+    """A witness."""
 
     name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
+    """The witness's own name, as its cosignatures carry it."""
     signing_key: ConfigPath
+    """File (0600) with its Ed25519 key (base64url of 32 bytes)."""
     logs: Annotated[tuple[WitnessedLog, ...], Field(min_length=1)]
+    """The logs whose checkpoints it cosigns."""
     max_step: Annotated[int, Field(ge=1, le=1 << 20)] = 8192
+    """Most entries that are read for one request: a log that is further ahead asks for what lies between first."""

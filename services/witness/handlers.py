@@ -1,4 +1,4 @@
-"""The witness's HTTP resources: ``add-checkpoint`` of C2SP tlog-witness, its key, and counts."""
+"""The witness's HTTP resources: ``add-checkpoint`` of C2SP tlog-witness, and its key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT, SIZE_MEDIA_TYPE
 
 WITNESS = web.AppKey("witness", Witness)
 TEXT = "text/plain; charset=utf-8"
-METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def post_add_checkpoint(request: web.Request) -> web.Response:
@@ -28,8 +27,3 @@ async def post_add_checkpoint(request: web.Request) -> web.Response:
 async def get_key(request: web.Request) -> web.Response:
     """GET /key: the verifier key that a policy names."""
     return web.Response(body=f"{request.app[WITNESS].key.encode()}\n".encode(), headers={"Content-Type": TEXT})
-
-
-async def get_metrics(request: web.Request) -> web.Response:
-    """GET /metrics: counts alone."""
-    return web.Response(body=request.app[WITNESS].metrics().encode(), headers={"Content-Type": METRICS})

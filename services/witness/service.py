@@ -24,6 +24,9 @@ from tacit.tlog.merkle import verify_consistency
 from tacit.tlog.once import claims_in
 from tacit.tlog.witnessing import AddCheckpoint, Frontier
 
+COUNTED = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read")
+"""What a witness counts since its start."""
+
 
 class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a fault
     """The request does not begin where this witness is: at ``size``."""
@@ -184,11 +187,3 @@ class Witness:
         self._refused = f"{rule}: {detail}"
         self._log.warning("checkpoint_refused", rule=rule, detail=detail)
         return Refusal(rule, detail)
-
-    def metrics(self) -> str:
-        """The counts in the text format of Prometheus."""
-        names = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read")
-        lines = []
-        for name in names:
-            lines += [f"# TYPE tacit_witness_{name}_total counter", f"tacit_witness_{name}_total {self.counts[name]}"]
-        return "\n".join(lines) + "\n"

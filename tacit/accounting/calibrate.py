@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.device_mechanisms import Quantities
 from tacit.accounting.events import Relation
 from tacit.accounting.mechanisms import MechanismEntry, entry_of, explain, relation_of
 from tacit.accounting.sigma import least
@@ -68,7 +68,7 @@ class Calibration:
     solved: str
     value: float
     target: float
-    answer: Answer
+    answer: Quantities
 
 
 def calibrate(
@@ -89,7 +89,7 @@ def calibrate(
     whole = entry.integral(solved)
     bounds = (WHOLE if whole else RANGES)[solved]
 
-    def answer(value: float) -> Answer:
+    def answer(value: float) -> Quantities:
         return explain(name, {**given, solved: round(value) if whole else value}, chosen)
 
     def epsilon(value: float) -> float:

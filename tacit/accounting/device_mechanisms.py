@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tacit.accounting.events import Relation
 from tacit.dp import amplification, parameters, rr_exact, sampling
 from tacit.dp.binomial import log_pmf
-from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon
+from tacit.dp.hidden_count import Crowd, SendingRates, dummies_epsilon
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
 from tacit.methods.design import SampleDesign
@@ -20,21 +20,21 @@ from tacit.methods.estimate import CellModel
 from tacit.methods.method import LocalMethod
 from tacit.methods.statistics import HISTOGRAM, Shape
 
-Answer = dict[str, float]
+Quantities = dict[str, float]
 _NEVER = 1e-9
 """The delta for which a method is tuned whose single report is asked about."""
 
 
-def shuffled(bound: Callable[[float, int, float], float]) -> Callable[..., Answer]:
+def shuffled(bound: Callable[[float, int, float], float]) -> Callable[..., Quantities]:
     """n shuffled reports by one of the clones bounds."""
 
-    def compute(e0: float, n: int, delta: float) -> Answer:
+    def compute(e0: float, n: int, delta: float) -> Quantities:
         return {"epsilon": bound(e0, n, delta)}
 
     return compute
 
 
-def shuffled_sample(e0: float, n: int, q: float, delta: float) -> Answer:
+def shuffled_sample(e0: float, n: int, q: float, delta: float) -> Quantities:
     """Example 6: a shuffled batch, sampled, its size hidden; the inner step at delta/q beside it."""
     inner = amplification.epsilon_fmt22(e0, n, delta)
     looser = amplification.epsilon_fmt22(e0, n, min(delta / q, 0.5))
@@ -45,13 +45,13 @@ def shuffled_sample(e0: float, n: int, q: float, delta: float) -> Answer:
     }
 
 
-def rr_exact_sum(e0: float, n: int, delta: float) -> Answer:
+def rr_exact_sum(e0: float, n: int, delta: float) -> Quantities:
     """One count of randomised bits."""
     flip = rr_exact.rr_flip(e0)
     return {"epsilon": min(e0, rr_exact.epsilon_one_cell(flip, n, delta)), "flip": flip}
 
 
-def rappor_exact_sums(e0: float, n: int, delta: float, relation: Relation) -> Answer:
+def rappor_exact_sums(e0: float, n: int, delta: float, relation: Relation) -> Quantities:
     """The counts of RAPPOR vectors; e0 is by ``relation``: two cells change by replacement, one by deletion."""
     if relation is Relation.DELETION:
         return rr_exact_sum(e0, n, delta)
@@ -59,13 +59,13 @@ def rappor_exact_sums(e0: float, n: int, delta: float, relation: Relation) -> An
     return {"epsilon": min(e0, rr_exact.epsilon_two_cells(flip, n, delta)), "flip": flip}
 
 
-def rr_local(e0: float, n: int = 1) -> Answer:
+def rr_local(e0: float, n: int = 1) -> Quantities:
     """One randomised bit, and the error of the count that n of them give."""
     flip = rr_exact.rr_flip(e0)
     return {"epsilon": e0, "keep": 1 - flip, "flip": flip, **_errors(1 - flip, flip, n)}
 
 
-def krr_local(e0: float, k: int, n: int = 1) -> Answer:
+def krr_local(e0: float, k: int, n: int = 1) -> Quantities:
     """One of k categories, and the error of one category's count."""
     if parameters.reports(k, "k") < 2:
         raise ValueError("k must be at least 2")
@@ -74,11 +74,11 @@ def krr_local(e0: float, k: int, n: int = 1) -> Answer:
     return {"epsilon": e0, "keep": keep, "other": other, **_errors(keep, other, n)}
 
 
-def one_report(method: type[LocalMethod]) -> Callable[..., Answer]:
+def one_report(method: type[LocalMethod]) -> Callable[..., Quantities]:
     """One report of a method of k categories, and the error of one category's count, before outputs that are too heavy
     are kept back."""
 
-    def compute(e0: float, k: int, n: int = 1) -> Answer:
+    def compute(e0: float, k: int, n: int = 1) -> Quantities:
         shape = Shape(HISTOGRAM, parameters.reports(k, "k"))
         made = method.tuned(shape, epsilon0_from(e0), parameters.reports(n), _NEVER)
         keep, other = map(float, made.output_probabilities())
@@ -87,7 +87,7 @@ def one_report(method: type[LocalMethod]) -> Callable[..., Answer]:
     return compute
 
 
-def rappor_local(e0: float, relation: Relation, n: int = 1) -> Answer:
+def rappor_local(e0: float, relation: Relation, n: int = 1) -> Quantities:
     """One RAPPOR vector, every cell flipped alike; e0 is by ``relation``."""
     flip = rr_exact.rr_flip(e0) if relation is Relation.DELETION else rr_exact.rappor_flip(e0)
     one = math.log1p(-flip) - math.log(flip)
@@ -104,7 +104,7 @@ def flips_exact(
     maximum: int = 1,
     cells: int = 1,
     batch_flips: int = 0,
-) -> Answer:
+) -> Quantities:
     """Noise shares in ``cells`` (1: a count, sum or mean; 2: a histogram) that one replaced answer of values 0 to
     ``maximum`` moves; an answer that becomes all zero moves one. ``batch_flips`` are those of one honest aggregator."""
     moved = 1 if relation is Relation.DELETION else cells
@@ -124,7 +124,7 @@ def flips_vector(
     relation: Relation,
     signs: int = 2,
     batch_flips: int = 0,
-) -> Answer:
+) -> Quantities:
     """Noise shares in ``length`` entries that lie at most ``maximum`` apart, of vectors of L2 norm up to ``norm``;
     ``signs`` is 1 where no entry may be negative (or none positive)."""
     if signs not in (1, 2):
@@ -141,7 +141,7 @@ def flips_vector(
     return _shares(step, n, delta)
 
 
-def sampled_visibly(epsilon: float, q: float, n: int, delta: float) -> Answer:
+def sampled_visibly(epsilon: float, q: float, n: int, delta: float) -> Quantities:
     """A batch of n in plain view on a sample (P17b)."""
     amplified = sampling.amplify_visible(epsilon, q, n, delta)
     if amplified is None:
@@ -151,30 +151,30 @@ def sampled_visibly(epsilon: float, q: float, n: int, delta: float) -> Answer:
 
 def hidden_count(
     epsilon: float, q: float, n: int, delta: float, q0: float | None = None, intensity: float = 0.0, devices: int = 0
-) -> Answer:
+) -> Quantities:
     """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` for the default answer) or dummies; under
     importance sampling with ``devices`` at least (default: one), whether the batch fills or not."""
     if intensity and not devices:
         raise ValueError("dummies need the number of devices")
-    turnout = Turnout(q, q if q0 is None else q0, intensity / devices if devices else 0.0)
-    known = n if turnout.rate == turnout.least_rate else 1
-    crowd = Crowd(turnout, parameters.reports(devices or known, "devices"), parameters.reports(n))
+    rates = SendingRates(q, q if q0 is None else q0, intensity / devices if devices else 0.0)
+    known = n if rates.rate == rates.least_rate else 1
+    crowd = Crowd(rates, parameters.reports(devices or known, "devices"), parameters.reports(n))
     return {
         "epsilon": crowd.epsilon(lambda _: epsilon, delta),
         "epsilon_count": crowd.count_epsilon(lambda _: epsilon, delta),
         "epsilon_unfilled": crowd.unfilled_epsilon(lambda _: epsilon, delta),
-        "epsilon_dummies": dummies_epsilon(turnout, crowd.devices, delta),
-        "epsilon_relay": epsilon + turnout.part_epsilon(),
+        "epsilon_dummies": dummies_epsilon(rates, crowd.devices, delta),
+        "epsilon_relay": epsilon + rates.part_epsilon(),
     }
 
 
-def _shares(step: NoiseStep, n: int, delta: float) -> Answer:
+def _shares(step: NoiseStep, n: int, delta: float) -> Quantities:
     total = parameters.reports(n) * step.flips + step.batch_flips
     deviation = math.sqrt(parameters.reports(total, "n * flips")) / (2 * step.scale)
     return {"epsilon": step.aggregate_epsilon(n, delta), "standard_deviation": deviation}
 
 
-def _errors(hit: float, noise: float, n: int) -> Answer:
+def _errors(hit: float, noise: float, n: int) -> Quantities:
     """Exact errors of the count that n reports give where nobody holds the value: standard deviation, and mean absolute
     error (A. de Moivre: ``E|X - n p| = 2 (m + 1) (1 - p) Pr[X = m + 1]``, ``m = floor(n p)``)."""
     parameters.reports(n)

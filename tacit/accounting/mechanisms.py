@@ -14,7 +14,7 @@ from typing import Any
 from tacit.accounting import device_mechanisms as devices
 from tacit.accounting import server_mechanisms as server
 from tacit.accounting.budgets import compose_steps
-from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.device_mechanisms import Quantities
 from tacit.accounting.events import DiscreteGaussian, DiscreteLaplace, Laplace, Relation
 from tacit.dp import amplification, composition, poisson, sampling
 from tacit.dp.heterogeneous import Step, epsilon_heterogeneous
@@ -40,7 +40,7 @@ class MechanismEntry:
     name: str
     relations: Mapping[Relation, str]
     summary: str
-    compute: Callable[..., Answer]
+    compute: Callable[..., Quantities]
     rising: tuple[str, ...] = ()
     falling: tuple[str, ...] = ()
     _signature: inspect.Signature = field(init=False, repr=False)
@@ -62,7 +62,7 @@ class MechanismEntry:
         """Whether a parameter is a whole number."""
         return bool(self._signature.parameters[parameter].annotation == "int")
 
-    def answers(self, given: Mapping[str, Any], relation: Relation) -> Answer:
+    def answers(self, given: Mapping[str, Any], relation: Relation) -> Quantities:
         """``compute``, whole numbers as integers. ``ValueError`` or ``TypeError`` name what is out of range."""
         values = {
             name: int(value) if self.integral(name) and isinstance(value, float) and value.is_integer() else value
@@ -71,7 +71,7 @@ class MechanismEntry:
         return self.compute(**values, **({"relation": relation} if "relation" in self._signature.parameters else {}))
 
 
-def explain(name: str, given: Mapping[str, Any], relation: Relation | None = None) -> Answer:
+def explain(name: str, given: Mapping[str, Any], relation: Relation | None = None) -> Quantities:
     """What mechanism ``name`` costs, or needs, with the parameters ``given``, under ``relation`` (none: its first).
 
     Raises ``Refusal`` whose rule names the mechanism: for an unknown one, a missing or superfluous parameter, a value
@@ -109,23 +109,23 @@ def relation_of(entry: MechanismEntry, wanted: Relation | None) -> Relation:
     )
 
 
-def _sampling(epsilon: float, q: float) -> Answer:
+def _sampling(epsilon: float, q: float) -> Quantities:
     return {"epsilon": sampling.amplify(epsilon, q), "delta_factor": q}
 
 
-def _dummies(epsilon: float, delta: float) -> Answer:
+def _dummies(epsilon: float, delta: float) -> Quantities:
     return {"lambda": poisson.dummy_intensity(epsilon, delta)}
 
 
-def _dummies_cost(intensity: float, delta: float) -> Answer:
+def _dummies_cost(intensity: float, delta: float) -> Quantities:
     return {"epsilon": poisson.epsilon_shift(intensity, delta)}
 
 
-def _composition(epsilon: float, delta: float, rounds: int, total_delta: float) -> Answer:
+def _composition(epsilon: float, delta: float, rounds: int, total_delta: float) -> Quantities:
     return {"epsilon": composition.epsilon_composed(epsilon, delta, rounds, total_delta)}
 
 
-def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Answer:
+def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Quantities:
     """What the operator's accountant says, what devices and aggregators say, and what adding the epsilons would."""
     if not steps:
         raise ValueError("at least one step is needed")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tacit.accounting.accountants import epsilon_pld, epsilon_rdp
-from tacit.accounting.device_mechanisms import Answer
+from tacit.accounting.device_mechanisms import Quantities
 from tacit.accounting.events import Event, Gaussian, Relation, Repeated, Sampled
 from tacit.accounting.sigma import sigma_for
 from tacit.dp import composition, parameters, sampling
@@ -18,12 +18,12 @@ from tacit.dp.donation import yield_of
 from tacit.dp.gaussian import classical_sigma, epsilon_gaussian, sigma_gaussian
 
 
-def gaussian(sigma: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1) -> Answer:
+def gaussian(sigma: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1) -> Quantities:
     """Any number of releases, in closed form."""
     return {"epsilon": epsilon_gaussian(sigma, delta, sensitivity * relation.contributions, rounds)}
 
 
-def gaussian_sigma(epsilon: float, delta: float, relation: Relation, sensitivity: float = 1.0) -> Answer:
+def gaussian_sigma(epsilon: float, delta: float, relation: Relation, sensitivity: float = 1.0) -> Quantities:
     """The noise of one release, and what the textbook's formula would take."""
     moved = sensitivity * relation.contributions
     return {
@@ -32,7 +32,7 @@ def gaussian_sigma(epsilon: float, delta: float, relation: Relation, sensitivity
     }
 
 
-def subsampled(sigma: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Answer:
+def subsampled(sigma: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Quantities:
     """Poisson-sampled rounds of contributions up to 1; by Renyi divergences too where the relation has them."""
     event = Repeated(Sampled(Gaussian(sigma), q), rounds)
     answer = {"epsilon": epsilon_pld(event, delta, relation)}
@@ -41,31 +41,33 @@ def subsampled(sigma: float, q: float, delta: float, relation: Relation, rounds:
     return answer
 
 
-def subsampled_sigma(epsilon: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Answer:
+def subsampled_sigma(epsilon: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Quantities:
     """The noise that such rounds need; by deletion it is that of add/remove."""
     like = Relation.ADD_REMOVE if relation is Relation.DELETION else relation
     return {"sigma": sigma_for(epsilon, delta, q, rounds, relation=like)}
 
 
-def noise(make: Callable[[float, Any], Event]) -> Callable[..., Answer]:
+def noise(make: Callable[[float, Any], Event]) -> Callable[..., Quantities]:
     """Releases of Laplace noise."""
 
-    def compute(scale: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1) -> Answer:
+    def compute(
+        scale: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1
+    ) -> Quantities:
         return {"epsilon": epsilon_pld(Repeated(make(scale, sensitivity), rounds), delta, relation)}
 
     return compute
 
 
-def integer_noise(make: Callable[[float, int], Event]) -> Callable[..., Answer]:
+def integer_noise(make: Callable[[float, int], Event]) -> Callable[..., Quantities]:
     """Releases of noise on integers."""
 
-    def compute(scale: float, delta: float, relation: Relation, sensitivity: int = 1, rounds: int = 1) -> Answer:
+    def compute(scale: float, delta: float, relation: Relation, sensitivity: int = 1, rounds: int = 1) -> Quantities:
         return {"epsilon": epsilon_pld(Repeated(make(scale, sensitivity), rounds), delta, relation)}
 
     return compute
 
 
-def donation(epsilon: float, delta: float, m: int) -> Answer:
+def donation(epsilon: float, delta: float, m: int) -> Quantities:
     """Appendix A of the SA2 paper for a Gaussian round calibrated to (epsilon, delta): each of m slots with probability
     1/m, the first one taken, batch sizes unseen; the total delta is 2 delta. That a device may never take part bounds
     both answers; the Gaussian's own distribution, or the composition of steps, may be less."""

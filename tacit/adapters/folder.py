@@ -23,7 +23,7 @@ class FolderTransport:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """See ``tacit.ports.Transport``."""
+        """The file at the URL's path. Raises ``TransportError`` where it cannot be read, and for other methods."""
         del headers, body
         if method != "GET":
             raise TransportError("a folder can only be read")
@@ -47,7 +47,7 @@ class SavingTransport:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """See ``tacit.ports.Transport``. Raises ``UsageError`` where the folder cannot be written."""
+        """The other transport's answer, saved first. Raises ``UsageError`` where the folder cannot be written."""
         answer = await self._transport.request(method, url, headers=headers, body=body)
         if method == "GET" and answer.status == 200:
             path = _below(self._folder, url)

@@ -36,22 +36,22 @@ class MemoryJobQueue:
         self._closed = False
 
     async def put(self, ids: Sequence[bytes]) -> None:
-        """See ``JobQueue``."""
+        """Keep ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``) and wake who waits for one."""
         self._ids.extend(checked_ids(ids))
         self._changed.set()
 
     async def take(self, seconds: float) -> Delivery | None:
-        """See ``JobQueue``."""
+        """The oldest id; None when none came within ``seconds``, or after ``close``."""
         if not self._ids and not self._closed and seconds > 0:
             self._changed.clear()
             await first_of(self._clock.sleep(seconds), self._changed.wait())
         return Delivery(self._ids.popleft(), None) if self._ids and not self._closed else None
 
     async def done(self, receipt: object) -> None:
-        """See ``JobQueue``."""
+        """Nothing is left to do: what was taken is never delivered again."""
 
     async def close(self) -> None:
-        """See ``JobQueue``."""
+        """Take nothing any more, and wake who waits."""
         self._closed = True
         self._changed.set()
 
@@ -83,7 +83,7 @@ class Latest:
         return self._waiting.pop(next(iter(self._waiting)))
 
     def close(self) -> None:
-        """See ``Subscription``."""
+        """Forget what waits and end the iteration."""
         self._closed = True
         self._waiting.clear()
         self._changed.set()
@@ -102,23 +102,23 @@ class MemoryAnnouncer:
         self._subscriptions: list[Latest] = []
 
     async def open(self) -> None:
-        """See ``Announcer``."""
+        """Nothing has to be begun in one process."""
 
     async def close(self) -> None:
-        """See ``Announcer``."""
+        """End every subscription."""
         for subscription in self._subscriptions:
             subscription.close()
         self._subscriptions.clear()
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """See ``Announcer``."""
+        """Hand the announcement to everyone who listens to ``topic``, and keep it for who will."""
         announcement = self._newest[topic] = checked_announcement(topic, payload)
         self._subscriptions = [one for one in self._subscriptions if not one.closed]
         for subscription in self._subscriptions:
             subscription.offer(announcement)
 
     def subscribe(self, *topics: str) -> Latest:
-        """See ``Announcer``."""
+        """Listen from now on; the newest announcements of before come first."""
         subscription = Latest(topics)
         self._subscriptions.append(subscription)
         for announcement in self._newest.values():

@@ -13,6 +13,7 @@ import asyncio
 import importlib.util
 import re
 import weakref
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tacit.adapters.sqlite_schema import brought_up
 from tacit.adapters.watermark import TABLE as MARKS_TABLE
 from tacit.errors import Fatal
 
@@ -58,9 +60,17 @@ def migration_config(migrations: str) -> Config:
 def upgrade(connection: Connection, migrations: str, metadata: sa.MetaData) -> None:
     """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction."""
     config = migration_config(migrations)
-    config.attributes[_CONNECTION] = connection
     config.attributes[_METADATA] = metadata
-    command.upgrade(config, "head")
+
+    def run(connection: Connection) -> None:
+        config.attributes[_CONNECTION] = connection
+        command.upgrade(config, "head")
+
+    if connection.dialect.name == "sqlite":
+        location = Path(str(config.get_main_option("script_location")))
+        if brought_up(connection, location, run):
+            return
+    run(connection)
 
 
 async def upgrade_async(connection: AsyncConnection, migrations: str, metadata: sa.MetaData) -> None:

@@ -16,7 +16,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tacit.adapters.memory import Latest, checked_announcement
-from tacit.adapters.outage import Outage, Report, unreported
+from tacit.adapters.outage import Outage, TellOutage, unreported
 from tacit.adapters.tls import LiveContext
 from tacit.adapters.waiting import first_of
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Clock, Entropy
@@ -43,7 +43,7 @@ class Broker:
 class MqttAnnouncer:
     """Announcements over one broker. Connects once it is opened, and again whenever the broker is back."""
 
-    def __init__(self, broker: Broker, clock: Clock, entropy: Entropy, report: Report = unreported) -> None:
+    def __init__(self, broker: Broker, clock: Clock, entropy: Entropy, report: TellOutage = unreported) -> None:
         self.outage = Outage(clock, entropy, report)
         self._broker = broker
         self._clock = clock
@@ -57,12 +57,12 @@ class MqttAnnouncer:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """See ``Announcer``."""
+        """Connect in the background, and again after every outage; a second call changes nothing."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """See ``Announcer``."""
+        """Send what is unsent if the broker takes it within ``CLOSE_SECONDS``, disconnect, end every subscription."""
         self._stopping.set()
         self._changed.set()
         task, self._task = self._task, None
@@ -74,13 +74,13 @@ class MqttAnnouncer:
             subscription.close()
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """See ``Announcer``."""
+        """Send the payload as soon as there is a connection, and after every reconnection; retained by the broker."""
         checked_announcement(topic, payload)
         self._published[topic] = self._unsent[topic] = payload
         self._changed.set()
 
     def subscribe(self, *topics: str) -> Latest:
-        """See ``Announcer``."""
+        """Listen from now on; the newest announcements that were heard before come first."""
         subscription = Latest(topics)
         self._subscriptions = [one for one in self._subscriptions if not one.closed]
         self._subscriptions.append(subscription)

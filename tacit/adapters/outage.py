@@ -9,7 +9,7 @@ from tacit.ports import Clock, Entropy
 
 PAUSES = Backoff(0.25, 15.0)
 
-Report = Callable[[Exception | None], None]
+TellOutage = Callable[[Exception | None], None]
 """Told when an outage begins (with the error) and when it is over (None)."""
 
 
@@ -20,7 +20,7 @@ def unreported(_error: Exception | None) -> None:
 class Outage:
     """Whether the server answers. ``total`` counts every failure since the start."""
 
-    def __init__(self, clock: Clock, entropy: Entropy, report: Report = unreported) -> None:
+    def __init__(self, clock: Clock, entropy: Entropy, report: TellOutage = unreported) -> None:
         self.total = 0
         self._clock = clock
         self._entropy = entropy

@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from tacit.adapters.memory import BOUND, checked_ids
-from tacit.adapters.outage import Outage, Report, unreported
+from tacit.adapters.outage import Outage, TellOutage, unreported
 from tacit.adapters.tls import LiveContext, private_context
 from tacit.errors import UsageError
 from tacit.ports import MAX_JOB_ID, Clock, Delivery, Entropy
@@ -92,7 +92,7 @@ class RedisJobQueue:
         prefix: str = "tacit",
         visibility: float = VISIBILITY,
         bound: int = BOUND,
-        report: Report = unreported,
+        report: TellOutage = unreported,
     ) -> None:
         self.outage = Outage(clock, entropy, report)
         self._redis = connect(url)
@@ -106,7 +106,7 @@ class RedisJobQueue:
         self._next_claim = clock.now() + visibility
 
     async def put(self, ids: Sequence[bytes]) -> None:
-        """See ``JobQueue``."""
+        """Append ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``); in an outage they are dropped."""
         if not checked_ids(ids) or self._closed or self.outage.pause():
             return
         pipeline = self._redis.pipeline(transaction=False)
@@ -120,7 +120,8 @@ class RedisJobQueue:
             self.outage.over()
 
     async def take(self, seconds: float) -> Delivery | None:
-        """See ``JobQueue``."""
+        """The next id, or one that its taker has held for too long; None when none came within ``seconds``, or the
+        server is away."""
         if self._closed:
             return None
         pause = self.outage.pause()
@@ -136,7 +137,7 @@ class RedisJobQueue:
         return found
 
     async def done(self, receipt: object) -> None:
-        """See ``JobQueue``."""
+        """Acknowledge the delivery and delete it; dropped during an outage, after which it comes a second time."""
         if self._closed or self.outage.pause():
             return
         pipeline = self._redis.pipeline(transaction=False)
@@ -148,7 +149,7 @@ class RedisJobQueue:
             self._failed(error)
 
     async def close(self) -> None:
-        """See ``JobQueue``."""
+        """Close the connections; nothing is taken any more."""
         self._closed = True
         await self._redis.aclose()
 

@@ -7,7 +7,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tacit.adapters.database import Database
-from tacit.adapters.sqlite import Glance, SqliteDatabase
+from tacit.adapters.sqlite import IN_MEMORY, Glance, SqliteDatabase
+from tacit.adapters.sqlite_brief import BriefSqliteDatabase
 from tacit.adapters.watermark import Watermark
 from tacit.errors import UsageError
 
@@ -15,18 +16,25 @@ _POSTGRES, _SQLITE = "postgresql+asyncpg", "sqlite+aiosqlite"
 
 
 async def open_database(
-    url: str, metadata: sa.MetaData, migrations: str, *, shared: bool = False, mark: Watermark | None = None
+    url: str,
+    metadata: sa.MetaData,
+    migrations: str,
+    *,
+    shared: bool = False,
+    mark: Watermark | None = None,
+    brief: bool = False,
 ) -> Database:
     """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the package
     ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL. ``mark``: what tells that
-    the database is from the past.
+    the database is from the past. ``brief``: a file of SQLite is open during transactions alone.
 
     Raises ``UsageError`` for another kind of URL, a server that cannot be used or a database that does not fit its
     mark, and ``Fatal`` when it is not a database of this service.
     """
     parsed = _parsed(url)
     if parsed.drivername == _SQLITE:
-        return await SqliteDatabase.open_url(parsed, metadata, migrations, mark)
+        kind_of_file = BriefSqliteDatabase if brief and parsed.database not in IN_MEMORY else SqliteDatabase
+        return await kind_of_file.open_url(parsed, metadata, migrations, mark)
     if parsed.drivername != _POSTGRES:
         raise UsageError(f"storage {parsed.drivername} is not supported; use {_SQLITE} or {_POSTGRES}")
     from tacit.adapters.postgres import PostgresDatabase

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,7 +33,20 @@ from tacit.errors import Fatal, UsageError
 
 PAGE_SIZE = 8192
 READERS = 4
+IN_MEMORY = (None, "", ":memory:")
 _WRITE = "tacit_write"
+_PRAGMAS = "; ".join(
+    f"PRAGMA {pragma}"
+    for pragma in (
+        f"page_size = {PAGE_SIZE}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "secure_delete = ON",
+        "foreign_keys = ON",
+        "temp_store = MEMORY",
+        f"busy_timeout = {BUSY_TIMEOUT_MS}",
+    )
+)
 
 
 class SqliteDatabase(Database):
@@ -55,10 +68,10 @@ class SqliteDatabase(Database):
         A new file is made with mode 0600, its folder with 0700. Raises ``UsageError`` where it cannot be made or does
         not fit its mark, and ``Fatal`` when the file is not a database of this service.
         """
-        path = None if url.database in (None, "", ":memory:") else Path(str(url.database))
+        path = None if url.database in IN_MEMORY else Path(str(url.database))
         if path is not None:
             _create_private(path)
-        database = cls(_engine(url, in_memory=path is None), path, mark)
+        database = cls(cls._engine_of(url), path, mark)
         try:
             await database._prepare(metadata, migrations)
         except BaseException as error:
@@ -68,6 +81,15 @@ class SqliteDatabase(Database):
             raise
         return database
 
+    @classmethod
+    def _engine_of(cls, url: URL) -> AsyncEngine:
+        """What connections to ``url`` are made by."""
+        return _engine(url, in_memory=url.database in IN_MEMORY)
+
+    def _connected(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection to the database while a block runs."""
+        return self._engine.connect()
+
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
         """A write transaction (BEGIN IMMEDIATE), alone in any case. Writers of this process queue here; writers of
@@ -75,7 +97,7 @@ class SqliteDatabase(Database):
         with self.durability.noting():
             async with self._alone():
                 with self.dialect.typed():
-                    async with self._engine.connect() as connection:
+                    async with self._connected() as connection:
                         await connection.execution_options(**{_WRITE: True})
                         async with connection.begin():
                             yield connection
@@ -85,10 +107,10 @@ class SqliteDatabase(Database):
         """A read transaction: one consistent snapshot, beside any writer (in memory: after it)."""
         with self.dialect.typed():
             if self._path is None:
-                async with self._alone(), self._engine.connect() as connection:
+                async with self._alone(), self._connected() as connection:
                     yield connection
             else:
-                async with self._engine.connect() as connection:
+                async with self._connected() as connection:
                     yield connection
 
     async def insert_new(
@@ -103,7 +125,7 @@ class SqliteDatabase(Database):
             return await self._writer.insert_new(table, columns, rows, key)
 
     async def probe(self) -> None:
-        """See ``Database.probe``; in memory there is nothing to find out."""
+        """Find out whether the file can be written; in memory there is nothing to find out."""
         if self._path is not None:
             await super().probe()
 
@@ -113,7 +135,7 @@ class SqliteDatabase(Database):
         Readers that are at work keep it from being emptied; then the next call does it.
         """
         if self._path is not None:
-            async with self._alone(), self._engine.connect() as connection:
+            async with self._alone(), self._connected() as connection:
                 raw = await connection.get_raw_connection()
                 await _execute(raw, "PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -151,27 +173,21 @@ def _engine(url: URL, *, in_memory: bool) -> AsyncEngine:
             url, hide_parameters=True, poolclass=AsyncAdaptedQueuePool, pool_size=READERS, max_overflow=READERS
         )
     )
-    event.listen(engine.sync_engine, "connect", _configure)
-    event.listen(engine.sync_engine, "begin", _begin)
+    configure(engine)
     if in_memory:
         event.listen(engine.sync_engine, "handle_error", _keep_connection)
     return engine
 
 
+def configure(engine: AsyncEngine) -> None:
+    """Have every connection of ``engine`` set as this module says, and its transactions begun so."""
+    event.listen(engine.sync_engine, "connect", _configure)
+    event.listen(engine.sync_engine, "begin", _begin)
+
+
 def _configure(dbapi_connection: Any, _record: object) -> None:
     dbapi_connection.isolation_level = None  # the driver opens no transactions of its own; ``_begin`` does
-    cursor = dbapi_connection.cursor()
-    for pragma in (
-        f"page_size = {PAGE_SIZE}",
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "secure_delete = ON",
-        "foreign_keys = ON",
-        "temp_store = MEMORY",
-        f"busy_timeout = {BUSY_TIMEOUT_MS}",
-    ):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    dbapi_connection.run_async(lambda connection: connection.executescript(_PRAGMAS))
 
 
 def _only_read(dbapi_connection: Any, _record: object) -> None:

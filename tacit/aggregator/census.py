@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.identity import Identity
 from tacit.aggregator.ports import CensusTx
+from tacit.aggregator.seat import Signatory
 from tacit.codec import b64url
 from tacit.recipe.live import LiveLog
 from tacit.service.app import Deps
@@ -25,7 +25,7 @@ Kept = tuple[bytes, int, bytes]
 class CensusShares:
     """Sends what was kept until the log has it."""
 
-    def __init__(self, store: Transactions[CensusTx], identity: Identity, log: LogConfig, deps: Deps) -> None:
+    def __init__(self, store: Transactions[CensusTx], identity: Signatory, log: LogConfig, deps: Deps) -> None:
         self._store = store
         self._identity = identity
         self._url = f"{log.url}/v1/leaves"

@@ -1,4 +1,5 @@
-"""What Leader and Helper are both configured with. Secrets stand in files of their own, readable by their owner."""
+"""What whoever takes reports is configured with, and what Leader and Helper are beside that. Secrets stand in files of
+their own, readable by their owner."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ from tacit.tlog.checkpoint import NoteKey
 
 
 class LogConfig(Frozen):
-    """The transparency log: the recipe server's public URL, and the log's key as a signed-note key."""
+    """The transparency log that a party follows."""
 
     url: str
+    """The recipe server's public URL, without a final slash."""
     key: str
+    """The log's key as a signed-note key (name+id+base64), pinned."""
     poll_seconds: float = Field(default=10.0, gt=0)
+    """Pause between two looks whether the log grew."""
 
     def note_key(self) -> NoteKey:
         """The pinned key; raises ``UsageError``."""
@@ -28,23 +32,29 @@ class LogConfig(Frozen):
             raise UsageError(f"log.key: {error}") from error
 
 
-class AggregatorConfig(ServiceConfig):
-    """Either aggregator. ``hpke_keys``: the preferred one first. ``collector_token`` and ``operator_token`` are bearer
-    tokens that may read status; a collector's also creates collection jobs, which is for Leaders alone."""
+class FollowingConfig(ServiceConfig):
+    """A party that follows the log, opts in to recipes and takes reports."""
 
     operator: str
+    """The operator's name in recipes and opt-ins."""
     prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
-    """Path below which the resources hang: that of this aggregator's URL in the recipes."""
+    """Path below which the resources hang: that of this party's URL in the recipes."""
     signing_key: ConfigPath
+    """File (0600) with the Ed25519 key that signs opt-ins (base64url of 32 bytes)."""
     hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
-    peer_file: ConfigPath
-    old_peer_files: tuple[ConfigPath, ...] = ()
+    """Files (0600) with the HPKE keys that reports are sealed to, the preferred one first; keep old ones while their
+    recipes run."""
     collector_token: ConfigPath | None = None
+    """File (0600) with the collector's bearer token: it asks for what is released, at the party that collects, and
+    may read which recipes are served, and how far their batches are filled."""
     operator_token: ConfigPath | None = None
+    """File (0600) with the bearer token that may read exact counts; without it nobody may."""
     log: LogConfig
+    """The log whose recipes this party looks at."""
     announcer: AnnouncerConfig | None = None
     """The broker that says when the log grew."""
     policy: Policy = Policy()
+    """What this party demands of a recipe before it opts in."""
     retention: float = Field(default=30 * 86400.0, ge=0)
     """Seconds after a task's end for which its results, report ids and nullifiers are kept (P9)."""
     void_seconds: float = Field(default=7 * 86400.0, ge=0)
@@ -53,10 +63,23 @@ class AggregatorConfig(ServiceConfig):
     max_body: int = Field(default=16 << 20, gt=0)
     """Largest request body in bytes."""
     batch_crypto: bool = False
-    """Open the shares of a job together in vector registers where the processor can: several times faster, and this
+    """Open reports that come together in vector registers where the processor can: several times faster, and this
     project's own code then handles the HPKE private key (``tacit.multibuffer.hpke``). Tokens, which hold no secret, are
     always checked together."""
 
     def job_crypto(self) -> JobCrypto:
-        """The public-key work of a job as configured."""
+        """The public-key work of reports as configured."""
         return BatchCrypto(batch_hpke=self.batch_crypto)
+
+
+class AggregatorConfig(FollowingConfig):
+    """Either aggregator. Only Leaders have a collector that asks for batches."""
+
+    peer_file: ConfigPath
+    """File (0600) that leader and helper share and nobody else has: the seed of the verify keys, and the leader's
+    bearer token at the helper."""
+    old_peer_files: tuple[ConfigPath, ...] = ()
+    """The peer files before it, for recipes whose opt-ins name their seed."""
+    state_keys: tuple[ConfigPath, ...] = ()
+    """Files (0600) with the private keys to what devices of pan-private recipes encrypt their state to; keep old ones
+    while their recipes run. Without one, recipes of that model are refused."""

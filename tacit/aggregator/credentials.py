@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tacit.aggregator.config import AggregatorConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_hpke_keys, read_peer_file
+from tacit.aggregator.state_keys import read_state_keys
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.service.callers import read_digest
@@ -33,5 +34,6 @@ def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
         raise UsageError("old_peer_files: two peer files have one seed_id")
     files = {"collector": config.collector_token, "operator": config.operator_token}
     digests: dict[str, bytes | None] = {role: read_digest(path) for role, path in files.items() if path is not None}
-    identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers)
+    state_keys = read_state_keys(config.state_keys)
+    identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers, state_keys)
     return Credentials(identity, hpke_keys, peers[0], digests)

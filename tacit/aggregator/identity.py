@@ -8,6 +8,7 @@ from typing import Literal
 
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.messages import Role
+from tacit.panprivate.elgamal import PrivateKey
 from tacit.signing import SigningKey
 
 RoleName = Literal["leader", "helper"]
@@ -22,6 +23,7 @@ class Identity:
     signing_key: SigningKey = field(repr=False)
     hpke_keys: Sequence[HpkeKey] = field(repr=False)
     peers: Sequence[PeerSecrets] = field(repr=False)
+    state_keys: Sequence[PrivateKey] = field(default=(), repr=False)
 
     @property
     def role_name(self) -> RoleName:

@@ -1,8 +1,8 @@
 """Following the log: recipes in, opt-ins, void leaves and census shares out (P4, P5, P22).
 
 Every step fetches what is new, verifies it against the pinned key and the last checkpoint, and looks again at each
-recipe that names this aggregator. State is persisted before anything is said: an opt-in is stored before it is sent
-and sent until the log holds it; a task serves once both aggregators' equal opt-ins are in the log. An opt-in of ours
+recipe that names this party. State is persisted before anything is said: an opt-in is stored before it is sent
+and sent until the log holds it; a task serves once all opt-ins are in the log and equal. An opt-in of ours
 that we do not remember means that the records of spent tokens and released batches are lost: that recipe is refused.
 """
 
@@ -11,38 +11,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
+from typing import Any, Generic
 
 from aiohttp import web
 
 from tacit import media_types
 from tacit.aggregator.census import CensusShares
-from tacit.aggregator.config import AggregatorConfig, LogConfig
-from tacit.aggregator.identity import Identity
-from tacit.aggregator.keys import find_key
+from tacit.aggregator.config import FollowingConfig, LogConfig
 from tacit.aggregator.log_reader import LogReader
-from tacit.aggregator.parties import Parties
+from tacit.aggregator.parties import P, PartyTable
 from tacit.aggregator.ports import FollowedStore, LogTx
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
+from tacit.aggregator.seat import Seat
 from tacit.aggregator.store import had_begun
 from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
-from tacit.recipe import derive
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.roles.aggregator import Party
 from tacit.rules import table as rules
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver
 from tacit.service.log import get_logger
-from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
-from tacit.tokens.slots import TokenVerifier
 
 REFRESH_SECONDS = 1.0
 """Between two looks at the database for a task that nobody here knows."""
@@ -53,15 +49,15 @@ WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
 """Rules whose refusal the log may still lift."""
 
 
-class LogFollower:
-    """Keeps the aggregator's tasks in step with the log, in the one process that leads; the others (``coordinates``
+class LogFollower(Generic[P]):
+    """Keeps a party's tasks in step with the log, in the one process that leads; the others (``coordinates``
     False, or another one leads) keep in step with the database."""
 
     def __init__(
         self,
         store: FollowedStore,
-        parties: Parties,
-        identity: Identity,
+        parties: PartyTable[P],
+        seat: Seat[P],
         log: LogConfig,
         policy: Policy,
         deps: Deps,
@@ -74,7 +70,8 @@ class LogFollower:
         ``retention``)."""
         self.store = store
         self._parties = parties
-        self._identity = identity
+        self._seat = seat
+        identity = self._identity = seat.identity
         self._log_config = log
         self._reader = LogReader(log, policy, deps.transport, deps.clock)
         self._policy = policy
@@ -113,7 +110,7 @@ class LogFollower:
         refuses) is left alone, and the others are served. Raises ``Fatal`` for a key of ours that is missing."""
         try:
             if self._trusted(row):
-                self._parties.add(self._party(row))
+                self._parties.add(self._seat.party(Recipe.decode(row.recipe), row, self._retention))
         except Fatal:
             raise
         except Exception as error:
@@ -259,15 +256,16 @@ class LogFollower:
             rules.require(recipe, self._policy, context)
             self._check_own_side(item, closed)
             spki = live.slot_key(recipe)
-            task = derive.task_of(recipe, spki)
+            task_id = self._seat.task_id(recipe, spki)
         except Refusal as refusal:
             state = TaskState.WAITING if refusal.rule in WAITING_RULES else TaskState.REFUSED
             return replace(row, state=state, rule=refusal.rule, detail=refusal.detail)
-        opt_in = self._opt_in(item, task.task_id)
+        body = self._seat.opt_in(item, task_id)
+        opt_in = sign_leaf(LeafType.OPT_IN, body, self._identity.operator, self._identity.signing_key)
         return replace(
             row,
             state=TaskState.OPTED_IN,
-            task_id=task.task_id,
+            task_id=task_id,
             token_key_spki=spki,
             opt_in=opt_in.encode(),
         )
@@ -278,50 +276,18 @@ class LogFollower:
             raise Refusal(LOST, LOST_DETAIL)
         if own.signing_key != b64url(self._identity.signing_key.public):
             raise Refusal("own-signing-key", "the recipe names another signing key for us")
-        if find_key(self._identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
-            raise Refusal("own-hpke-key", "the recipe's reports are sealed to a key that we do not hold")
+        self._seat.check_keys(own)
         if self._own_opt_in(item) is not None:
             raise Refusal("own-records-lost", "the log holds an opt-in of ours that our database does not")
 
     def _own_opt_in(self, item: LiveRecipe) -> OptIn | None:
         return item.opt_ins.get(self._identity.role_name)
 
-    def _opt_in(self, item: LiveRecipe, task_id: bytes) -> SignedLeaf:
-        """Our opt-in, under the peer's seed where the peer was first and we hold it."""
-        other = next((one for role, one in item.opt_ins.items() if role != self._identity.role_name), None)
-        current = self._identity.peers[0]
-        seed_id, seed = current.seed_id, current.verify_key_seed
-        if other is not None:
-            held = self._identity.seed(other.seed_id)
-            if held is not None:
-                seed_id, seed = str(other.seed_id), held
-        body = OptIn(
-            recipe_hash=item.recipe.hash_text,
-            task_id=b64url(task_id),
-            role=self._identity.role_name,
-            seed_id=seed_id,
-            verify_key_confirmation=b64url(verify_key_confirmation(verify_key_of(seed, task_id))),
-        )
-        return sign_leaf(LeafType.OPT_IN, body, self._identity.operator, self._identity.signing_key)
-
     def _activate(self, live: LiveLog, item: LiveRecipe, row: TaskRow, rows: Mapping[bytes, TaskRow]) -> TaskRow:
         refusals = rules.check(item.recipe, self._policy, self._context(live, item, rows, Stage.ACTIVE))
         if refusals:
             return replace(row, rule=refusals[0].rule, detail=refusals[0].detail)
         return replace(row, state=TaskState.ACTIVE, rule="", detail="")
-
-    def _party(self, row: TaskRow) -> Party:
-        recipe = Recipe.decode(row.recipe)
-        task = derive.task_of(recipe, row.token_key_spki)
-        opt_in = SignedLeaf.decode(row.opt_in).body_as(OptIn)
-        seed = self._identity.seed(opt_in.seed_id)
-        key = find_key(self._identity.hpke_keys, task.hpke_config(self._identity.role))
-        if seed is None or key is None:
-            raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
-        verifier = TokenVerifier(task.token_key_spki, task.slot)
-        verify_key = verify_key_of(seed, task.task_id, task.vdaf.VERIFY_KEY_SIZE)
-        closes = task.end_seconds + self._retention
-        return Party(task, self._identity.role, verify_key, key.key_pair, verifier, closes)
 
     async def end_tasks(self) -> int:
         """Forget tasks whose time, retention included, is over: nobody can spend their tokens any more. What is said
@@ -373,12 +339,34 @@ class LogFollower:
                 self._log.warning("opt_in_refused", status=answer.status)
 
 
-FOLLOWER = web.AppKey("follower", LogFollower)
+FOLLOWER: web.AppKey[LogFollower[Any]] = web.AppKey("follower")
 
 
-def add_follower(app: web.Application, follower: LogFollower, config: AggregatorConfig) -> None:
-    """Take up the tasks of earlier runs when the app starts, and follow the log while it runs. Call it after what opens
-    the store."""
+def follow_log(
+    app: web.Application,
+    store: FollowedStore,
+    parties: PartyTable[P],
+    seat: Seat[P],
+    config: FollowingConfig,
+    deps: Deps,
+    *,
+    coordinates: bool = True,
+    void_after: float | None = None,
+) -> None:
+    """Have ``parties`` be those of the log's recipes: take up the tasks of earlier runs when the app starts, and follow
+    the log while it runs. Call it after what opens the store. ``void_after``: by default ``config.void_seconds``."""
+    grace = config.void_seconds if void_after is None else void_after
+    follower = app[FOLLOWER] = LogFollower(
+        store,
+        parties,
+        seat,
+        config.log,
+        config.policy,
+        deps,
+        config.retention,
+        coordinates=coordinates,
+        void_after=grace,
+    )
 
     async def loading(_app: web.Application) -> AsyncIterator[None]:
         await follower.load()

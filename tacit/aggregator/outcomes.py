@@ -161,6 +161,16 @@ class OutcomesTx:
         )
         return {row[0]: row[1] for row in rows}
 
+    async def all_rejections(self) -> dict[str, int]:
+        table = self.common.rejections
+        rows = await self.connection.execute(select(table.c.cause, func.sum(table.c["count"])).group_by(table.c.cause))
+        return {row[0]: int(row[1]) for row in rows}
+
+    async def all_counted(self) -> int:
+        table = self.common.buckets
+        query = select(func.coalesce(func.sum(table.c.count), 0))
+        return int((await self.connection.execute(query)).scalar_one())
+
 
 def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]:
     """What a bucket's key must be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -12,15 +13,61 @@ from tacit.messages import TASK_ID_SIZE
 from tacit.roles.aggregator import Party
 
 
-class Parties:
+class ServedTask(Protocol):
+    """What following the log asks of any task, whatever its model."""
+
+    @property
+    def recipe_hash(self) -> bytes:
+        """The recipe's hash (32 bytes)."""
+        ...
+
+    @property
+    def task_id(self) -> bytes:
+        """Its id (32 bytes)."""
+        ...
+
+    @property
+    def task_id_text(self) -> str:
+        """The id as URLs and problem documents write it."""
+        ...
+
+    @property
+    def start_seconds(self) -> int:
+        """POSIX seconds at which reports may first be made."""
+        ...
+
+    @property
+    def end_seconds(self) -> int:
+        """POSIX seconds from which no report may be made."""
+        ...
+
+
+class Served(Protocol):
+    """One party's view of one task."""
+
+    @property
+    def task(self) -> ServedTask:
+        """The task."""
+        ...
+
+    @property
+    def closes(self) -> float:
+        """POSIX time from which on the party counts and releases nothing of it any more."""
+        ...
+
+
+P = TypeVar("P", bound=Served)
+
+
+class PartyTable(Generic[P]):
     """Active tasks by task id."""
 
-    def __init__(self, parties: Iterable[Party] = ()) -> None:
+    def __init__(self, parties: Iterable[P] = ()) -> None:
         self._parties = {party.task.task_id: party for party in parties}
         self.refresh: Callable[[], Awaitable[None]] | None = None
         """Takes up tasks that another process of this aggregator has taken part in meanwhile, at most so often."""
 
-    def add(self, party: Party) -> None:
+    def add(self, party: P) -> None:
         """Take part in a task from now on."""
         self._parties[party.task.task_id] = party
 
@@ -28,15 +75,15 @@ class Parties:
         """Take part in a task no longer."""
         self._parties.pop(task_id, None)
 
-    def find(self, task_id: bytes) -> Party | None:
+    def find(self, task_id: bytes) -> P | None:
         """The party of a task, if it is active here."""
         return self._parties.get(task_id)
 
-    def active(self) -> list[Party]:
+    def active(self) -> list[P]:
         """Every active task's party."""
         return list(self._parties.values())
 
-    async def look_up(self, task_id: bytes) -> Party | None:
+    async def look_up(self, task_id: bytes) -> P | None:
         """``find``, and again after ``refresh``."""
         party = self._parties.get(task_id)
         if party is None and self.refresh is not None:
@@ -44,7 +91,7 @@ class Parties:
             party = self._parties.get(task_id)
         return party
 
-    async def demand(self, text: str) -> Party:
+    async def demand(self, text: str) -> P:
         """The party of the task id in a URL; raises ``DapAbort(unrecognizedTask)``."""
         try:
             task_id = unb64url(text, length=TASK_ID_SIZE, what="task id")
@@ -56,4 +103,6 @@ class Parties:
         return party
 
 
+Parties = PartyTable[Party]
+"""Those of leader and helper."""
 PARTIES = web.AppKey("parties", Parties)

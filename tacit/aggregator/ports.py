@@ -10,8 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
 from tacit.aggregator.outcomes import Batch, Known, OutcomeRow
+from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TaskRow, TaskState
-from tacit.roles.aggregator import Party, Tally
+from tacit.roles.aggregator import Tally
 from tacit.service.store import Transactions
 from tacit.task import Task
 
@@ -44,12 +45,12 @@ class FollowedStore(SharedStore["LogTx"], Protocol):
 class OpenTx(Protocol):
     """What everything that acts for a task asks of a transaction."""
 
-    async def is_open(self, party: Party, now: float) -> bool:
+    async def is_open(self, party: Served, now: float) -> bool:
         """Whether a task may do anything at all: it is served, and its time is not over at ``now``. **Every transaction
         that counts, releases, stores or closes asks this first** (P9, P32)."""
         ...
 
-    async def demand_open(self, party: Party, now: float) -> None:
+    async def demand_open(self, party: Served, now: float) -> None:
         """Raise ``DapAbort(unrecognizedTask)`` unless ``is_open``."""
         ...
 
@@ -134,6 +135,26 @@ class StatusTx(CountingTx, Protocol):
 
     async def rejections(self, task_id: bytes) -> dict[str, int]:
         """Rejected reports by cause."""
+        ...
+
+
+class MetricsTx(Protocol):
+    """What the metrics of an aggregator ask of a transaction: counts over all tasks."""
+
+    async def tasks_by_state(self) -> dict[str, int]:
+        """How many recipes that were seen are in each state."""
+        ...
+
+    async def all_released(self) -> int:
+        """How many batches were released."""
+        ...
+
+    async def all_rejections(self) -> dict[str, int]:
+        """Rejected reports by cause."""
+        ...
+
+    async def all_counted(self) -> int:
+        """Reports in all buckets."""
         ...
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
-from tacit.aggregator.identity import Identity
 from tacit.aggregator.ports import LogTx
 from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.seat import Signatory
 from tacit.aggregator.store import had_begun
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError
@@ -52,7 +52,7 @@ async def end_lost(tx: LogTx, closed: int) -> list[TaskRow]:
     return await tx.tasks()
 
 
-async def shows_rollback(tx: LogTx, identity: Identity, entries: Sequence[VerifiedEntry], now: float) -> bool:
+async def shows_rollback(tx: LogTx, identity: Signatory, entries: Sequence[VerifiedEntry], now: float) -> bool:
     """Whether new entries of the log show that the database is from the past, while tasks are served for which that
     matters: their windows have begun, and no operator has accepted it for them."""
     own = [entry.leaf for entry in entries if entry.leaf.type in _OWN_LEAVES and _is_ours(entry.leaf, identity)]
@@ -66,7 +66,7 @@ async def shows_rollback(tx: LogTx, identity: Identity, entries: Sequence[Verifi
     return not all(_is_known(leaf, identity, known, shares) for leaf in own)
 
 
-def _is_ours(leaf: SignedLeaf, identity: Identity) -> bool:
+def _is_ours(leaf: SignedLeaf, identity: Signatory) -> bool:
     """Whether we signed the leaf: a recipe may give our name to anybody's key, and its leaves to nobody's database."""
     if leaf.signer != identity.operator:
         return False
@@ -77,7 +77,7 @@ def _is_ours(leaf: SignedLeaf, identity: Identity) -> bool:
     return True
 
 
-def _is_known(leaf: SignedLeaf, identity: Identity, rows: Mapping[bytes, TaskRow], shares: Container[bytes]) -> bool:
+def _is_known(leaf: SignedLeaf, identity: Signatory, rows: Mapping[bytes, TaskRow], shares: Container[bytes]) -> bool:
     body = leaf.body_as(_OWN_LEAVES[leaf.type])
     if body.role != identity.role_name:
         return True

@@ -31,6 +31,18 @@ class CommonTables:
         self.census_shares = _census_shares(metadata)
 
 
+def looks_table(metadata: MetaData) -> Table:
+    """The looks at counts of batches that fill, of a server that a collector asks (``tacit.aggregator.filling``)."""
+    return Table(
+        "looks",
+        metadata,
+        Column("task_id", LargeBinary, primary_key=True),
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        Column("at", Int64, nullable=False),
+        Column("tenths", Integer, nullable=False),
+    )
+
+
 def _log_state(metadata: MetaData) -> Table:
     return Table(
         "log_state",

@@ -18,11 +18,11 @@ from tacit.adapters.dialect import Dialect
 from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import Batch, OutcomesTx
+from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TASK_STATES, TaskRow, TaskState
 from tacit.aggregator.schema import MARKS
 from tacit.errors import DapAbort, DapProblem
 from tacit.messages import BatchMode, Interval
-from tacit.roles.aggregator import Party
 from tacit.task import CLOCK_LEEWAY, BatchClose, Task
 
 UNRELEASED = b"unreleased"
@@ -79,7 +79,7 @@ class CommonTx(OutcomesTx):
         found = (await self.connection.execute(query)).scalar_one_or_none()
         return None if found is None else TaskState(found)
 
-    async def is_open(self, party: Party, now: float) -> bool:
+    async def is_open(self, party: Served, now: float) -> bool:
         """Whether a task may do anything at all: its row says that it is served, and its time is not over on our clock
         (``now``, read in this transaction). **Every transaction that counts, releases, stores or closes asks this
         first**, whatever the process knew before: once a task has ended it never again does anything (P9), nor does
@@ -107,7 +107,7 @@ class CommonTx(OutcomesTx):
     async def doubt(self) -> None:
         await doubt(self.connection)
 
-    async def demand_open(self, party: Party, now: float) -> None:
+    async def demand_open(self, party: Served, now: float) -> None:
         if not await self.is_open(party, now):
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK, "the task has ended", task_id=party.task.task_id_text)
 
@@ -189,6 +189,16 @@ class CommonTx(OutcomesTx):
     async def release_count(self, task_id: bytes) -> int:
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task_id, table.c.selector != UNRELEASED)
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def tasks_by_state(self) -> dict[str, int]:
+        table = self.common.tasks
+        rows = await self.connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
+        return {row[0]: row[1] for row in rows}
+
+    async def all_released(self) -> int:
+        table = self.common.releases
+        query = select(func.count()).where(table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.identity import Identity
-from tacit.aggregator.ports import ClosingTx
+from tacit.aggregator.ports import ClosingTx, SharedStore
 from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.seat import Signatory
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
@@ -25,7 +25,6 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
-from tacit.service.store import Transactions
 from tacit.tlog.leaves import LeafType, Void, sign_leaf
 
 _OPEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
@@ -37,7 +36,7 @@ class Voids:
     """Closes what was never released, and says so."""
 
     def __init__(
-        self, store: Transactions[ClosingTx], identity: Identity, log: LogConfig, deps: Deps, void_after: float
+        self, store: SharedStore[ClosingTx], identity: Signatory, log: LogConfig, deps: Deps, void_after: float
     ) -> None:
         """``void_after``: seconds behind the end of a recipe's interval in which a release may still come."""
         self._store = store
@@ -90,6 +89,7 @@ class Voids:
             if not await tx.close_unreleased(task_id):
                 return row
             await tx.put_task(closed)
+        await self._store.checkpoint()
         self._log.info("recipe_void", recipe=b64url(row.recipe_hash))
         return closed
 

@@ -31,6 +31,8 @@ def delta_binomial_shift(epsilon: float, trials: int, p: float) -> float:
         return 1.0
     parameters.reports(trials, "trials")
     growth, gained = math.exp(epsilon), math.expm1(epsilon)
+    # the likelihood ratio passes e^epsilon at ``first`` and e^-epsilon at ``last``. ``Pr[Bin >= first - 1] - e^epsilon
+    # Pr[Bin >= first]``: all but one term of the first tail cancels, which leaves the edge and a multiple of the rest
     first = min(math.floor((trials + 1) * p * growth / (1 - p + p * growth)), trials) + 1
     last = max(math.ceil((trials + 1) * p / (growth * (1 - p) + p)), 1) - 1
     more = _stick(first - 1, _upper(first, trials, p), gained, trials, p)
@@ -58,6 +60,7 @@ def _pmf(k: int, trials: int, p: float) -> float:
 
 def _upper(k: int, trials: int, p: float) -> float:
     """Pr[Bin(trials, p) >= k] for k above the mean, summed upwards."""
+    # the terms that are left out here and below would be subtracted: without them delta is too large, never too small
     total, term, odds = 0.0, _pmf(k, trials, p), p / (1 - p)
     while term > total * _NEGLIGIBLE:
         total += term

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.dp import parameters
-from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon, least_devices, smallest_intensity
+from tacit.dp.hidden_count import Crowd, SendingRates, dummies_epsilon, least_devices, smallest_intensity
 from tacit.dp.poisson import upper_quantile
 from tacit.dp.reports import Reports
 from tacit.dp.sampling import SPLIT, amplify, amplify_visible
@@ -49,11 +49,11 @@ class Sample:
         if self.intensity and (self.population is None or self.intensity >= self.population):
             raise ValueError("intensity must be below the population")
 
-    def turnout(self, reports: Reports) -> Turnout:
+    def sending_rates(self, reports: Reports) -> SendingRates:
         """How a device of this sample may behave. ``ValueError`` names a bad parameter."""
         dummy = self.intensity / self.population if self.population else 0.0
         least = self.rate if self.default_rate is None else self.default_rate
-        return Turnout(self.rate, least, dummy, reports.reject_probability)
+        return SendingRates(self.rate, least, dummy, reports.reject_probability)
 
     def devices(self, sends: float, n: int, delta: float) -> int:
         """N where n messages are honest and batches fill: what the batch itself shows (below it, a batch comes together
@@ -68,9 +68,9 @@ class Sample:
 
     def crowd(self, reports: Reports, n: int, delta: float) -> Crowd:
         """Everybody else where n messages are honest; for importance sampling also where batches do not fill."""
-        turnout = self.turnout(reports)
-        devices = self.devices(turnout.sends, n, delta) if self.default_rate is None else self.honest(n)
-        return Crowd(turnout, devices, min(n, self.batch))
+        rates = self.sending_rates(reports)
+        devices = self.devices(rates.sends, n, delta) if self.default_rate is None else self.honest(n)
+        return Crowd(rates, devices, min(n, self.batch))
 
     def reports_among(self, n: int, delta: float) -> int:
         """How many of n messages are no dummies, except with probability delta / 10 (P20). At B/2 half of the
@@ -104,8 +104,8 @@ def dummies_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> f
     """epsilon at ``delta`` of whether a device sent anything, against somebody who knows which others took part and
     sees only the number of messages of a batch that fills: what the dummies alone are good for. Infinite where that is
     nothing."""
-    turnout = sample.turnout(reports)
-    return dummies_epsilon(turnout, sample.devices(turnout.sends, n, delta), delta)
+    rates = sample.sending_rates(reports)
+    return dummies_epsilon(rates, sample.devices(rates.sends, n, delta), delta)
 
 
 def unfilled_cost(reports: Reports, sample: Sample, *, n: int, delta: float) -> float:
@@ -142,7 +142,7 @@ def crowd_epsilon(bound: Bound, reports: Reports, sample: Sample, n: int, delta:
     alone = bound(left, kept)
     if sample.default_rate is not None or alone > parameters.MAX_EPSILON0:
         return hidden
-    sends = crowd.turnout.sends
-    mixed = amplify(alone, crowd.turnout.takes / sends)
+    sends = crowd.rates.sends
+    mixed = amplify(alone, crowd.rates.takes / sends)
     visible = amplify_visible(mixed, sends, n, kept)
     return min(hidden, mixed if visible is None else visible)

@@ -55,7 +55,7 @@ MAX_INNER_DELTA = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Turnout:
+class SendingRates:
     """How a device behaves: it takes part at ``rate``, or at ``least_rate`` with the default answer, and has nothing to
     send in spite of that with probability ``reject``; where it has nothing, it sends a dummy with probability
     ``dummy``."""
@@ -139,30 +139,30 @@ def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def dummies_epsilon(turnout: Turnout, devices: int, delta: float) -> float:
+def dummies_epsilon(rates: SendingRates, devices: int, delta: float) -> float:
     """e_d at d_d = ``delta`` by the dummies of ``devices`` devices, a tenth of it for how few may be free to send one;
     infinite where they hide nothing."""
     shift = delta * (1 - 1 / SPLIT)
-    if turnout.dummy <= 0 or turnout.takes >= 1 or shift < parameters.MIN_DELTA:
+    if rates.dummy <= 0 or rates.takes >= 1 or shift < parameters.MIN_DELTA:
         return math.inf
-    free = 1 - turnout.takes
+    free = 1 - rates.takes
     expected = (devices - 1) * free
     least = math.floor(expected - deviation(expected * (1 - free), delta / SPLIT))
-    return math.inf if least < 1 else epsilon_binomial_shift(least, turnout.dummy, shift)
+    return math.inf if least < 1 else epsilon_binomial_shift(least, rates.dummy, shift)
 
 
-def coins_epsilon(turnout: Turnout, batch: int, delta: float) -> float:
+def coins_epsilon(rates: SendingRates, batch: int, delta: float) -> float:
     """e_d at d_d = ``delta`` by the coins of the other devices, in batches of at least ``batch`` messages; infinite
     where all devices may be sure to send, or the batch is too small."""
-    if turnout.sends >= 1 or batch < 2 or delta < parameters.MIN_DELTA:
+    if rates.sends >= 1 or batch < 2 or delta < parameters.MIN_DELTA:
         return math.inf
-    if turnout.least_rate == turnout.rate:
-        others = least_devices(batch - 1, turnout.sends, delta)
-        return epsilon_binomial_shift(others, turnout.sends, delta)
+    if rates.least_rate == rates.rate:
+        others = least_devices(batch - 1, rates.sends, delta)
+        return epsilon_binomial_shift(others, rates.sends, delta)
     mean = least_mean(batch - 1, delta)
-    chances = {turnout.sends, turnout.least_sends}
+    chances = {rates.sends, rates.least_sends}
     half = max(epsilon_binomial_shift(math.ceil(mean / 2 / chance), chance, delta) for chance in chances)
-    return min(half, _thinned_epsilon(mean, turnout.sends, delta))
+    return min(half, _thinned_epsilon(mean, rates.sends, delta))
 
 
 def _thinned_epsilon(mean: float, sends: float, delta: float) -> float:
@@ -179,10 +179,10 @@ Bound = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Everybody else: ``devices`` of this ``turnout`` or more, seen in batches of at least ``batch`` messages. Where
-    one rate holds for all, ``devices`` need only be right where batches fill."""
+    """Everybody else: ``devices`` with these ``rates`` or more of them, seen in batches of at least ``batch``
+    messages. Where one rate holds for all, ``devices`` need only be right where batches fill."""
 
-    turnout: Turnout
+    rates: SendingRates
     devices: int
     batch: int
 
@@ -198,7 +198,7 @@ class Crowd:
     def epsilon(self, epsilon_of: Bound, delta: float) -> float:
         """The epsilon of the theorem above at total failure probability ``delta``; infinite where the count is not
         hidden."""
-        if self.turnout.least_rate == self.turnout.rate:
+        if self.rates.least_rate == self.rates.rate:
             return self._sampled(epsilon_of, delta, self.shift_epsilon)
         filled = self._sampled(epsilon_of, delta, self._by_coins)
         everywhere = max(filled, self.unfilled_epsilon(epsilon_of, delta))
@@ -207,16 +207,16 @@ class Crowd:
     def unfilled_epsilon(self, epsilon_of: Bound, delta: float) -> float:
         """What the number of messages tells where no batch fills, at what ``delta`` leaves beside one that fills all
         the same (step 4)."""
-        left = delta - self.turnout.sends * self._shift_delta(epsilon_of, delta)
+        left = delta - self.rates.sends * self._shift_delta(epsilon_of, delta)
         if left < parameters.MIN_DELTA:
             return math.inf
-        return unfilled_epsilon(self.turnout.sends, self.turnout.least_sends, self.devices, left)
+        return unfilled_epsilon(self.rates.sends, self.rates.least_sends, self.devices, left)
 
     def _by_coins(self, delta: float) -> float:
-        return coins_epsilon(self.turnout, self.batch, delta)
+        return coins_epsilon(self.rates, self.batch, delta)
 
     def _by_dummies(self, delta: float) -> float:
-        return dummies_epsilon(self.turnout, self.devices, delta)
+        return dummies_epsilon(self.rates, self.devices, delta)
 
     def _shift_delta(self, epsilon_of: Bound, delta: float) -> float:
         """d_d."""
@@ -238,10 +238,10 @@ class Crowd:
             return math.inf
         half = self._half(delta)
         single = min(epsilon_of(half * math.exp(-found)), epsilon_of(_least_delta(half)))
-        return math.log1p(self.turnout.rate * math.expm1(single + found))
+        return math.log1p(self.rates.rate * math.expm1(single + found))
 
     def _half(self, delta: float) -> float:
-        return 0.5 * min(parameters.failure_probability(delta) / self.turnout.rate, MAX_INNER_DELTA)
+        return 0.5 * min(parameters.failure_probability(delta) / self.rates.rate, MAX_INNER_DELTA)
 
 
 def _least_delta(half: float) -> float:
@@ -257,7 +257,7 @@ def smallest_intensity(
 
     def holds(intensity: float) -> bool:
         dummy = intensity / population
-        return dummies_epsilon(Turnout(rate, rate, dummy), devices_of(dummy), delta) <= epsilon
+        return dummies_epsilon(SendingRates(rate, rate, dummy), devices_of(dummy), delta) <= epsilon
 
     low, high = 0.0, population / 2
     if not holds(high):

@@ -83,6 +83,7 @@ def _balanced(half: int, f: float) -> list[float]:
         back = 0.0 if k == 0 else (2 * half - k + 1) / ratio
         ratio = (s * (half - k) / u + back) / (k + 1)
         values.append(values[-1] * ratio)
+        # only their ratios count, and the largest of them would overflow; what falls to 0 by this is far below the tail
         if values[-1] > 1e250:
             values = [value * 1e-250 for value in values]
     values += values[-2::-1]

@@ -43,7 +43,7 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: floa
             guess = 0.5 * (low + high)
         value, left = delta_of(guess), left - 1
         low, high = (low, guess) if value <= delta else (guess, high)
-        if value <= 0:
+        if value <= 0:  # nothing to take a logarithm of: nan lies in no bracket, so that the next guess is its middle
             guess = math.nan
             continue
         point = (guess, math.log(value) - target)

@@ -48,12 +48,14 @@ def unfilled_epsilon(sends: float, least_sends: float, devices: int, delta: floa
 
 @lru_cache(maxsize=256)
 def _epsilon(s: float, s0: float, devices: int, delta: float) -> float:
+    # what the one device's coin tells whoever knows all others: no number of messages tells more
     cap = max(math.log(s / s0), math.log1p(-s0) - math.log1p(-s))
     deltas = (partial(_delta, s=s, s0=s0, high=high, low=low) for high, low in _spans(devices - 1))
     return smallest_epsilon_of_all(deltas, delta, cap)
 
 
 def _delta(epsilon: float, s: float, s0: float, high: int, low: int) -> float:
+    # for the 2e-20 at most that a window lacks of either law
     return min(1.0, one_cell_delta(_cell(s, s0, high, low), epsilon) + 4 * _TAIL)
 
 
@@ -65,8 +67,9 @@ def _spans(others: int) -> list[tuple[int, int]]:
     return [*ends, *((start, others - min(start + width - 1, others - 1)) for start in starts)]
 
 
-@lru_cache(maxsize=2 * SPANS)
+@lru_cache(maxsize=3 * (SPANS + 2))
 def _cell(s: float, s0: float, high: int, low: int) -> Cell:
+    """A search for a target asks for claims at B and at B/2 in turn; the cells of both depend on no noise."""
     others = two_rates(high, s, low, s0)
     stays, comes = [*others, 0.0], [0.0, *others]
     return paired(*([(1 - p) * one + p * more for one, more in zip(stays, comes, strict=True)] for p in (s0, s)))

@@ -66,6 +66,30 @@ def fair_flips(flips: int, entropy: Entropy) -> int:
     return (int.from_bytes(entropy(size), "big") & ((1 << flips) - 1)).bit_count() if size else 0
 
 
+def discrete_laplace(numerator: int, denominator: int, entropy: Entropy) -> int:
+    """Two-sided geometric noise of scale t = ``numerator / denominator`` exactly: ``Pr[x]`` is proportional to
+    ``e^(-|x| / t)`` (Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", 2020, algorithm 2).
+    The numerator is from 1 to 2^64; about five exact draws are needed, whatever the scale."""
+    while True:
+        low = uniform_below(numerator, entropy)
+        if not _exp_coin(low, numerator, entropy):
+            continue
+        high = 0
+        while _exp_coin(1, 1, entropy):
+            high += 1
+        size, negative = (low + numerator * high) // denominator, uniform_below(2, entropy)
+        if size or not negative:
+            return -size if negative else size
+
+
+def _exp_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:
+    """True with probability ``e^(-numerator / denominator)`` exactly, the fraction from 0 to 1: by its power series."""
+    term = 1
+    while uniform_below(denominator * term, entropy) < numerator:
+        term += 1
+    return term % 2 == 1
+
+
 def hex_threshold(threshold: int, size: int = BYTES) -> str:
     """A threshold as ``size`` bytes in hex."""
     return f"{threshold:0{2 * size}x}"

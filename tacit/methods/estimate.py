@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tacit.methods.design import SampleDesign
 
@@ -84,6 +84,19 @@ class CellModel:
     dummy: float = 0.0
     sent: float = 1.0
     pairs: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    _rest: _Group = field(init=False, repr=False, compare=False)
+    _defaults: _Group = field(init=False, repr=False, compare=False)
+    _base: float = field(init=False, repr=False, compare=False)
+    _excess: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # once per model and not once per cell: an estimate of 256 cells asks for each of them about a thousand times
+        rest, defaults = self._group(self.design.rate), self._group(self.design.rate_of(self.design.default))
+        object.__setattr__(self, "_rest", rest)
+        object.__setattr__(self, "_defaults", defaults)
+        object.__setattr__(self, "_base", self.dummy * (1 - rest.real) + self.noise * rest.real)
+        excess = (self.noise - self.dummy) * (defaults.takes - rest.real * defaults.sends)
+        object.__setattr__(self, "_excess", excess)
 
     def estimate(self, counts: Sequence[int], reports: int) -> Estimate:
         """Values and plug-in standard errors of all cells."""
@@ -146,28 +159,11 @@ class CellModel:
         takes = rate * self.sent
         return _Group(takes, self.design.sends(takes))
 
-    @property
-    def _rest(self) -> _Group:
-        return self._group(self.design.rate)
-
-    @property
-    def _defaults(self) -> _Group:
-        return self._group(self.design.rate_of(self.design.default))
-
-    @property
-    def _base(self) -> float:
-        real = self._rest.real
-        return self.dummy * (1 - real) + self.noise * real
-
-    @property
-    def _excess(self) -> float:
-        rest, defaults = self._rest, self._defaults
-        return (self.noise - self.dummy) * (defaults.takes - rest.real * defaults.sends)
-
     def _slope(self, cell: int) -> float:
         """By how much a holder of the cell's value raises its count, once others are accounted for."""
-        own = self._group(self.design.rate_of(cell)).takes * (self.hit - self.noise)
-        return own + self._excess if cell == self.design.default else own
+        if cell == self.design.default:
+            return self._defaults.takes * (self.hit - self.noise) + self._excess
+        return self._rest.takes * (self.hit - self.noise)
 
 
 def check_counts(counts: Sequence[int], cells: int, n: int, design: SampleDesign, categories: int) -> None:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
@@ -182,6 +182,15 @@ class Flips(Method):
     def dummy(self, entropy: Entropy, /) -> Measurement:
         """The neutral value in every cell, and noise."""
         return self._noisy((self.neutral,) * self.cells, entropy)
+
+    def of_totals(self) -> Self:
+        """A mean's is the sum over all devices."""
+        return replace(self, statistic="sum") if self.kind.is_ratio else self
+
+    @property
+    def adds_between(self) -> tuple[float, float]:
+        """The ends of the range, in the question's own units."""
+        return float(self.low), float(self.low + self.unit * self.maximum)
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """The neutral value, in each cell; in importance sampling at the default's rate, as which nothing is added."""

@@ -136,6 +136,15 @@ class Method(ABC):
         """The same method with the least bound of its outputs at which at most so many of them are not sent."""
         return self
 
+    def of_totals(self) -> Self:
+        """The same method, whose estimates are totals: where it estimates means, of their sums."""
+        return self
+
+    @property
+    def adds_between(self) -> tuple[float, float]:
+        """The least and the most that one device's answer adds to a total."""
+        return 0.0, 1.0
+
     @abstractmethod
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """What a device without an answer adds in expectation to each total of ``estimate`` (to a mean: the value with

@@ -9,15 +9,18 @@ from typing import Literal
 StatisticName = Literal["histogram", "count", "sum", "mean", "vector-sum"]
 """The word of a recipe."""
 
+MAX_OCCURRENCES = 256
+"""Up to which an event is counted: a device's state and its report have a ciphertext or more for each number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
     """One kind of question.
 
-    ``encoders``: the kinds of encoder that answer it. ``is_scalar``: its result is one number. ``counts_devices``:
-    values are 0 and 1. ``is_one_hot``: an answer is one of the cells. ``is_ratio``: a total divided by the number of
-    devices. ``bounds_spread``: a release says no more than the mean of the values, and their spread is bounded.
-    ``bears_importance``: it can be estimated where the rate depends on the answer.
+    ``encoders``: the kinds of encoder that answer it from a device's value. ``is_scalar``: its result is one number.
+    ``counts_devices``: values are 0 and 1. ``is_one_hot``: an answer is one of the cells. ``is_ratio``: a total divided
+    by the number of devices. ``bounds_spread``: a release says no more than the mean of the values, and their spread is
+    bounded. ``bears_importance``: it can be estimated where the rate depends on the answer.
     """
 
     name: StatisticName

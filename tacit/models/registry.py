@@ -5,10 +5,14 @@ from __future__ import annotations
 from tacit.errors import Refusal
 from tacit.models.forms.registry import unsupported
 from tacit.models.model import Model
+from tacit.models.pan_private import PanPrivateModel
+from tacit.models.pan_private_single import PanPrivateSingleModel
 from tacit.models.secure_aggregation import SecureAggregationModel
 
 MODELS: dict[str, Model] = {
     SecureAggregationModel.name: SecureAggregationModel(),
+    PanPrivateModel.name: PanPrivateModel(),
+    PanPrivateSingleModel.name: PanPrivateSingleModel(),
 }
 
 

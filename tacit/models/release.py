@@ -6,11 +6,12 @@ from typing import Any
 
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
+from tacit.methods.statistics import STATISTICS
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Categories, EncoderSpec, Number, Recipe, Vector
+from tacit.recipe.model import Buckets, Categories, EncoderSpec, Number, Occurrences, Recipe, Vector
 from tacit.recipe.response import with_response
 from tacit.roles.collector import AggregateResult
 
@@ -95,6 +96,8 @@ def _missing(recipe: Recipe) -> dict[str, Any]:
     question = recipe.question
     answer = encoder_of(question).encode(None)
     found: dict[str, Any] = {"outside": _outside(question.encoder)}
+    if isinstance(question.encoder, Occurrences) and not STATISTICS[question.statistic].is_one_hot:
+        return {**found, "adds": [0.0]}  # they have watched nothing
     if isinstance(answer, int):
         return {**found, "label": labels(recipe)[answer]}
     return {**found, "adds": list(randomizer_of(recipe).missing_adds(design_of(recipe)))}
@@ -102,7 +105,7 @@ def _missing(recipe: Recipe) -> dict[str, Any]:
 
 def _outside(encoder: EncoderSpec) -> str:
     """``clipped``, ``missing`` (as without a value), or the label of their category."""
-    if isinstance(encoder, Number | Vector):
+    if isinstance(encoder, Number | Vector | Occurrences):
         return "clipped"
     if isinstance(encoder, Buckets):
         return encoder.other or "clipped"

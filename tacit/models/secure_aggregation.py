@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from tacit import bhttp
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
 from tacit.media_types import dap
-from tacit.messages import REPORT_ID_SIZE, Role, UploadErrors, UploadRequest
+from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadErrors, UploadRequest
 from tacit.models.forms.secure_aggregation import SecureAggregation
 from tacit.models.model import Channel, Fate, Model, Submission, Verdict
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
-from tacit.roles.client import make_report
+from tacit.roles.client import Sharing, bound_report, shard
 from tacit.task import Task
 from tacit.tokens.binding import Preimages
 
@@ -46,9 +46,14 @@ class DapChannel(Channel):
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
         """An upload request with one report, whose time is the interval's beginning (P28)."""
         task = self.task
-        report_id = entropy(REPORT_ID_SIZE)
-        report = make_report(task, measurement, token, preimages, report_id, task.interval.start, entropy)
+        metadata = ReportMetadata(entropy(REPORT_ID_SIZE), task.interval.start)
+        sharing = self.sharing(measurement, metadata.report_id, entropy)
+        report = bound_report(task, sharing, token, preimages, metadata, entropy)
         return Submission(self.url, SecureAggregationModel.media_type, UploadRequest((report,)).encode())
+
+    def sharing(self, measurement: Any, report_id: bytes, entropy: Entropy) -> Sharing:
+        """What the report's plaintexts hold: the measurement, shared just now. ``ValueError``."""
+        return shard(self.task, measurement, report_id, entropy)
 
 
 class SecureAggregationModel(Model):

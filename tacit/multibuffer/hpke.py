@@ -83,6 +83,7 @@ class BatchOpener:
         native = kernels() if len(encs) >= MIN_BATCH else None
         if native is None:
             return None
+        # rows have one length: a key of another is refused by its flag, as OpenSSL refuses it, and shifts no other row
         rows = b"".join(enc if len(enc) == ENC_SIZE else bytes(ENC_SIZE) for enc in encs)
         return native.hpke_open(self._key_pair.private, self._setup, rows, exporters)
 

@@ -9,19 +9,21 @@ from collections.abc import Sequence
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import RecipientContext
 from tacit.multibuffer.hpke import BatchOpener
-from tacit.ohttp import Gateway, Recipient, ServerContext
+from tacit.ohttp import Decapsulator, Recipient, ServerContext
 
 Decapsulated = tuple[bytes, ServerContext]
 """BHTTP bytes and the context that answers them."""
 
 
-def decapsulate_all(gateway: Gateway, messages: Sequence[bytes]) -> list[Decapsulated | CryptoError | DecodeError]:
-    """For each message what ``gateway.decapsulate_request`` returns for it, or the error that it raises, in order."""
+def decapsulate_all(
+    decapsulator: Decapsulator, messages: Sequence[bytes]
+) -> list[Decapsulated | CryptoError | DecodeError]:
+    """For each message what ``decapsulate_request`` returns for it, or the error that it raises, in order."""
     results: list[Decapsulated | CryptoError | DecodeError] = []
     groups: dict[Recipient, list[tuple[int, bytes, bytes]]] = {}
     for index, message in enumerate(messages):
         try:
-            recipient, enc, ciphertext = gateway.take_apart(message)
+            recipient, enc, ciphertext = decapsulator.take_apart(message)
         except (CryptoError, DecodeError) as error:
             results.append(error)
             continue

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.accounting.goal import MAX_EPSILON0, Alternative, Goal
+from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
 from tacit.errors import FieldError, UsageError
 from tacit.methods.flips import Flips
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
 
 
-def goal_of(survey: Survey, policy: Policy | None = None, *, allow_unbounded_local: bool = False) -> Goal:
+def requirements_of(
+    survey: Survey, policy: Policy | None = None, *, allow_unbounded_local: bool = False
+) -> Requirements:
     """What the planner is asked for: the survey's question and target, and what ``policy``, if there is one, accepts.
     ``allow_unbounded_local``: noise shares may be proposed whatever it says. Raises FieldError and UsageError."""
+    if survey.form.watched:
+        raise FieldError(
+            "model",
+            f"{survey.model} is not compared: its randomizer follows from the statistic, and `tacit recipe new` says "
+            "what that costs",
+        )
     for name in ("population", "encoder"):
         if getattr(survey, name) is None:
             raise FieldError(name, "is needed to compare ways to ask")
     shape = survey.shape
     try:
-        return Goal(
+        return Requirements(
             survey.given("population"),
             shape.cells,
             float(survey.epsilon),
@@ -36,7 +44,7 @@ def goal_of(survey: Survey, policy: Policy | None = None, *, allow_unbounded_loc
 
 
 def _allowed(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[str, Any]:
-    """The members of a goal that say what may be proposed."""
+    """The members of ``Requirements`` that say what may be proposed."""
     wished = None if survey.max_epsilon0 is None else float(survey.max_epsilon0)
     if policy is None:
         return {"max_epsilon0": wished or MAX_EPSILON0, "allow_unbounded_local": unbounded}
@@ -51,7 +59,7 @@ def _allowed(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[
     }
 
 
-def alternative_document(goal: Goal, one: Alternative) -> dict[str, Any]:
+def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any]:
     """A way to ask, as JSON."""
     shares = one.method
     return {
@@ -61,7 +69,7 @@ def alternative_document(goal: Goal, one: Alternative) -> dict[str, Any]:
         "batch_size": one.batch_size,
         "contributions": one.contributions,
         "stderr": one.stderr,
-        "relative_error": one.relative(goal),
+        "relative_error": one.relative(needs),
         "epsilon0": one.epsilon0,
         "noise_share": {"scale": shares.scale, "flips": shares.flips} if isinstance(shares, Flips) else None,
         "epsilon_of_batch": one.inner,

@@ -11,6 +11,7 @@ from typing import Any
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.flips import Flips
 from tacit.models.forms.registry import form_of
+from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
@@ -67,18 +68,21 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Outlook:
-    """``shares`` for noise shares, ``hiding`` for importance sampling and dummies, ``None`` for other recipes."""
+    """``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies, ``watched`` where devices
+    watch an event, ``None`` for other recipes."""
 
     shares: SharesOutlook | None
     hiding: Hiding | None
     rounding: Rounding
+    watched: WatchedOutlook | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{outlook: {...}, hiding: {...}, rounding: ..., warnings: [...]}``, each where there is something
-        to say."""
+        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, rounding: ..., warnings: [...]}``, each where
+        there is something to say."""
         return {
             **({"outlook": asdict(self.shares)} if self.shares else {}),
             **({"hiding": asdict(self.hiding)} if self.hiding else {}),
+            **({"watched": asdict(self.watched)} if self.watched else {}),
             **self.rounding.document(),
         }
 
@@ -86,8 +90,9 @@ class Outlook:
 def outlook(recipe: Recipe) -> Outlook:
     """The outlook of ``recipe``. Raises ``Refusal`` for one from which nothing can be derived."""
     randomizer = randomizer_of(recipe)
-    shares = _shares(recipe, randomizer) if isinstance(randomizer, Flips) else None
-    return Outlook(shares, _hiding(recipe), rounding_of(recipe))
+    watched = watched_outlook(recipe)
+    shares = _shares(recipe, randomizer) if isinstance(randomizer, Flips) and watched is None else None
+    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched)
 
 
 def rounding_of(recipe: Recipe) -> Rounding:
@@ -105,7 +110,7 @@ def _hiding(recipe: Recipe) -> Hiding | None:
         count_epsilon=_finite(count_cost_of(recipe)),
         unfilled_epsilon=_finite(unfilled_cost(reports, sample, n=n, delta=delta)),
         dummies_epsilon=_finite(dummies_cost(reports, sample, n=n, delta=delta)),
-        part_epsilon=sample.turnout(reports).part_epsilon(),
+        part_epsilon=sample.sending_rates(reports).part_epsilon(),
     )
 
 

@@ -51,9 +51,10 @@ async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any
     return answer.status == HTTPStatus.OK, page
 
 
-async def get_bytes(transport: Transport, url: str) -> bytes:
-    """What lies at ``url``. Raises as ``call`` does."""
-    answer = await _answer(transport, "GET", url)
+async def get_bytes(transport: Transport, url: str, *, bearer: str | None = None) -> bytes:
+    """What lies at ``url``, for ``bearer`` where it asks for that. Raises as ``call`` does."""
+    headers = None if bearer is None else {"Authorization": f"Bearer {bearer}"}
+    answer = await _answer(transport, "GET", url, headers)
     if answer.status != 200:
         raise problem_of(answer)
     return answer.body

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Interval
 
 AGGREGATORS = ("leader", "helper")
+ANALYZER = "analyzer"
 T = TypeVar("T")
 
 
@@ -60,8 +61,9 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One recipe as the leader sees it; ``leader`` and ``helper`` hold their status pages, or nothing; ``place`` is the
-    epoch and slot of its tokens; ``asked_until`` the POSIX second until which devices decide to take part."""
+    """One recipe as its leader, or the analyzer where its model has one server, sees it; ``leader``, ``helper`` and
+    ``analyzer`` hold their status pages, or nothing; ``place`` is the epoch and slot of its tokens; ``asked_until`` the
+    POSIX second until which devices decide to take part."""
 
     recipe: str
     recipe_hash: str
@@ -69,14 +71,15 @@ class TaskStatus:
     rule: str
     leader: dict[str, Any] = field(default_factory=dict)
     helper: dict[str, Any] = field(default_factory=dict)
+    analyzer: dict[str, Any] = field(default_factory=dict)
     place: tuple[int, int] | None = None
     asked_until: float | None = None
 
     @property
     def accepted(self) -> Accepted | None:
-        """Its distinct contributions, by the count of whichever aggregator has more; ``None`` where neither serves
-        it."""
-        counts = [int(page.get("distinct_nullifiers", 0)) for page in (self.leader, self.helper) if page]
+        """Its distinct contributions, by the count of whichever server has more; ``None`` where none serves it."""
+        pages = (self.leader, self.helper, self.analyzer)
+        counts = [int(page.get("distinct_nullifiers", 0)) for page in pages if page]
         return Accepted(self.place, self.recipe, max(counts)) if counts and self.place is not None else None
 
     @property
@@ -130,8 +133,7 @@ async def deployment_status(deployment: Deployment, transport: Transport) -> Dep
     if counted := {"attester", "issuer"} <= up:
         before = await _told(_counts(deployment, transport, "attester"), "issuance counts", troubles)
     if {"leader", "recipe_server"} <= up:
-        aggregators = [name for name in AGGREGATORS if name in up]
-        tasks = await _told(_tasks(deployment, transport, aggregators), "tasks", troubles)
+        tasks = await _told(_tasks(deployment, transport, up), "tasks", troubles)
     if counted and before is not None:
         issued = await _told(_counts(deployment, transport, "issuer"), "issuance counts", troubles)
         after = await _told(_counts(deployment, transport, "attester"), "issuance counts", troubles)
@@ -168,35 +170,51 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
     )
 
 
-async def _tasks(deployment: Deployment, transport: Transport, aggregators: Sequence[str]) -> list[TaskStatus]:
-    """The recipes that name the leader, in the log's order, with the counts of those that are active."""
+async def _tasks(deployment: Deployment, transport: Transport, up: Collection[str]) -> list[TaskStatus]:
+    """The recipes that name the leader, or the analyzer, with the counts of those that are active."""
     known = {one["hash"]: one for one in await recipes_of(transport, deployment.urls["recipe_server"])}
-    bearer = {name: deployment.operator_token(name) for name in AGGREGATORS}
-    rows = await call(transport, "GET", f"{deployment.urls['leader']}/v1/recipes", bearer=bearer["leader"])
+    by_aggregators = await _served(deployment, transport, known, [name for name in AGGREGATORS if name in up])
+    by_analyzer = await _served(deployment, transport, known, [ANALYZER] if ANALYZER in up else [])
+    return by_aggregators + by_analyzer
 
-    async def counts(aggregator: str, task_id: str) -> dict[str, Any]:
-        url = f"{deployment.urls[aggregator]}/v1/tasks/{task_id}/status"
+
+async def _served(
+    deployment: Deployment, transport: Transport, known: Mapping[str, Mapping[str, Any]], servers: Sequence[str]
+) -> list[TaskStatus]:
+    """The recipes of the first of ``servers``, in its order, with the counts of each; ``known``: summaries by hash."""
+    if not servers:
+        return []
+    bearer = {name: deployment.operator_token(name) for name in servers}
+    url = f"{deployment.urls[servers[0]]}/v1/recipes"
+    rows = await call(transport, "GET", url, bearer=bearer[servers[0]])
+
+    async def counts(server: str, task_id: str) -> dict[str, Any]:
+        url = f"{deployment.urls[server]}/v1/tasks/{task_id}/status"
         with contextlib.suppress(Abort):  # not active there, or not any more
-            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer[aggregator])
+            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer[server])
             return found
         return {}
 
     async def task(row: dict[str, Any]) -> TaskStatus:
         pages = {}
         if row["task_id"]:
-            found = await asyncio.gather(*(counts(name, row["task_id"]) for name in aggregators))
-            pages = dict(zip(aggregators, found, strict=True))
-        recipe_hash = row["recipe_hash"]
-        recipe = known.get(recipe_hash, {})
-        token = recipe.get("token")
-        place = None if token is None else (int(token["epoch"]), int(token["slot"]))
-        name = str(recipe.get("name", recipe_hash))
-        until = asked_until(Interval.model_validate(recipe["interval"])) if recipe else None
-        over = row["state"] == "active" and recipe.get("state") == "over"  # the leader still serves its collection
-        state = "over" if over else row["state"]
-        return TaskStatus(name, recipe_hash, state, row["rule"], **pages, place=place, asked_until=until)
+            found = await asyncio.gather(*(counts(name, row["task_id"]) for name in servers))
+            pages = dict(zip(servers, found, strict=True))
+        return _task(row, known.get(row["recipe_hash"], {}), pages)
 
     return list(await asyncio.gather(*map(task, rows)))
+
+
+def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str, dict[str, Any]]) -> TaskStatus:
+    """``row``: a server's; ``recipe``: its summary in the log, or nothing; ``pages``: status pages by server."""
+    recipe_hash = row["recipe_hash"]
+    token = recipe.get("token")
+    place = None if token is None else (int(token["epoch"]), int(token["slot"]))
+    name = str(recipe.get("name", recipe_hash))
+    until = asked_until(Interval.model_validate(recipe["interval"])) if recipe else None
+    over = row["state"] == "active" and recipe.get("state") == "over"  # its collection is still served
+    state = "over" if over else row["state"]
+    return TaskStatus(name, recipe_hash, state, row["rule"], **pages, place=place, asked_until=until)
 
 
 def _short(error: Exception) -> str:

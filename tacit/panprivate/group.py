@@ -72,6 +72,11 @@ class Group(Protocol):
         """The scalar's multiple of ``element``, in constant time; zero and the identity are welcome."""
         ...
 
+    def times_checked(self, scalar: bytes, data: bytes) -> bytes:
+        """``times`` of a scalar that is not zero and ``data`` from outside, which is looked at only once. Raises
+        ``DecodeError`` where it is not the canonical form of an element, and for the identity."""
+        ...
+
     def add(self, first: bytes, second: bytes) -> bytes:
         """The sum."""
         ...

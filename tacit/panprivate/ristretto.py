@@ -62,6 +62,13 @@ class Ristretto255:
         """The multiple of ``element``."""
         return bytes(rbcl.crypto_scalarmult_ristretto255_allow_scalar_zero(scalar, element))
 
+    def times_checked(self, scalar: bytes, data: bytes) -> bytes:
+        """The multiple; libsodium answers the identity for what it does not take, and for the identity alone."""
+        product = self.times(scalar, data) if len(data) == _SIZE else self.identity
+        if product == self.identity:
+            raise DecodeError("the bytes are not the canonical form of a ristretto255 element other than the identity")
+        return product
+
     def add(self, first: bytes, second: bytes) -> bytes:
         """The sum."""
         return bytes(rbcl.crypto_core_ristretto255_add(first, second))

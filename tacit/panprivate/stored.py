@@ -20,7 +20,8 @@ from tacit.ports import Entropy
 from tacit.vdaf.count_vec import Prio3CountVec
 
 _LEADER_PARTS = elements_for(Prio3CountVec.LEADER_CELL_SIZE)
-_PARTS = _LEADER_PARTS + elements_for(Prio3CountVec.HELPER_CELL_SIZE)
+PARTS = _LEADER_PARTS + elements_for(Prio3CountVec.HELPER_CELL_SIZE)
+"""Ciphertexts of a cell that two servers share."""
 
 
 class StoredState(Protocol):
@@ -99,7 +100,7 @@ class TwoServers:
     @property
     def size(self) -> int:
         """Two ciphertexts for the Leader and two for the Helper per cell."""
-        return self.machine.cells * _PARTS * ciphertext_size(self.keys[0].group)
+        return self.machine.cells * PARTS * ciphertext_size(self.keys[0].group)
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
@@ -126,8 +127,8 @@ class TwoServers:
         """What an answer is made of."""
         parts = tuple(_ciphertexts(state, self.keys[0]))
         return tuple(
-            SharedCell(parts[at : at + _LEADER_PARTS], parts[at + _LEADER_PARTS : at + _PARTS])
-            for at in range(0, len(parts), _PARTS)
+            SharedCell(parts[at : at + _LEADER_PARTS], parts[at + _LEADER_PARTS : at + PARTS])
+            for at in range(0, len(parts), PARTS)
         )
 
 

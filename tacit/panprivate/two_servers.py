@@ -22,9 +22,9 @@ from decimal import Decimal
 
 from tacit.errors import DecodeError
 from tacit.methods.draws import BYTES, ONE, epsilon0_from, fair_flips, keep_threshold
-from tacit.panprivate.elgamal import Ciphertext, PrivateKey, PublicKey, ciphertext_size, decode_ciphertext
+from tacit.methods.statistics import MAX_OCCURRENCES
+from tacit.panprivate.elgamal import Ciphertext, PrivateKey, PublicKey, ciphertext_size
 from tacit.panprivate.embedding import elements_for, embed, extract
-from tacit.panprivate.single_server import MAX_OCCURRENCES
 from tacit.panprivate.state import chosen, known
 from tacit.ports import Entropy
 from tacit.vdaf.count_vec import Prio3CountVec
@@ -155,11 +155,18 @@ def opened_share(key: PrivateKey, agg_id: int, cells: int, sealed: bytes) -> byt
 
     Raises ``DecodeError`` for another size and for what is no ciphertext or carries no share.
     """
-    size = Prio3CountVec.HELPER_CELL_SIZE if agg_id else Prio3CountVec.LEADER_CELL_SIZE
-    parts = cells * elements_for(size)
-    width = ciphertext_size(key.group)
-    if len(sealed) != parts * width:
-        raise DecodeError(f"{len(sealed)} bytes are not {parts} ciphertexts")
-    elements = [key.decrypt(decode_ciphertext(sealed[at : at + width])) for at in range(0, len(sealed), width)]
+    size, width = _cell_size(agg_id), ciphertext_size(key.group)
+    if len(sealed) != sealed_size(agg_id, cells):
+        raise DecodeError(f"{len(sealed)} bytes are not the ciphertexts of {cells} cells")
+    elements = [key.open(sealed[at : at + width]) for at in range(0, len(sealed), width)]
     per_cell = elements_for(size)
-    return b"".join(extract(elements[at : at + per_cell], size) for at in range(0, parts, per_cell))
+    return b"".join(extract(elements[at : at + per_cell], size) for at in range(0, len(elements), per_cell))
+
+
+def sealed_size(agg_id: int, cells: int) -> int:
+    """Bytes of the ciphertexts that aggregator ``agg_id`` gets of ``cells`` cells."""
+    return cells * elements_for(_cell_size(agg_id)) * ciphertext_size()
+
+
+def _cell_size(agg_id: int) -> int:
+    return Prio3CountVec.HELPER_CELL_SIZE if agg_id else Prio3CountVec.LEADER_CELL_SIZE

@@ -21,9 +21,9 @@ from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import mode_of_close
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Categories, Question, Recipe, Vector
+from tacit.recipe.privacy_target import PrivacyTarget
+from tacit.recipe.sampling_plan import SamplingPlan
 from tacit.recipe.survey import AUTO, Survey
-from tacit.recipe.target import Target
-from tacit.recipe.turnout import TurnoutPlan
 
 MAX_EPSILON0: Final = Decimal(8)
 PRECISION_SECONDS: Final = 60
@@ -42,8 +42,13 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
     ``importance.devices``: how many a census in the log attests at least; without it nothing hides how many messages of
     a batch that does not fill come from one device alone.
 
+    Where devices watch an event (local pan-privacy) and two servers count, the target is the first one. With one
+    server, which sees single reports, it is the claim against that server: epsilon0, or for a mean the noise of one
+    device; ``parties`` are those of the survey's model.
+
     Raises FieldError for a member that is missing or does not fit, UsageError where the numbers give no recipe.
     """
+    _check_parties(survey, parties)
     question = survey.question()
     plan = plan_of(survey, question)
     batch_size = plan.batch_size() if survey.min_batch_size is None else survey.min_batch_size
@@ -51,17 +56,30 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
         "version": 1,
         "name": survey.given("name"),
         "question": question.canonical(),
-        "model": "secure-aggregation",
+        "model": survey.model,
         "sampling": plan.body(),
         **_when_and_whom(survey, parties, plan.expected_contributions(batch_size), batch_size),
         "parties": parties.model_dump(mode="json"),
     }
     if survey.aggregator_flips:
         body["aggregator_noise"] = {"flips": survey.aggregator_flips}
-    target = Target(survey.method.NAME, question, survey.epsilon, survey.delta, survey.max_epsilon0 or MAX_EPSILON0)
+    target = PrivacyTarget(
+        survey.method.NAME, question, survey.epsilon, survey.delta, survey.max_epsilon0 or MAX_EPSILON0
+    )
     claimed = functools.partial(with_claim, delta=survey.delta, account=survey.account)
-    members = target.members(plan, batch_size) if survey.importance is None else target.searched(plan, body, claimed)
+    if survey.form.watched:
+        members = target.watched(survey.form, plan, batch_size)
+    elif survey.importance is None:
+        members = target.members(plan, batch_size)
+    else:
+        members = target.searched(plan, body, claimed)
     return claimed({**body, **members})
+
+
+def _check_parties(survey: Survey, parties: Parties) -> None:
+    if not isinstance(parties, survey.form.parties):
+        roles = ", ".join(survey.form.parties.model_fields)
+        raise FieldError("model", f"{survey.model} needs other parties than these: {roles}")
 
 
 def _when_and_whom(survey: Survey, parties: Parties, expected: int, batch_size: int) -> dict[str, Any]:
@@ -81,10 +99,10 @@ def _when_and_whom(survey: Survey, parties: Parties, expected: int, batch_size: 
     }
 
 
-def plan_of(survey: Survey, question: Question) -> TurnoutPlan:
+def plan_of(survey: Survey, question: Question) -> SamplingPlan:
     """Who takes part, as the survey says. Raises FieldError, and UsageError where no number of dummies will do."""
     importance, dummies = survey.importance, None if survey.dummies == AUTO else survey.dummies
-    plan = TurnoutPlan(survey.given("population"), survey.rate, dummies=dummies)
+    plan = SamplingPlan(survey.given("population"), survey.rate, dummies=dummies)
     if importance is not None:
         plan = replace(
             plan,
@@ -132,6 +150,6 @@ def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default"
     except (Refusal, ValueError) as error:
         raise UsageError(str(error)) from error
     stated = claim.rounded_up()
-    if "importance" not in body["sampling"]:
+    if "importance" not in body["sampling"] and epsilon0 != UNBOUNDED:
         stated |= {row.name: epsilon0 for row in form.capped(Cap.LOCAL)}
     return Recipe.from_body({**body, "privacy": {**privacy, "mechanism": claim.mechanism, "epsilon": stated}})

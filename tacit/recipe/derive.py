@@ -25,10 +25,13 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.method import Method
 from tacit.methods.registry import method_named
 from tacit.methods.statistics import STATISTICS, Shape
+from tacit.models.forms.pan_private import StateAggregator
+from tacit.models.forms.parties import Aggregator
 from tacit.models.forms.registry import form_of
 from tacit.models.forms.secure_aggregation import aggregators_of
+from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Question, Range, Recipe, Vector
+from tacit.recipe.model import Boolean, Number, Occurrences, Question, Range, Recipe, Vector
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.randomised import RandomizerSpec, Sampling, VdafSpec
 from tacit.task import MODE_OF_CLOSE, BatchClose, Task, task_id_of
@@ -102,6 +105,8 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         expected_contributions=recipe.batch.expected_contributions,
         aggregator_flips=recipe.aggregator_flips,
         publishes_share=recipe.is_census,
+        leader_state_key=state_key(parties.leader),
+        helper_state_key=state_key(parties.helper),
     )
 
 
@@ -114,6 +119,17 @@ def hpke_config(text: str) -> HpkeConfig:
     except DecodeError as error:
         raise Refusal("hpke-key-invalid", str(error)) from error
     return config
+
+
+def state_key(party: Aggregator) -> bytes | None:
+    """The key (32 bytes) that devices encrypt their state to for this aggregator; ``None`` in models without. Refusal
+    ``state-key-invalid`` for one under which nothing would be hidden, or that is no key."""
+    if not isinstance(party, StateAggregator):
+        return None
+    try:
+        return PublicKey(unb64url(party.state_key)).element
+    except DecodeError as error:
+        raise Refusal("state-key-invalid", str(error)) from error
 
 
 def randomizer_of(recipe: Recipe) -> Method:
@@ -142,6 +158,8 @@ def members_of(spec: RandomizerSpec) -> dict[str, int | Decimal]:
 def shape_of(question: Question) -> Shape:
     """The question as methods see it. The labels of a vector, of which there may be a million, are not spelt out."""
     statistic, encoder = STATISTICS[question.statistic], question.encoder
+    if isinstance(encoder, Occurrences) and statistic.is_ratio:
+        return Shape(statistic, 1, 0, encoder.most)
     if not isinstance(encoder, Range):
         return Shape(statistic, len(encoder_of(question).labels))
     cells, norm = (encoder.length, exact(encoder.norm)) if isinstance(encoder, Vector) else (1, None)

@@ -20,7 +20,8 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
 from typing import Final, Protocol
 
 from tacit.methods.method import Answer
-from tacit.recipe.model import Attributes, Buckets, Categories, Number, Question, Range, Vector
+from tacit.methods.statistics import STATISTICS, StatisticName
+from tacit.recipe.model import Attributes, Buckets, Categories, Number, Occurrences, Question, Range, Vector
 from tacit.recipe.quantity import PLACES, as_decimal, exact
 
 Scalar = str | int | float | bool | Decimal | None
@@ -153,6 +154,25 @@ class _Steps:
         return steps + (2 * rest > self._step or (2 * rest == self._step and steps % 2))
 
 
+class OccurrenceEncoder:
+    """How often an event happened, at most ``most`` times: that number; of a count, whether it is above 0."""
+
+    def __init__(self, most: int, labels: tuple[str, ...]) -> None:
+        self._most, self.labels = most, labels
+
+    def encode(self, value: Value) -> int | None:
+        """The number cut to a whole one and clipped. A device without one has watched nothing: 0."""
+        number = _number(value)
+        return 0 if number is None else int(min(max(number, Decimal(0)), Decimal(self._most)))
+
+
+def _occurrence_labels(spec: Occurrences, statistic: StatisticName) -> tuple[str, ...]:
+    kind = STATISTICS[statistic]
+    if kind.is_one_hot:
+        return (*map(str, range(spec.most)), f"{spec.most}+")
+    return ("mean" if kind.is_ratio else "nonzero",)
+
+
 def shrunk(entries: Sequence[int], norm: int) -> list[int]:
     """``entries``, or where their Euclidean length exceeds ``norm`` the multiple of that length, rounded towards 0."""
     squares = sum(entry * entry for entry in entries)
@@ -171,6 +191,8 @@ def encoder_of(question: Question) -> Encoder:
         return NumberEncoder(spec, question.statistic)
     if isinstance(spec, Vector):
         return VectorEncoder(spec)
+    if isinstance(spec, Occurrences):
+        return OccurrenceEncoder(spec.most, _occurrence_labels(spec, question.statistic))
     if isinstance(spec, Attributes):
         return CategoryEncoder(spec.labels, None, spec.missing)
     if isinstance(spec, Categories):

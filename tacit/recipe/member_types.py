@@ -11,6 +11,8 @@ from tacit.tlog.canonical import MAX_INTEGER
 DecimalText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
 """A non-negative decimal number such as ``0.5``; never a float."""
 Text = Annotated[str, Field(min_length=1, max_length=500)]
+EVENT_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
+"""The name of an event that devices watch, as a whole."""
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from tacit.dp.claim import UNBOUNDED
-from tacit.methods.statistics import StatisticName
+from tacit.methods.statistics import MAX_OCCURRENCES, StatisticName
 from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
 from tacit.models.forms.registry import FORMS, known
 from tacit.recipe.document import Document
@@ -38,6 +38,9 @@ LEAST_STEPS = 2
 """Of a range that is not of whole numbers."""
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
+MAX_STEPS = 1 << 20
+MAX_STEP_SECONDS = 1 << 25
+"""A little more than a year."""
 
 
 class Buckets(Part):
@@ -205,6 +208,23 @@ class Attributes(Part):
         return tuple(map(conjunction, self.cells))
 
 
+class Occurrences(Part):
+    """How often the event ``metric`` happened on the device in ``steps`` stretches of ``step_seconds`` from ``start``
+    (POSIX seconds) on, counted no further than ``most``. Devices watch it from the first step on (local pan-privacy);
+    of a count, where ``most`` is 1, the answer is whether it happened at all."""
+
+    kind: Literal["occurrences"]
+    start: Natural
+    step_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)]
+    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
+    most: Annotated[int, Field(ge=1, le=MAX_OCCURRENCES)]
+
+    @property
+    def end(self) -> int:
+        """POSIX second at which the last step ends."""
+        return self.start + self.steps * self.step_seconds
+
+
 def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | None) -> None:
     """Refuse a category for what is outside or missing that has another one's label."""
     stated = [label for label in (other, missing) if label is not None]
@@ -217,7 +237,9 @@ def conjunction(criteria: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(criteria.items()))
 
 
-EncoderSpec = Annotated[Buckets | Categories | Boolean | Number | Vector | Attributes, Field(discriminator="kind")]
+EncoderSpec = Annotated[
+    Buckets | Categories | Boolean | Number | Vector | Attributes | Occurrences, Field(discriminator="kind")
+]
 
 
 class Question(Part):

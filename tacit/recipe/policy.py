@@ -20,26 +20,32 @@ from tacit.models.forms.form import Cap
 from tacit.models.forms.parties import Key, Operator, Part, Parties, Url
 from tacit.recipe.fields import parse_file
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText, Positive
+from tacit.recipe.watch_work import MAX_WORK
 from tacit.tlog.canonical import validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum, witness_key
 
 
 class AggregatorPin(Part):
-    """A trusted aggregator: where it answers, and the key that signs its opt-ins."""
+    """A trusted aggregator."""
 
     url: Url
+    """Where it answers."""
     signing_key: Key
+    """The key that signs its opt-ins."""
 
 
 class AccountLimit(Part):
-    """What an account may spend in any period of ``window_seconds``, by composition of the recipes' claims (a) (P22):
-    epsilon at delta, by replacement. ``epsilon_with_relay``: the same of claims (b); absent: they are not limited."""
+    """What an account may spend in any period of a given length (P22)."""
 
     epsilon: DecimalText
+    """Cap of what the recipes' claims (a) compose to, by replacement."""
     delta: DecimalText
+    """At which they are composed."""
     window_seconds: Positive
+    """Length of the period in seconds."""
     epsilon_with_relay: DecimalText | None = None
+    """The same of claims (b); absent: they are not limited."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse an account that no recipe fits into."""
@@ -50,12 +56,14 @@ class AccountLimit(Part):
 
 
 class WitnessLimit(Part):
-    """Whose cosignatures a checkpoint must have (P29): ``k`` of ``keys``, in the text form of verifier keys (type
-    0x04), none older than ``max_age_seconds``."""
+    """Whose cosignatures a checkpoint must have (P29)."""
 
     keys: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=16)]
+    """The witnesses, in the text form of verifier keys (type 0x04)."""
     k: Positive
+    """So many of them must have cosigned."""
     max_age_seconds: Positive = 86_400
+    """A cosignature that is older does not count."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse malformed keys, and a quorum that a log can split."""
@@ -79,6 +87,7 @@ class Policy(Part):
     """Most devices that the claim of importance sampling may count on (``importance.devices``), whatever a census
     attests. To be set to what the party knows of the population."""
     max_delta: DecimalText = "0.000001"
+    """Cap of delta."""
     max_epsilon_aggregator: DecimalText = "1"
     """Cap of claim (a): one aggregator, or the analyst."""
     max_epsilon_aggregator_with_relay: DecimalText | None = "4"
@@ -94,10 +103,18 @@ class Policy(Part):
     """Accept recipes without a local guarantee: noise shares protect against one aggregator, not against both."""
     max_duration: Positive = 31 * 86400
     """Longest report interval in seconds."""
+    max_watch_seconds: Positive = 366 * 86400
+    """Longest time in seconds from the first step in which devices watch an event to the beginning of the interval: so
+    long they keep a state for the recipe."""
+    max_watch_work: Positive = MAX_WORK
+    """Most multiplications of group elements that watching may cost a device in a second: for one recipe, and on a
+    device for all that it watches together."""
     max_length: Positive = 1024
     """Most entries that a result may have."""
     randomizers: Annotated[tuple[str, ...], Field(strict=False)] = tuple(METHODS)
+    """The methods that a recipe may use."""
     populations: Annotated[tuple[str, ...], Field(strict=False)] = ("all",)
+    """The populations that a recipe may ask."""
     attributes: dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(strict=False)]] = Field(
         default_factory=dict
     )

@@ -34,10 +34,10 @@ class AggregatorNoise(Part):
 
 
 class VdafSpec(Part):
-    """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1 and chunk length 1;
-    ``max_measurement`` belongs to the sums."""
+    """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1;
+    they and Prio3CountVec have chunk length 1. ``max_measurement`` belongs to the sums."""
 
-    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count", "Prio3Sum", "Prio3SumVec"]
+    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count", "Prio3Sum", "Prio3SumVec", "Prio3CountVec"]
     length: Size
     chunk_length: Size
     max_weight: Positive | None = None

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -39,9 +39,8 @@ from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import Estimate
-from tacit.methods.flips import Flips
 from tacit.methods.method import Method
-from tacit.methods.statistics import STATISTICS, StatisticName
+from tacit.methods.statistics import STATISTICS, Statistic
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Recipe
 
@@ -128,7 +127,7 @@ class _Response:
 
     randomizer: Method
     design: SampleDesign
-    statistic: StatisticName
+    statistic: Statistic
     counted: int
     totals: Estimate
     least: float
@@ -136,14 +135,10 @@ class _Response:
 
     @classmethod
     def of(cls, recipe: Recipe, counts: Sequence[int], counted: int) -> _Response:
-        randomizer, statistic = randomizer_of(recipe), recipe.question.statistic
-        least, most = 0.0, 1.0
-        if isinstance(randomizer, Flips) and not STATISTICS[statistic].counts_devices:
-            randomizer = replace(randomizer, statistic="sum") if STATISTICS[statistic].is_ratio else randomizer
-            least, most = float(randomizer.low), float(randomizer.low + randomizer.unit * randomizer.maximum)
-        design = design_of(recipe)
+        randomizer, design = randomizer_of(recipe).of_totals(), design_of(recipe)
         totals = randomizer.estimate(counts, counted, design)
-        return cls(randomizer, design, statistic, counted, totals, least, most)
+        statistic = STATISTICS[recipe.question.statistic]
+        return cls(randomizer, design, statistic, counted, totals, *randomizer.adds_between)
 
     @property
     def sends(self) -> tuple[float, float]:
@@ -160,9 +155,9 @@ class _Response:
         default, rest = self.sends
         if self.design.is_uniform:
             return Number(self.counted / rest, math.sqrt(self.counted * (1 - rest)) / rest)
-        if not STATISTICS[self.statistic].counts_devices:
+        if not self.statistic.counts_devices:
             return None
-        if self.statistic == "count":
+        if not self.statistic.is_one_hot:  # one row, of those who say yes: the others are in none
             own, held, other = (rest, default, 0) if self.design.default == 0 else (default, rest, 0)
         else:
             own, held, other = default, rest, self.design.default or 0
@@ -174,7 +169,7 @@ class _Response:
     def shares(self) -> list[dict[str, float]]:
         """Of each row the share of those who answered."""
         answered = self.answered
-        if not STATISTICS[self.statistic].counts_devices or answered is None or answered.value <= 0:
+        if not self.statistic.counts_devices or answered is None or answered.value <= 0:
             return [{} for _ in self.totals.values]
         found = []
         for value, error in zip(self.totals.values, self.totals.stderrs, strict=True):
@@ -202,7 +197,7 @@ class _Response:
         ]
         floor, ceiling = min(self.least * size for size in sizes), max(self.most * size for size in sizes)
         low, high = (min(max(end, floor), ceiling) for end in ends)
-        if STATISTICS[self.statistic].is_ratio:
+        if self.statistic.is_ratio:
             low, high = min(low / size for size in sizes), max(high / size for size in sizes)
         return {"population_low": low, "population_high": max(low, high)}
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tacit.dp.binomial_noise import MAX_FLIPS
 from tacit.recipe.derive import vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Question, Range, Recipe, Vector
+from tacit.recipe.model import Buckets, Occurrences, Question, Range, Recipe, Vector
 from tacit.recipe.quantity import in_words, quantity
 
 FEW_STEPS = 10
@@ -24,6 +24,8 @@ def rounding_words(question: Question) -> str | None:
     if isinstance(spec, Buckets):
         below = f"below {spec.edges[0]} it counts as {spec.other or encoder_of(question).labels[0]}"
         return f"a value is of the last bucket whose lower edge it reaches; {below}"
+    if isinstance(spec, Occurrences):
+        return _counted(question, spec)
     if not isinstance(spec, Range):
         return None
     what = "entries are" if isinstance(spec, Vector) else "values are"
@@ -33,6 +35,14 @@ def rounding_words(question: Question) -> str | None:
         f"{spec.low}; below {spec.low} counts as {spec.low}, above {spec.high} as {spec.high}"
     )
     return f"{words}; then the vector is shrunk to length {spec.norm}" if isinstance(spec, Vector) else words
+
+
+def _counted(question: Question, spec: Occurrences) -> str:
+    """How occurrences are counted."""
+    if question.statistic == "count":
+        return "a device counts once, however often the event happened"
+    more = "all of them together are the last category" if question.statistic == "histogram" else "more count as many"
+    return f"a device counts up to {spec.most} occurrences; {more}"
 
 
 def coarse_words(recipe: Recipe) -> str | None:

@@ -20,10 +20,10 @@ from tacit.models.forms.registry import form_of
 from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
 from tacit.recipe.model import MAX_ROUNDS, Recipe
+from tacit.recipe.privacy_target import PrivacyTarget
+from tacit.recipe.sampling_plan import FILL, SamplingPlan
 from tacit.recipe.series import Series, template_of
 from tacit.recipe.series_claims import total_claim
-from tacit.recipe.target import Target
-from tacit.recipe.turnout import FILL, TurnoutPlan
 
 PLACES = Decimal(1).scaleb(-18)
 MAX_EPSILON0 = Decimal(8)
@@ -49,6 +49,8 @@ def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None =
     give no series.
     """
     _check(shape)
+    if form_of(recipe.model).watched:
+        raise UsageError(f"model {recipe.model} has no series: devices watch an event once and answer once")
     rate = _rate(recipe, shape)
     population = population_of(recipe)
     batch_size = min_batch_size or _batch_size(recipe, shape, rate, population)
@@ -59,8 +61,8 @@ def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None =
     body["sampling"] = {**body["sampling"], "rate": plain(rate)}
     body["batch"] |= {"min_batch_size": batch_size, "expected_contributions": max(batch_size, expected)}
     round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
-    target = Target(recipe.randomizer.name, recipe.question, _target(recipe), round_delta, MAX_EPSILON0)
-    body |= target.members(TurnoutPlan(population, rate), batch_size)
+    target = PrivacyTarget(recipe.randomizer.name, recipe.question, _target(recipe), round_delta, MAX_EPSILON0)
+    body |= target.members(SamplingPlan(population, rate), batch_size)
     template = template_of(with_claim(body, delta=round_delta, account=recipe.privacy.account))
     return _with_total(recipe, shape, template)
 

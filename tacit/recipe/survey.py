@@ -23,12 +23,26 @@ from tacit.errors import DecodeError, FieldError, UsageError
 from tacit.methods.flips import Flips
 from tacit.methods.method import Method, plain
 from tacit.methods.registry import METHODS, methods_of
-from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
+from tacit.methods.statistics import COUNT, HISTOGRAM, MAX_OCCURRENCES, STATISTICS, Shape, Statistic, StatisticName
+from tacit.models.forms.form import Form
 from tacit.models.forms.parties import Operator, Part
+from tacit.models.forms.registry import FORMS, form_of
+from tacit.models.forms.secure_aggregation import SecureAggregation
 from tacit.recipe.derive import shape_of
 from tacit.recipe.fields import filled, parse_file, wrong
-from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
-from tacit.recipe.model import Attributes, Boolean, Buckets, Categories, Number, Question, Vector
+from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
+from tacit.recipe.model import (
+    MAX_STEP_SECONDS,
+    MAX_STEPS,
+    Attributes,
+    Boolean,
+    Buckets,
+    Categories,
+    Number,
+    Occurrences,
+    Question,
+    Vector,
+)
 from tacit.tlog.canonical import shown
 
 AUTO: Final = "auto"
@@ -74,6 +88,13 @@ def _mechanism(said: str) -> str:
     return said
 
 
+def _model(said: str) -> str:
+    if said not in FORMS:
+        raise ValueError(f"must be one of {', '.join(FORMS)}")
+    return said
+
+
+ModelName = Annotated[str, AfterValidator(_model), WithJsonSchema({"type": "string", "enum": list(FORMS)})]
 Mechanism = Annotated[str, AfterValidator(_mechanism), WithJsonSchema({"type": "string", "enum": list(MECHANISMS)})]
 _AMOUNT_SCHEMA: Final = [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{_DECIMAL}$"}]
 Amount = Annotated[
@@ -100,6 +121,29 @@ class Cells(Part):
     cells: Size
 
 
+class Watched(Part):
+    """How often the event ``metric`` happens in ``steps`` stretches of ``step_seconds`` from ``start`` on (POSIX
+    seconds), counted no further than ``most``, which a count does not need. Left out, ``start`` is where the next step
+    begins, by the clock of who makes the recipe."""
+
+    kind: Literal["occurrences"]
+    start: Natural | None = None
+    step_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)]
+    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
+    most: Annotated[int, Field(ge=1, le=MAX_OCCURRENCES)] | None = None
+
+    def from_now(self, now: float) -> Watched:
+        """The same with a start: the next multiple of ``step_seconds`` after ``now`` where none is stated."""
+        following = (int(now) // self.step_seconds + 1) * self.step_seconds
+        return self if self.start is not None else self.model_copy(update={"start": following})
+
+    def asked(self) -> Occurrences:
+        """As recipes have it. Raises FieldError."""
+        if self.start is None:
+            raise FieldError("encoder.start", "is needed to make a recipe")
+        return Occurrences.model_validate({**dict(self), "most": self.most or 1})
+
+
 class ImportancePlan(Part):
     """Importance sampling: devices with the usual answer are asked less often."""
 
@@ -116,15 +160,18 @@ class ImportancePlan(Part):
 class Survey(Part):
     """A question, whom it is put to, how privately and when; ``account`` is the one that the recipe is charged to.
     ``epsilon`` is against an aggregator with the relay (no sampling counted); with importance sampling, and where ways
-    to ask are compared, against one aggregator. ``min_batch_size`` is B."""
+    to ask are compared, against one aggregator; with one server against the analyzer, which sees single reports.
+    ``min_batch_size`` is B."""
 
+    model: Annotated[ModelName, Field(description=f"One of {', '.join(FORMS)}.")] = SecureAggregation.name
     name: Annotated[
         str | None, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="Short name: a-z, 0-9 and -.")
     ] = None
     text: Annotated[Text | None, Field(description="The question, as a person reads it.")] = None
     metric: Annotated[Label | None, Field(description="Field of the device's data.")] = None
     encoder: Annotated[
-        Buckets | Categories | Boolean | Number | Vector | Attributes | Cells | None, Field(discriminator="kind")
+        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Cells | None,
+        Field(discriminator="kind"),
     ] = None
     statistic: Annotated[StatisticName | None, Field(description="histogram, count, sum, mean or vector-sum.")] = None
     population: Annotated[Positive | None, Field(description="How many devices are asked.")] = None
@@ -187,20 +234,51 @@ class Survey(Part):
             raise wrong("dummy_epsilon", f"belongs to `dummies` {AUTO}")
         if self.mechanism is not None and self.randomizer is not None:
             raise wrong("mechanism", "give either it or `randomizer`")
+        self._check_watched()
         if self.encoder is not None:
             self._check_statistic(self.encoder.kind)
             self._check_method()
+
+    def _check_watched(self) -> None:
+        """Refuse an event in a model that watches none, and in one that does whatever else it does not have."""
+        watched, model = self.form.watched, self.model
+        if not watched:
+            if isinstance(self.encoder, Watched):
+                models = " or ".join(name for name, form in FORMS.items() if form.watched)
+                raise wrong("model", f"must be {models}, whose devices watch events")
+            return
+        if self.encoder is not None and not isinstance(self.encoder, Watched):
+            raise wrong("encoder", f"model {model} asks how often an event happened: `occurrences`")
+        for name in ("importance", "dummies", "aggregator_flips"):
+            if getattr(self, name):
+                raise wrong(name, f"model {model} has none")
+        if self.close not in self.form.closes:
+            raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {model}")
+        if self.metric is not None and not re.fullmatch(EVENT_PATTERN, self.metric):
+            raise wrong("metric", "names an event: 1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first")
+        if isinstance(self.encoder, Watched):
+            self._check_most(self.encoder)
+
+    def _check_most(self, encoder: Watched) -> None:
+        if self.kind.name not in self.form.watched:
+            raise wrong("statistic", f"model {self.model} has {', '.join(self.form.watched)}, and no {self.kind.name}")
+        if self.kind is COUNT and encoder.most not in (None, 1):
+            raise wrong("encoder.most", "does not belong to a count, which asks whether the event happened at all")
+        if self.kind is not COUNT and encoder.most is None:
+            raise wrong("encoder.most", f"is needed: how often at most is counted in a {self.kind.name}")
 
     def _check_statistic(self, kind: str) -> None:
         if self.statistic is None and kind == "number":
             raise wrong("statistic", "is needed: numbers are for a sum or a mean")
         stated = self.statistic and STATISTICS[self.statistic]
+        if kind == "occurrences":
+            return
         if stated and kind not in stated.encoders and not (kind == "cells" and stated.is_one_hot):
             wanted = " or ".join(f"`{one}`" for one in stated.encoders)
             raise wrong("encoder", f"a {stated.name} needs {wanted}, not `{kind}`")
 
     def _check_method(self) -> None:
-        fitting = methods_of(self.kind)
+        fitting = self._methods
         if self.randomizer is not None and self.randomizer not in METHODS:
             raise wrong("randomizer", f"{shown(self.randomizer)!r} is not known; {', '.join(METHODS)} are")
         if not any(map(self._wants, fitting)):
@@ -218,6 +296,8 @@ class Survey(Part):
     @property
     def kind(self) -> Statistic:
         """The statistic that is asked for; a yes or no is a count, everything else that is not stated a histogram."""
+        if isinstance(self.encoder, Watched) and self.statistic is None:
+            return COUNT if self.encoder.most in (None, 1) else HISTOGRAM
         kind = self.encoder.kind if self.encoder is not None else "cells"
         usual = next((one for one in STATISTICS.values() if kind in one.encoders), STATISTICS["histogram"])
         return usual if self.statistic is None else STATISTICS[self.statistic]
@@ -225,7 +305,20 @@ class Survey(Part):
     @property
     def method(self) -> type[Method]:
         """How devices randomise: what is wished, or what is usual for such questions."""
-        return next(filter(self._wants, methods_of(self.kind)))
+        return next(filter(self._wants, self._methods))
+
+    @property
+    def form(self) -> Form:
+        """The form of the model."""
+        return form_of(self.model)
+
+    @property
+    def _methods(self) -> tuple[type[Method], ...]:
+        """What answers such questions in the model."""
+        watched = self.form.watched
+        if not watched:
+            return methods_of(self.kind)
+        return tuple(METHODS[name] for name in (watched.get(self.kind.name),) if name is not None)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -253,7 +346,10 @@ class Survey(Part):
         return self._asked(self.given("metric"))
 
     def _asked(self, metric: str) -> Question:
-        text, encoder = self.text or f"What is {metric}?"[:500], self.given("encoder")
+        encoder = self.given("encoder")
+        watched = isinstance(encoder, Watched)
+        text = self.text or (f"How often did {metric} happen?" if watched else f"What is {metric}?")[:500]
+        encoder = encoder.asked() if isinstance(encoder, Watched) else encoder
         return Question(text=text, metric=metric, encoder=encoder, statistic=self.kind.name)
 
     @property
@@ -261,6 +357,8 @@ class Survey(Part):
         """The question as methods see it. Raises FieldError where there is no encoder."""
         if isinstance(self.encoder, Cells):
             return Shape(self.kind, self.encoder.cells)
+        if isinstance(self.encoder, Watched):
+            return shape_of(self.having(encoder=self.encoder.from_now(0))._asked("event"))
         return shape_of(self._asked(self.metric or "metric"))
 
 

@@ -22,6 +22,8 @@ from tacit.messages import (
     Role,
     check_report_extensions,
 )
+from tacit.panprivate.elgamal import PrivateKey
+from tacit.panprivate.two_servers import opened_share
 from tacit.roles.crypto import JobCrypto
 from tacit.task import BatchClose, Task
 from tacit.tokens import binding
@@ -44,9 +46,18 @@ class Party:
     key_pair: KeyPair = field(repr=False)
     verifier: TokenVerifier | None = field(repr=False)
     closes: float
+    state_key: PrivateKey | None = field(default=None, repr=False)
+    """What opens input shares that were encrypted on the device: there where the task has a state key for the role, and
+    only there."""
 
     EXTENSION_TYPE: ClassVar[int | None] = binding.TOKEN_EXTENSION_TYPE
     """Type of the one private extension that evidence stands in; ``None``: a report has none."""
+
+    def __post_init__(self) -> None:
+        """Raises ``Fatal`` without the private key to the task's state key, or with another one."""
+        held = None if self.state_key is None else self.state_key.public_key().element
+        if held != self.task.state_key(self.role):
+            raise Fatal("the state key is not the one that the task names")
 
     @cached_property
     def batch(self) -> BatchVerifier:
@@ -70,6 +81,13 @@ class Party:
         """Check the evidence of reports: the nullifier of each, or why it does not count."""
         verifier = self.tokens
         return binding.check_all(evidence, self.role, verifier, lambda chosen: crypto.verify_tokens(verifier, chosen))
+
+    def input_share(self, payload: bytes) -> bytes:
+        """The VDAF's encoded input share in what HPKE sealed. Raises ``DecodeError`` for ciphertexts that are none or
+        carry no share."""
+        if self.state_key is None:
+            return payload
+        return opened_share(self.state_key, int(self.role is Role.HELPER), self.task.vdaf.flp.OUTPUT_LEN, payload)
 
 
 @dataclass(frozen=True)

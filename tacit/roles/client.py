@@ -17,6 +17,9 @@ from tacit.tokens.structures import Token
 AGGREGATORS = (Role.LEADER, Role.HELPER)
 """In the order of their VDAF aggregator ids."""
 
+Sharing = tuple[bytes, dict[Role, bytes]]
+"""Encoded public share, and per aggregator the payload of its plaintext: the encoded input share."""
+
 
 def make_report(
     task: Task,
@@ -33,15 +36,29 @@ def make_report(
     ``preimages``; ``report_id`` is 16 fresh random bytes; ``time`` in units of the task's precision. Raises
     ``ValueError`` for a measurement that the VDAF does not allow or a token of another nonce or form.
     """
-    public_share, payloads = shard(task, measurement, report_id, entropy)
+    sharing = shard(task, measurement, report_id, entropy)
+    return bound_report(task, sharing, token, preimages, ReportMetadata(report_id, time), entropy)
+
+
+def bound_report(
+    task: Task,
+    sharing: Sharing,
+    token: bytes,
+    preimages: Preimages,
+    metadata: ReportMetadata,
+    entropy: Entropy,
+) -> Report:
+    """The report of what was shared already, now or long ago: bind the token into both private extensions, seal.
+    ``ValueError`` for a token of another nonce or form."""
+    public_share, payloads = sharing
     shares = {
         role: PlaintextInputShare((token_extension(token, preimages, role),), payload)
         for role, payload in payloads.items()
     }
-    return seal_report(task, ReportMetadata(report_id, time), public_share, shares, entropy)
+    return seal_report(task, metadata, public_share, shares, entropy)
 
 
-def shard(task: Task, measurement: Any, report_id: bytes, entropy: Entropy) -> tuple[bytes, dict[Role, bytes]]:
+def shard(task: Task, measurement: Any, report_id: bytes, entropy: Entropy) -> Sharing:
     """Encoded public share and encoded input share per aggregator."""
     vdaf = task.vdaf
     public_share, input_shares = vdaf.shard(task.ctx, measurement, report_id, entropy(vdaf.RAND_SIZE))

@@ -83,7 +83,7 @@ class LeaderJob:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FinishedJob:
     """What the Leader's job came to: the reports that count, and the others in their order."""
 
     rows: Rows
@@ -174,7 +174,7 @@ def encode_request(task: Task, job: LeaderJob, batch_id: bytes | None) -> bytes:
     return encode_init(head, b"".join(job.verify_inits), task.version)
 
 
-def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18) -> Outcome:
+def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18) -> FinishedJob:
     """End every report with the Helper's encoded answer.
 
     Raises ``DecodeError`` for a malformed response and ``JobAbandonedError`` for one to other reports. A seed that is
@@ -192,7 +192,7 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
     others = {at: answer for at, answer in enumerate(answers) if answer is not None}
     match_response([job.report_ids[at] for at in others], AggregationJobResp(tuple(others.values())))
     accepted = job.rows.keep([at for at in range(len(job)) if at not in others])
-    return Outcome(accepted, [_not_finished(job.rows, at, answer) for at, answer in others.items()])
+    return FinishedJob(accepted, [_not_finished(job.rows, at, answer) for at, answer in others.items()])
 
 
 def _not_finished(rows: Rows, at: int, answer: VerifyResp) -> Rejection:
@@ -245,11 +245,20 @@ def _is_malformed(party: Party, public_share: bytes, input_share: bytes) -> bool
 def _opened(
     party: Party, reports: Sequence[ReportSlices], now: float, leeway: float, crypto: JobCrypto
 ) -> tuple[list[int], list[Opened], dict[int, Rejection]]:
-    """Where in ``reports`` those are that opened, their shares, and the rejections of the others by place."""
-    opened = open_reports(party, reports, now, leeway, crypto)
-    good = [at for at, share in enumerate(opened) if not isinstance(share, Rejection)]
-    rejected = {at: share for at, share in enumerate(opened) if isinstance(share, Rejection)}
-    return good, [share for share in opened if not isinstance(share, Rejection)], rejected
+    """Where in ``reports`` those are that opened, their shares, and the rejections of the others by place. What a
+    device encrypted beneath HPKE is opened last, for good tokens alone: it is the most work."""
+    good: dict[int, Opened] = {}
+    rejected: dict[int, Rejection] = {}
+    for at, opened in enumerate(open_reports(party, reports, now, leeway, crypto)):
+        if isinstance(opened, Rejection):
+            rejected[at] = opened
+            continue
+        payload, nullifier = opened
+        try:
+            good[at] = party.input_share(payload), nullifier
+        except DecodeError:
+            rejected[at] = _unverified(reports[at], nullifier, malformed=True)
+    return list(good), list(good.values()), rejected
 
 
 def _kept(good: Sequence[int], errors: Sequence[Exception | None]) -> list[int]:

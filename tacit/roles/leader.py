@@ -19,8 +19,10 @@ from tacit.messages import (
     VerifyRespType,
 )
 from tacit.messages.slices import UploadSlices
+from tacit.panprivate.two_servers import sealed_size
 from tacit.roles.aggregator import Rejection
 from tacit.task import Task
+from tacit.vdaf.count_vec import Prio3CountVec
 
 SHARE_OVERHEAD = 2048
 """Bytes that a sealed share may have beside field elements: seeds, token extension and framing are under 600."""
@@ -41,7 +43,8 @@ def check_upload(task: Task, upload: UploadSlices, now: float) -> None:
     if own != task.hpke_config(Role.LEADER).id or (helper is not None and other != helper.id):
         raise ReportRejected(task.version.upload_unknown_config, "hpke-config")
     own_size, other_size = upload.sealed_sizes
-    if max(upload.public_size, other_size) > SHARE_OVERHEAD or own_size > SHARE_OVERHEAD + _elements_size(task):
+    most_own, most_other = (SHARE_OVERHEAD + share_size(task, role) for role in (Role.LEADER, Role.HELPER))
+    if upload.public_size > SHARE_OVERHEAD or own_size > most_own or other_size > most_other:
         raise ReportRejected(ReportError.INVALID_MESSAGE, "share-oversized")
     if not task.interval.contains(upload.time):
         raise ReportRejected(ReportError.REPORT_DROPPED, "outside-interval")
@@ -49,9 +52,15 @@ def check_upload(task: Task, upload: UploadSlices, now: float) -> None:
         raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
 
 
-def _elements_size(task: Task) -> int:
-    """Bytes of the field elements in the Leader's share; the Helper's holds only seeds."""
+def share_size(task: Task, role: Role) -> int:
+    """Bytes of what grows with the measurement in an aggregator's plaintext share: the field elements of the Leader's,
+    the seeds of a Helper's that has one per cell, or the ciphertexts of either. What else it holds does not grow, and
+    fits into ``SHARE_OVERHEAD`` with token and framing."""
     vdaf = task.vdaf
+    if task.state_key(role) is not None:
+        return sealed_size(int(role is Role.HELPER), vdaf.flp.OUTPUT_LEN)
+    if role is Role.HELPER:
+        return vdaf.HELPER_CELL_SIZE * vdaf.length if isinstance(vdaf, Prio3CountVec) else 0
     return vdaf.field.ENCODED_SIZE * (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS)
 
 

@@ -12,6 +12,7 @@ from tacit.recipe.context import Context
 from tacit.recipe.model import Attributes, Recipe, conjunction
 from tacit.recipe.policy import Policy
 from tacit.rules.budget import period_text
+from tacit.rules.detail import Detail, at_most, exactly, one_of
 
 
 def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -19,7 +20,8 @@ def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
     population = recipe.audience.population
     if population in policy.populations:
         return None
-    return f"population {population!r} is not allowed; one of {', '.join(policy.populations)} is"
+    words = f"population {population!r} is not allowed; one of {', '.join(policy.populations)} is"
+    return Detail(words, *one_of("audience.population", policy.populations))
 
 
 def attributes_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -48,7 +50,8 @@ def rate_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     about one device."""
     if not recipe.criteria or recipe.rate <= Decimal(policy.max_targeted_rate):
         return None
-    return f"q = {recipe.sampling.rate} of a recipe with criteria is over the cap of {policy.max_targeted_rate}"
+    words = f"q = {recipe.sampling.rate} of a recipe with criteria is over the cap of {policy.max_targeted_rate}"
+    return Detail(words, at_most("sampling.rate", policy.max_targeted_rate))
 
 
 def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -59,7 +62,8 @@ def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     if recipe.criteria:
         return "a census asks all of its population; leave the criteria out"
     if recipe.batch.close != "interval_end":
-        return f"a census has one batch: close interval_end, not {recipe.batch.close}"
+        words = f"a census has one batch: close interval_end, not {recipe.batch.close}"
+        return Detail(words, exactly(batch__close="interval_end"))
     if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
         return "a census has one rate for everybody and no dummies: leave importance sampling and dummies out"
     return None
@@ -113,7 +117,8 @@ def _dummies_spread(recipe: Recipe, found: Attested) -> str | None:
     dummies = recipe.sampling.dummies
     if dummies is None or dummies.population <= found.floor:
         return None
-    return (
+    return Detail(
         f"dummies count on {dummies.population} devices, the census attests {found.floor} with "
-        f"{conjunction(recipe.criteria)}; a population of at most that passes"
+        f"{conjunction(recipe.criteria)}; a population of at most that passes",
+        at_most("sampling.dummies.population", found.floor),
     )

@@ -8,10 +8,12 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from tacit.ledger.account import Account, Charge, ChargeState
 from tacit.ledger.budget import Accountant, Verdict, judge, largest_epsilon
+from tacit.models.forms.registry import form_of
 from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules.detail import Detail, at_most, one_of
 
 WITH_RELAY = "claims (b), an aggregator with the relay"
 
@@ -21,7 +23,8 @@ def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     name = recipe.privacy.account
     if policy.accounts is None or name in policy.accounts:
         return None
-    return f"the policy has no account {name}; it has {', '.join(sorted(policy.accounts))}"
+    words = f"the policy has no account {name}; it has {', '.join(sorted(policy.accounts))}"
+    return Detail(words, *one_of("privacy.account", sorted(policy.accounts)))
 
 
 def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -33,28 +36,52 @@ def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     charge = charge_of(recipe, ChargeState.PENDING)
     if context.series is not None:
         charge = series_charge(context.series, ChargeState.PENDING)
-    return charge_left(charge, policy, context.charges, context.accountant)
+        return charge_left(charge, policy, context.charges, context.accountant)
+    form = form_of(recipe.model)
+    members = (f"privacy.epsilon.{form.charged}", f"privacy.epsilon.{form.charged_with_relay}")
+    return charge_left(charge, policy, context.charges, context.accountant, members)
 
 
-def charge_left(charge: Charge, policy: Policy, charges: Sequence[Charge], accountant: Accountant) -> str | None:
+def charge_left(
+    charge: Charge,
+    policy: Policy,
+    charges: Sequence[Charge],
+    accountant: Accountant,
+    members: tuple[str, str] | None = None,
+) -> str | None:
     """The words of a refusal where ``charge`` does not fit beside ``charges``; None where it does, or where the policy
-    does not have its account."""
+    does not have its account. ``members``: of a recipe, where it states what is charged, without the relay and with
+    it."""
     account = policy.account(charge.account)
     if account is None:
         return None
-    found = _left(charge, account, charges, accountant)
+    member, with_relay = members or (None, None)
+    found = _left(charge, account, charges, accountant, member)
     beside = account.with_relay()
     if found is not None or beside is None:
         return found
-    found = _left(charge.with_relay(), beside, [one.with_relay() for one in charges], accountant)
-    return None if found is None else f"{WITH_RELAY}: {found}"
+    found = _left(charge.with_relay(), beside, [one.with_relay() for one in charges], accountant, with_relay)
+    return None if found is None else Detail(f"{WITH_RELAY}: {found}", *found.needed)
 
 
-def _left(charge: Charge, account: Account, charges: Sequence[Charge], accountant: Accountant) -> str | None:
+def _left(
+    charge: Charge, account: Account, charges: Sequence[Charge], accountant: Accountant, member: str | None
+) -> Detail | None:
     verdict = judge(charge, charges, account, accountant)
     if verdict.fits:
         return None
-    return over_budget(charge, verdict, account, largest_epsilon(charge, charges, account, accountant))
+    largest = largest_epsilon(charge, charges, account, accountant)
+    words = over_budget(charge, verdict, account, largest)
+    if member is None:
+        return Detail(words)
+    if math.isinf(verdict.total):
+        left = _delta_left(verdict, account)
+        return Detail(words, *([at_most("privacy.delta", f"{left:f}")] if left else []))
+    return Detail(words, *([at_most(member, f"{largest:f}")] if largest else []))
+
+
+def _delta_left(verdict: Verdict, account: Account) -> Decimal:
+    return max(Decimal(0), account.delta - sum((cost.delta for cost in verdict.others), Decimal(0)))
 
 
 def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:
@@ -62,7 +89,7 @@ def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Dec
     spent = f"account {account.name}, {counted(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
     deltas = sum((cost.delta for cost in verdict.others), Decimal(0))
     if math.isinf(verdict.total):
-        left = max(Decimal(0), account.delta - deltas)
+        left = _delta_left(verdict, account)
         return (
             f"{spent}: delta {deltas:f} of {account.delta:f} is spent, this recipe adds {charge.cost.delta:f}; "
             f"at most delta {left:f} still fits"

@@ -5,19 +5,21 @@ from __future__ import annotations
 from tacit.errors import Refusal
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.statistics import STATISTICS
-from tacit.models.forms.registry import known, unsupported
+from tacit.models.forms.registry import form_of, known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Occurrences, Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
 
+B = "batch.min_batch_size"
 MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
 """Bytes of the leader's input share: with token, envelope and addresses it fits into the largest size class (P12)."""
 MOST_REJECTED = 0.5
 """Most of the answers that a bound of the weight may keep back."""
-_ONE_ELEMENT = ("Prio3Count", "Prio3Sum")
+_ONE_ELEMENT = ("Prio3Count", "Prio3Sum", "Prio3CountVec")
 
 
 def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -30,7 +32,8 @@ def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
     name = recipe.randomizer.name
     if name in policy.randomizers:
         return None
-    return f"randomizer {name!r} is not allowed; {', '.join(policy.randomizers)} are"
+    words = f"randomizer {name!r} is not allowed; {', '.join(policy.randomizers)} are"
+    return Detail(words, *one_of("randomizer.name", policy.randomizers))
 
 
 def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -61,33 +64,45 @@ def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | 
         return None
     bound = f"max_weight {method.proof.max_weight}"
     passing = f"at most {MOST_REJECTED} passes; take {fitting.proof.max_weight}"
-    return f"{bound} keeps back an answer with probability {chance:.3f}, {passing}"
+    words = f"{bound} keeps back an answer with probability {chance:.3f}, {passing}"
+    return Detail(words, at_least("randomizer.max_weight", fitting.proof.max_weight or 0))
 
 
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF proves exactly the outputs of the randomizer (P18): its name, ``vdaf.length``, ``max_weight`` and
-    ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them."""
+    ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them; of model pan-private
+    Prio3CountVec with the randomizer's cells (P23)."""
     if recipe.vdaf is None:
         return None
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
     try:
-        proof = randomizer_of(recipe).proof
+        proof = form_of(recipe.model).proof(randomizer_of(recipe))
     except Refusal:
         return None
     stated = (vdaf.name, vdaf.length, vdaf.max_weight, vdaf.max_measurement)
     if stated == (proof.name, proof.length, proof.max_weight, proof.max_measurement):
         return None
     has = f"the recipe has {vdaf.name} of length {vdaf.length}"
-    return f"{randomizer.name} over {randomizer.categories} categories needs {proof.words()}; {has}"
+    needed: dict[str, int | str | None] = {
+        "vdaf.name": proof.name,
+        "vdaf.length": proof.length,
+        "vdaf.max_weight": proof.max_weight,
+        "vdaf.max_measurement": proof.max_measurement,
+    }
+    return Detail(
+        f"{randomizer.name} over {randomizer.categories} categories needs {proof.words()}; {has}",
+        {member: Bound(exactly=value) for member, value in needed.items() if value is not None},
+    )
 
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The encoder is one of the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean:
-    number; vector-sum: vector), the randomizer answers it, ``randomizer.categories`` is the number of the encoder's
-    labels (rr: 2), and ``randomizer.maximum``, where there is one, the largest encoded value."""
+    number; vector-sum: vector; ``occurrences`` has a rule of its own), the randomizer answers it,
+    ``randomizer.categories`` is the number of the encoder's labels (rr: 2), and ``randomizer.maximum``, where there is
+    one, the largest encoded value."""
     question, spec = recipe.question, recipe.randomizer
     statistic = STATISTICS[question.statistic]
-    if question.encoder.kind not in statistic.encoders:
+    if not isinstance(question.encoder, Occurrences) and question.encoder.kind not in statistic.encoders:
         wanted = " or ".join(statistic.encoders)
         return f"a {statistic.name} needs an encoder {wanted}, not {question.encoder.kind}"
     fitting = {method.NAME: method for method in methods_of(statistic)}
@@ -98,8 +113,8 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the
-    elements that are checked (1 for Prio3Count and Prio3Sum), and the leader's input share has at most 258,048 bytes:
-    it fits into what a device can send."""
+    elements that are checked at once (1 for Prio3Count, Prio3Sum and Prio3CountVec), and the leader's input share has
+    at most 258,048 bytes: it fits into what a device can send."""
     spec = recipe.vdaf
     if spec is None:
         return None
@@ -124,7 +139,8 @@ def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     size = recipe.batch.min_batch_size
     if size >= policy.min_batch_size:
         return None
-    return f"B = {size} is below the floor of {policy.min_batch_size}"
+    words = f"B = {size} is below the floor of {policy.min_batch_size}"
+    return Detail(words, at_least(B, policy.min_batch_size))
 
 
 def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -132,16 +148,21 @@ def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     size = recipe.batch.min_batch_size
     if size <= policy.max_batch_size:
         return None
-    return f"B = {size} is over the limit of {policy.max_batch_size}"
+    return Detail(f"B = {size} is over the limit of {policy.max_batch_size}", at_most(B, policy.max_batch_size))
 
 
 def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Closing at ``interval_end`` goes with the mode ``time_interval``, closing ``at_B`` with ``leader_selected``
-    (P13)."""
+    (P13); with one server a batch closes at ``interval_end``."""
+    closes = form_of(recipe.model).closes
+    if recipe.batch.close not in closes:
+        words = f"a batch of model {recipe.model} closes {' or '.join(closes)}, not {recipe.batch.close}"
+        return Detail(words, *one_of("batch.close", tuple(closes)))
     wanted = mode_of_close(recipe.batch.close)
     if recipe.batch.mode == wanted:
         return None
-    return f"close {recipe.batch.close} needs mode {wanted}, not {recipe.batch.mode}"
+    words = f"close {recipe.batch.close} needs mode {wanted}, not {recipe.batch.mode}"
+    return Detail(words, exactly(batch__mode=wanted))
 
 
 def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -150,7 +171,8 @@ def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str
     if batch.expected_contributions >= batch.min_batch_size:
         return None
     expected, size = batch.expected_contributions, batch.min_batch_size
-    return f"expected_contributions {expected} is below B = {size}; expect at least {size}, or lower B to {expected}"
+    words = f"expected_contributions {expected} is below B = {size}; expect at least {size}, or lower B to {expected}"
+    return Detail(words, at_least("batch.expected_contributions", size), at_most(B, expected))
 
 
 def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -160,9 +182,10 @@ def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | 
         return None
     interval = recipe.interval
     start, duration = (-(-seconds // precision) * precision for seconds in (interval.start, interval.duration))
-    return (
+    return Detail(
         f"start {moment(interval.start)} and duration {interval.duration} must be multiples of {precision} seconds; "
-        f"{moment(start)} and {duration} are the next"
+        f"{moment(start)} and {duration} are the next",
+        exactly(interval__start=start, interval__duration=duration),
     )
 
 
@@ -171,14 +194,16 @@ def interval_over(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     if context.now < recipe.interval.end:
         return None
     end, now = recipe.interval.end, int(context.now)
-    return f"the interval ended at {moment(end)}, {now - end} seconds ago; it must end after {moment(now)}"
+    words = f"the interval ended at {moment(end)}, {now - end} seconds ago; it must end after {moment(now)}"
+    return Detail(words, {"interval.start": Bound(above=now - recipe.interval.duration)})
 
 
 def interval_long(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``interval.duration`` is at most the policy's ``max_duration``."""
     if recipe.interval.duration <= policy.max_duration:
         return None
-    return f"{recipe.interval.duration} seconds are over the limit of {policy.max_duration}"
+    words = f"{recipe.interval.duration} seconds are over the limit of {policy.max_duration}"
+    return Detail(words, at_most("interval.duration", policy.max_duration))
 
 
 def interval_epoch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -200,4 +225,7 @@ def outside_epoch(recipe: Recipe, start: int, end: int) -> str:
         else f"a duration of {interval.duration} needs an issuer with longer epochs, at most {end - start} passes"
     )
     asked = f"{moment(interval.start)} to {moment(interval.end)}"
-    return f"{asked} is not inside epoch {epoch}, {moment(start)} to {moment(end)}; {fitting}"
+    words = f"{asked} is not inside epoch {epoch}, {moment(start)} to {moment(end)}; {fitting}"
+    if latest < start:
+        return Detail(words, {**exactly(interval__start=start), **at_most("interval.duration", end - start)})
+    return Detail(words, {"interval.start": Bound(at_least=start, at_most=latest)})

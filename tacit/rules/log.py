@@ -38,12 +38,13 @@ def recipe_in_log(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 
 def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Leader and helper have both opted in."""
+    """Leader and helper have both opted in; with one server the analyzer has."""
     wanted = form_of(recipe.model).opts_in
     missing = [role for role in wanted if role not in context.opt_ins]
     if not missing:
         return None
-    return f"no opt-in of {' and '.join(missing)}; {'both' if len(wanted) == 2 else 'all'} must opt in"
+    who = {1: "it", 2: "both"}.get(len(wanted), "all")
+    return f"no opt-in of {' and '.join(missing)}; {who} must opt in"
 
 
 def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:

@@ -15,6 +15,7 @@ from tacit.recipe.context import Context
 from tacit.recipe.derive import hpke_config
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.rules.detail import Detail, one_of
 from tacit.signing import checked_public_key
 
 _PASSING_URL = "https://host[:port][/path]"
@@ -22,7 +23,7 @@ _PASSING_URL = "https://host[:port][/path]"
 
 def operators_equal(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Parties whose separation the privacy rests on have different operators: relay and gateway; leader and helper;
-    attester and issuer; and neither attester nor issuer is leader, helper or analyst (P1)."""
+    attester and issuer; and neither attester nor issuer is leader, helper, analyzer or analyst (P1)."""
     operators = recipe.parties.having("operator")
     for first, second in form_of(recipe.model).different_operators:
         operator = operators[first]
@@ -74,7 +75,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Leader and helper, operator, URL and key, are ones of the policy's ``aggregators``, where it lists any."""
+    """Leader and helper, or the analyzer, operator, URL and key, are ones of the policy's ``aggregators``, where it
+    lists any."""
     if policy.aggregators is None:
         return None
     for role, party in recipe.parties.servers().items():
@@ -95,8 +97,8 @@ def issuer_matches(recipe: Recipe, policy: Policy, context: Context) -> str | No
 
 
 def urls(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The URLs of leader, helper and relay are https (http on loopback, or with the policy's ``insecure_http``),
-    absolute, without user, query, fragment or a slash at the end, and the aggregators' differ."""
+    """The URLs of leader, helper (or analyzer) and relay are https (http on loopback, or with the policy's
+    ``insecure_http``), absolute, without user, query, fragment or a slash at the end, and the aggregators' differ."""
     for party, url in recipe.parties.having("url").items():
         reason = _url_problem(url, policy)
         if reason is not None:
@@ -135,8 +137,8 @@ def is_loopback(host: str) -> bool:
 
 
 def hpke_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The HPKE configurations of leader, helper and collector can be sealed to (X25519, HKDF-SHA256, AES-128-GCM), and
-    are three different keys (P2)."""
+    """The HPKE configurations of leader, helper and collector, or the analyzer's, can be sealed to (X25519,
+    HKDF-SHA256, AES-128-GCM), and are different keys (P2)."""
     seen: dict[bytes, str] = {}
     for party, text in recipe.parties.having("hpke_config").items():
         try:
@@ -182,7 +184,8 @@ def slot_key(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     if directory.spki(token.slot) is not None:
         return None
     slots = ", ".join(str(key.slot) for key in directory.keys)
-    return f"epoch {token.epoch} of {token.issuer} has no slot {token.slot}; it has {slots}"
+    words = f"epoch {token.epoch} of {token.issuer} has no slot {token.slot}; it has {slots}"
+    return Detail(words, *one_of("token.slot", [key.slot for key in directory.keys]))
 
 
 def slot_taken(recipe: Recipe, policy: Policy, context: Context) -> str | None:

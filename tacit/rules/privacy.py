@@ -13,6 +13,7 @@ from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.privacy import epsilon_of
+from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly
 
 _SEARCHED = 1 << 14
 """Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""
@@ -29,10 +30,12 @@ def claim_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | 
     (P17)."""
     privacy = recipe.privacy
     if privacy.n != recipe.batch.min_batch_size:
-        return f"the claim is at n = {privacy.n}; it must be at B = {recipe.batch.min_batch_size}"
+        size = recipe.batch.min_batch_size
+        return Detail(f"the claim is at n = {privacy.n}; it must be at B = {size}", exactly(privacy__n=size))
     if epsilon_of(privacy.epsilon0) != recipe.epsilon0:
         own = recipe.randomizer.epsilon0 or UNBOUNDED
-        return f"the claim has epsilon0 {privacy.epsilon0}, the randomizer {own}; claim {own}"
+        words = f"the claim has epsilon0 {privacy.epsilon0}, the randomizer {own}; claim {own}"
+        return Detail(words, exactly(privacy__epsilon0=own))
     return None
 
 
@@ -40,7 +43,8 @@ def delta_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``privacy.delta`` is above 0 and at most the policy's ``max_delta``."""
     if 0 < recipe.delta <= Decimal(policy.max_delta):
         return None
-    return f"delta {recipe.privacy.delta} must be above 0 and at most {policy.max_delta}"
+    words = f"delta {recipe.privacy.delta} must be above 0 and at most {policy.max_delta}"
+    return Detail(words, {"privacy.delta": Bound(above=0, at_most=policy.max_delta)})
 
 
 def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -51,7 +55,8 @@ def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | N
         return refusal.detail
     if recipe.privacy.mechanism == wanted:
         return None
-    return f"these parameters give {wanted}, the claim says {recipe.privacy.mechanism}; claim {wanted}"
+    words = f"these parameters give {wanted}, the claim says {recipe.privacy.mechanism}; claim {wanted}"
+    return Detail(words, exactly(privacy__mechanism=wanted))
 
 
 def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -60,30 +65,41 @@ def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str |
         computed = _computed(recipe, policy)
     except Refusal as refusal:
         return refusal.detail
-    for adversary, true in computed.items():
-        claimed = recipe.privacy.epsilon[adversary]
-        if not covers(claimed, true):
-            least = stated_epsilon(true)
-            return f"{adversary}: epsilon {claimed} is claimed, the parameters give {least}; claim at least that"
-    return None
+    epsilon = recipe.privacy.epsilon
+    least = {name: stated_epsilon(true) for name, true in computed.items() if not covers(epsilon[name], true)}
+    if not least:
+        return None
+    adversary, enough = next(iter(least.items()))
+    words = f"{adversary}: epsilon {epsilon[adversary]} is claimed, the parameters give {enough}"
+    needed = {f"privacy.epsilon.{name}": Bound(at_least=value) for name, value in least.items()}
+    return Detail(f"{words}; claim at least that", needed)
 
 
 def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Claims (a), (b) and (d) are at most the policy's ``max_epsilon_aggregator``,
     ``max_epsilon_aggregator_with_relay`` where set, and ``max_epsilon_local``; ``unbounded`` only where the policy has
-    ``allow_unbounded_local``."""
-    epsilon = recipe.privacy.epsilon
-    if UNBOUNDED in epsilon.root.values() and not policy.allow_unbounded_local:
-        return (
+    ``allow_unbounded_local``, and against whom the model itself promises nothing (docs/privacy.md)."""
+    epsilon, form = recipe.privacy.epsilon, form_of(recipe.model)
+    unbounded = any(epsilon[one.name] == UNBOUNDED for one in form.adversaries if not one.unprotected)
+    if unbounded and not policy.allow_unbounded_local:
+        return Detail(
             f"{UNBOUNDED} against both aggregators together; only a policy with allow_unbounded_local accepts that, "
-            f"a randomizer with epsilon0 of at most {policy.max_epsilon_local} passes"
+            f"a randomizer with epsilon0 of at most {policy.max_epsilon_local} passes",
+            at_most("randomizer.epsilon0", policy.max_epsilon_local),
         )
-    for adversary in form_of(recipe.model).capped():
-        claimed, cap = epsilon[adversary.name], policy.cap(adversary.cap)
-        if cap is not None and claimed != UNBOUNDED and Decimal(claimed) > Decimal(cap):
-            lower = "lower epsilon0" if adversary.cap is Cap.LOCAL else _knobs(recipe)
-            return f"{adversary.name}: epsilon {claimed} is over the cap of {cap}; {lower} until it is at most that"
-    return None
+    over = [(one, cap) for one in form.capped() if (cap := policy.cap(one.cap)) is not None]
+    over = [(one, cap) for one, cap in over if _is_over(epsilon[one.name], cap)]
+    if not over:
+        return None
+    adversary, cap = over[0]
+    lower = "lower epsilon0" if adversary.cap is Cap.LOCAL else _knobs(recipe)
+    words = f"{adversary.name}: epsilon {epsilon[adversary.name]} is over the cap of {cap}; {lower}"
+    needed = {f"privacy.epsilon.{one.name}": Bound(at_most=most) for one, most in over}
+    return Detail(f"{words} until it is at most that", needed)
+
+
+def _is_over(claimed: str, cap: str) -> bool:
+    return claimed != UNBOUNDED and Decimal(claimed) > Decimal(cap)
 
 
 def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -98,7 +114,8 @@ def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | 
         if epsilon > cap * (1 + TOLERANCE):
             size = _fitting_batch(recipe, policy)
             fitting = f"B of at least {size} passes" if size is not None else _knobs(recipe)
-            return f"at B/2 = {half} epsilon is {epsilon:.6f}, over the cap of {cap:g}; {fitting}"
+            words = f"at B/2 = {half} epsilon is {epsilon:.6f}, over the cap of {cap:g}; {fitting}"
+            return words if size is None else Detail(words, at_least("batch.min_batch_size", size))
     return None
 
 

@@ -29,7 +29,10 @@ from tacit.recipe.model import Number, Range, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import in_words
 from tacit.recipe.randomised import Importance
+from tacit.rules.detail import Bound, Detail, at_least, at_most
 
+B, RATE = "batch.min_batch_size", "sampling.rate"
+DEFAULT_RATE, INTENSITY = "sampling.importance.default_rate", "sampling.dummies.intensity"
 MOST_DUMMY_PROBABILITY = 0.5
 LEAST_COUNTED_SECONDS = 1_800
 """Shortest interval in which a number of devices is counted on: over 7 minutes to decide, polls being every minute."""
@@ -43,14 +46,16 @@ def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     """``sampling.rate``, q, is above 0 and at most 1."""
     if 0 < recipe.rate <= 1:
         return None
-    return f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
+    words = f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
+    return Detail(words, {RATE: Bound(above=0, at_most=1)})
 
 
 def sampling_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """q is at most the policy's ``max_sampling_rate``."""
     if recipe.rate <= Decimal(policy.max_sampling_rate):
         return None
-    return f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
+    words = f"q = {recipe.sampling.rate} is over the cap of {policy.max_sampling_rate}"
+    return Detail(words, at_most(RATE, policy.max_sampling_rate))
 
 
 def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -149,12 +154,20 @@ def _unfilled_problem(reports: Reports, sample: Sample, policy: Policy, delta: f
 
     rate = largest_where(nearer, 0, high - low, 1e-4) if sample.attested <= _MOST_ATTESTED else None
     fitting = [] if devices is None else [f"{devices} devices that a census attests"]
-    fitting += [] if rate is None else [f"a default rate of {math.ceil(1e4 * (high - rate)) / 1e4:g}"]
-    return (
+    fitting += [] if rate is None else [f"a default rate of {_nearest_above(high - rate)}"]
+    ways = [] if devices is None else [at_least("sampling.importance.devices", devices)]
+    ways += [] if rate is None else [at_least(DEFAULT_RATE, _nearest_above(high - rate))]
+    return Detail(
         f"a batch that does not fill tells epsilon {found:.4f} by the number of its messages, where {sample.attested} "
         f"{'device is' if sample.attested == 1 else 'devices are'} counted on, over the cap of {cap:g}; "
-        f"{' or '.join(fitting)} would pass"
+        f"{' or '.join(fitting)} would pass",
+        *ways,
     )
+
+
+def _nearest_above(rate: float) -> str:
+    """A rate in as few places as people read, rounded up."""
+    return f"{math.ceil(1e4 * rate) / 1e4:g}"
 
 
 def _least_where(holds: Callable[[int], bool], low: int, high: int) -> int | None:
@@ -178,14 +191,13 @@ def importance_devices(recipe: Recipe, policy: Policy, context: Context) -> str 
     if importance is None or importance.devices is None or sample is None:
         return None
     try:
-        most = math.floor(importance.devices * sample.turnout(randomizer_of(recipe)).sends)
+        most = math.floor(importance.devices * sample.sending_rates(randomizer_of(recipe)).sends)
     except (Refusal, ValueError) as error:
         return str(error)
     if sample.batch <= most:
         return None
-    return (
-        f"{importance.devices} devices send {most} messages at most, which is below B = {sample.batch}; lower B to that"
-    )
+    words = f"{importance.devices} devices send {most} messages at most, which is below B = {sample.batch}"
+    return Detail(f"{words}; lower B to that", at_most(B, most))
 
 
 def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -195,15 +207,17 @@ def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str 
     if importance is None or importance.devices is None:
         return None
     if interval.duration < LEAST_COUNTED_SECONDS:
-        return (
+        return Detail(
             f"{importance.devices} devices cannot be counted on to decide in the first quarter of {interval.duration} "
-            f"seconds; an interval of {LEAST_COUNTED_SECONDS} would pass"
+            f"seconds; an interval of {LEAST_COUNTED_SECONDS} would pass",
+            at_least("interval.duration", LEAST_COUNTED_SECONDS),
         )
     if context.stage not in {Stage.PUBLISH, Stage.LOGGED} or context.now <= interval.start:
         return None
-    return (
+    return Detail(
         f"{importance.devices} devices cannot be counted on to decide in time about a recipe that begins before it is "
-        f"taken up; a start after {moment(math.ceil(context.now))} would pass"
+        f"taken up; a start after {moment(math.ceil(context.now))} would pass",
+        {"interval.start": Bound(above=math.ceil(context.now))},
     )
 
 
@@ -217,7 +231,8 @@ def dummies_valid(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     if intensity <= 0:
         return "an intensity of 0 is no dummies at all; leave them out, or raise it"
     if dummies.population < size:
-        return f"the population {dummies.population} is below B = {size}; that batch never fills"
+        words = f"the population {dummies.population} is below B = {size}; that batch never fills"
+        return Detail(words, at_least("sampling.dummies.population", size), at_most(B, dummies.population))
     most = Decimal(MOST_DUMMY_PROBABILITY) * dummies.population
     if intensity > most:
         return f"{intensity} dummies of {dummies.population} devices are too many; at most {most} are accepted"
@@ -242,7 +257,8 @@ def _dummies_worth(recipe: Recipe, sample: Sample) -> str | None:
     except (Refusal, ValueError) as error:
         return str(error)
     passing = "no number of them would" if enough is None else f"{enough:.1f} would, to epsilon {_SUGGESTED_EPSILON:g}"
-    return f"{stated:g} expected dummies do not hide whether a device sent, at delta {recipe.privacy.delta}; {passing}"
+    words = f"{stated:g} expected dummies do not hide whether a device sent, at delta {recipe.privacy.delta}; {passing}"
+    return words if enough is None else Detail(words, at_least(INTENSITY, f"{math.ceil(10 * enough) / 10:g}"))
 
 
 def population_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -250,4 +266,5 @@ def population_cap(recipe: Recipe, policy: Policy, context: Context) -> str | No
     importance = recipe.sampling.importance
     if importance is None or importance.devices is None or importance.devices <= policy.max_population:
         return None
-    return f"the claim counts on {importance.devices} devices, over the cap of {policy.max_population}"
+    words = f"the claim counts on {importance.devices} devices, over the cap of {policy.max_population}"
+    return Detail(words, at_most("sampling.importance.devices", policy.max_population))

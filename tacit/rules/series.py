@@ -13,6 +13,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
+from tacit.rules.detail import Detail, at_most, exactly
 
 
 def series_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -36,7 +37,8 @@ def series_round(recipe: Recipe, policy: Policy, context: Context) -> str | None
         return None
     index, rounds = recipe.series.index, context.series.rounds
     if index >= rounds:
-        return f"the series has {rounds} rounds, from 0 to {rounds - 1}; there is no round {index}"
+        words = f"the series has {rounds} rounds, from 0 to {rounds - 1}; there is no round {index}"
+        return Detail(words, at_most("series.index", rounds - 1))
     if context.round_owner not in {None, recipe.hash}:
         return f"round {index} of the series is another recipe; take an index that is free"
     return None
@@ -50,7 +52,8 @@ def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | N
     own, wanted = recipe.interval, series.window(recipe.series.index)
     if own != wanted:
         has, must = (f"from {moment(one.start)} to {moment(one.end)}" for one in (own, wanted))
-        return f"round {recipe.series.index} must last {must}, not {has}"
+        words = f"round {recipe.series.index} must last {must}, not {has}"
+        return Detail(words, exactly(interval__start=wanted.start, interval__duration=wanted.duration))
     return donation_form(series)
 
 

@@ -7,14 +7,14 @@ tests.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tacit.errors import Refusal
 from tacit.recipe.context import Check, Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.rules import audience, budget, design, log, parties, privacy, sampling, series
+from tacit.rules import audience, budget, design, log, parties, privacy, sampling, series, watching
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,18 @@ RULES = (
     Rule("hpke-key-invalid", Stage.DRAFT, parties.hpke_keys),
     Rule("signing-key-invalid", Stage.DRAFT, parties.signing_keys_valid),
     Rule("signing-key-shared", Stage.DRAFT, parties.signing_keys),
+    Rule("state-key-invalid", Stage.DRAFT, watching.state_keys),
     Rule("audience-not-allowed", Stage.DRAFT, audience.population_allowed),
     Rule("audience-attribute", Stage.DRAFT, audience.attributes_allowed),
     Rule("audience-rate", Stage.DRAFT, audience.rate_capped),
     Rule("census-form", Stage.DRAFT, audience.census_form),
     Rule("audience-floor", Stage.PUBLISH, audience.floor_attested),
+    Rule("watch-question", Stage.DRAFT, watching.watch_question),
+    Rule("watch-randomizer", Stage.DRAFT, watching.watch_randomizer),
+    Rule("watch-form", Stage.DRAFT, watching.watch_form),
+    Rule("watch-period", Stage.DRAFT, watching.watch_period),
+    Rule("watch-work", Stage.DRAFT, watching.watch_work),
+    Rule("decryption-bound", Stage.DRAFT, watching.decryption_bounded),
     Rule("randomizer-not-allowed", Stage.DRAFT, design.randomizer_allowed),
     Rule("randomizer-parameters", Stage.DRAFT, design.randomizer_parameters),
     Rule("rejection-too-likely", Stage.DRAFT, design.rejection_capped),
@@ -94,16 +101,21 @@ RULES = (
 def check(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> list[Refusal]:
     """Every rule that refuses the recipe, in the order of the table; empty: it is accepted. ``only`` names the
     rules to apply (default: all of the context's stage)."""
-    refusals: list[Refusal] = []
+    found = ((rule.name, detail) for rule, detail in verdicts(recipe, policy, context, only=only))
+    return [Refusal(name, detail) for name, detail in found if detail is not None]
+
+
+def verdicts(
+    recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None
+) -> Iterator[tuple[Rule, str | None]]:
+    """Each rule that ``check`` applies, in the order of the table, and its refusal's words where it refuses."""
     for rule in RULES:
-        if refusals and refusals[0].rule == UNSUPPORTED:
-            break  # nothing else can be asked of a recipe whose form is not known
         if context.stage < rule.stage or (only is not None and rule.name not in only):
             continue
         detail = rule.check(recipe, policy, context)
-        if detail is not None:
-            refusals.append(Refusal(rule.name, detail))
-    return refusals
+        yield rule, detail
+        if detail is not None and rule.name == UNSUPPORTED:
+            return  # nothing else can be asked of a recipe whose form is not known
 
 
 def require(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> None:

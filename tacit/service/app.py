@@ -27,13 +27,17 @@ from tacit.service.callers import CALLERS, Callers
 from tacit.service.connection import connection_of
 from tacit.service.driver import Driver, run_driver
 from tacit.service.limits import busy, come_back
-from tacit.service.log import get_logger, hear_tls
+from tacit.service.log import REQUEST, RequestId, get_logger, hear_tls
+from tacit.service.metrics import Metrics, Reading, number_of
 from tacit.service.problems import phrase_of, problem_response
 from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
 
 DRIVER_STOP_SECONDS = 20.0
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
+_HEALTH_PATHS = frozenset({HEALTH_PATH, READY_PATH})
+NO_ROUTE = "none"
+"""What metrics call the route of a request that has none."""
 INTERNAL = "urn:tacit:problem:internal"
 UNAVAILABLE = "urn:tacit:problem:unavailable"
 
@@ -65,6 +69,9 @@ TROUBLES: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
 """Each says in a few public words what keeps the service from its work, or nothing; the health checks tell."""
 PROBES: web.AppKey[list[Probing]] = web.AppKey("probes", list)
 STEPS = web.AppKey("steps", Steps)
+METRICS = web.AppKey("metrics", Metrics)
+STOPPING = web.AppKey("stopping", asyncio.Event)
+"""Set before the service stops: readiness says so while requests are still answered."""
 
 
 def make_app(
@@ -82,13 +89,20 @@ def make_app(
     called with the status of every answer, health checks left out. ``callers``: who may call what is not public.
     """
     hear_tls()
-    app = web.Application(client_max_size=max_body, middlewares=[_problems(answered), *middlewares])
+    metrics = Metrics(deps.clock, deps.entropy)
+    app = web.Application(client_max_size=max_body, middlewares=[_problems(answered, metrics), *middlewares])
     app[SERVICE_NAME] = name
     app[DEPS] = deps
     app[DRIVERS] = []
-    app[TROUBLES] = [lambda: "; ".join(troubles())]
+    app[STOPPING] = asyncio.Event()
+    app[TROUBLES] = [
+        lambda: "the service is stopping" if app[STOPPING].is_set() else "",
+        lambda: "; ".join(troubles()),
+    ]
     app[PROBES] = []
-    app[STEPS] = Steps()
+    app[STEPS] = Steps(deps.clock)
+    app[METRICS] = metrics
+    _add_own_metrics(app)
     if callers is not None:
         app[CALLERS] = callers
     app.on_response_prepare.append(_response_headers)
@@ -112,9 +126,10 @@ def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None
     """Have the health checks tell what keeps ``store`` (None while it is not open) from keeping anything, and probe it
     while the app runs. Register it after what opens it. With ``Deps.background`` false it is only listed in
     ``app[PROBES]``."""
-    probing = Probing(store, app[DEPS].clock)
+    probing = Probing(store, app[DEPS].clock, app[METRICS].wrote)
     app[PROBES].append(probing)
     app[TROUBLES].append(probing.trouble)
+    app[METRICS].add("tacit_store_well", number_of(lambda: float(not probing.trouble())))
     _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
 
 
@@ -122,6 +137,8 @@ def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing
     wake = asyncio.Event()
     told = functools.partial(app[STEPS].told, doing)
     deps = app[DEPS]
+    if deps.background:
+        app[STEPS].expect(doing, idle_seconds)
 
     async def running(_app: web.Application) -> AsyncIterator[None]:
         if not deps.background:
@@ -193,11 +210,13 @@ async def refuse_expect(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def _problems(answered: Callable[[int], None] | None) -> Middleware:
+def _problems(answered: Callable[[int], None] | None, metrics: Metrics) -> Middleware:
     """The middleware in which errors become answers, and answers are counted."""
 
     @web.middleware
     async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        began, named = loop.time(), REQUEST.set(RequestId())
         try:
             response = await _in_time(request, handler)
         except web.HTTPException as error:
@@ -205,12 +224,22 @@ def _problems(answered: Callable[[int], None] | None) -> Middleware:
                 raise
             response = problem_response(_status_abort(error.status, "", _kept_headers(error)))
         except Exception as error:  # the one place where an error becomes an answer
-            response = problem_response(_abort_of(request, error))
-        if answered is not None and request.path not in {HEALTH_PATH, READY_PATH}:
-            answered(response.status)
+            response = problem_response(abort_of(request, error))
+        finally:
+            REQUEST.reset(named)
+        if request.path not in _HEALTH_PATHS:
+            metrics.answered(_route(request), response.status, loop.time() - began)
+            if answered is not None:
+                answered(response.status)
         return response
 
     return problems
+
+
+def _route(request: web.Request) -> str:
+    """The template of a request's route: never its path."""
+    resource = request.match_info.route.resource
+    return NO_ROUTE if resource is None else resource.canonical
 
 
 async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -221,7 +250,8 @@ async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse
     return await handler(request)
 
 
-def _abort_of(request: web.Request, error: Exception) -> Abort:
+def abort_of(request: web.Request, error: Exception) -> Abort:
+    """What whoever sent ``request`` is told of an error."""
     if isinstance(error, Abort):
         return error
     if isinstance(error, Refusal):
@@ -293,9 +323,7 @@ async def _healthz(request: web.Request) -> web.Response:
 async def _readyz(request: web.Request) -> web.Response:
     """Readiness: 503 with a page that names what is wrong, while the last thing that had to be done was not."""
     app = request.app
-    page, found = _page(app), _troubles(app)
-    if failing := app[STEPS].trouble():
-        found.append(failing)
+    page, found = _page(app), unready(app)
     if not found:
         return web.json_response(page)
     headers = {"Retry-After": come_back(app[DEPS].entropy)}
@@ -315,3 +343,22 @@ def _page(app: web.Application) -> dict[str, object]:
 
 def _troubles(app: web.Application) -> list[str]:
     return [words for trouble in app[TROUBLES] if (words := trouble())]
+
+
+def unready(app: web.Application) -> list[str]:
+    """What keeps the service from its work at this moment."""
+    failing = app[STEPS].trouble()
+    return _troubles(app) + ([failing] if failing else [])
+
+
+def _add_own_metrics(app: web.Application) -> None:
+    metrics, steps = app[METRICS], app[STEPS]
+
+    async def about() -> Reading:
+        return {(app[SERVICE_NAME], __version__): 1}
+
+    metrics.add("tacit_build_info", about)
+    metrics.add("tacit_ready", number_of(lambda: float(not unready(app))))
+    metrics.add("tacit_step_failing", steps.failing)
+    metrics.add("tacit_step_success_timestamp_seconds", steps.succeeded)
+    metrics.add("tacit_step_window_seconds", steps.windows)

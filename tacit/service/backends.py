@@ -14,7 +14,7 @@ from pydantic import Field
 
 from tacit.adapters.memory import MemoryJobQueue
 from tacit.adapters.origins import is_loopback
-from tacit.adapters.outage import Report
+from tacit.adapters.outage import TellOutage
 from tacit.adapters.tls import LiveContext, private_context, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import Announcer, Clock, Entropy, JobQueue
@@ -26,12 +26,13 @@ _MQTT_FORM = "must hold one URL, mqtt://HOST:PORT or mqtts://USER:PASSWORD@HOST:
 
 
 class RedisConfig(Frozen):
-    """``redis``: the secret file with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust
-    (``tacit.adapters.redis_streams.connect``), by default the system's authorities. ``prefix`` begins every key, so
-    that stacks may share a server."""
+    """A Redis server."""
 
     redis: ConfigPath
+    """File (0600) with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust
+    (``tacit.adapters.redis_streams.connect``), by default the system's authorities."""
     prefix: str = Field(default="tacit", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    """Begins every key, so that stacks may share a server."""
 
     def url(self, *, insecure: bool) -> str:
         """The URL. Raises ``UsageError`` that never quotes it."""
@@ -42,11 +43,12 @@ class RedisConfig(Frozen):
 
 
 class AnnouncerConfig(Frozen):
-    """``mqtt``: the secret file with the broker's URL. ``tls_ca``: the CA file to trust for it, by default the system's
-    authorities."""
+    """An MQTT broker."""
 
     mqtt: ConfigPath
+    """File (0600) with the broker's URL, ``mqtts://USER:PASSWORD@HOST:PORT``."""
     tls_ca: ConfigPath | None = None
+    """PEM file of the authority to trust for it, by default the system's."""
 
     def url(self, *, insecure: bool) -> str:
         """The URL. Raises ``UsageError`` that never quotes it."""
@@ -71,7 +73,7 @@ def make_announcer(
     entropy: Entropy,
     *,
     insecure: bool,
-    report: Report | None = None,
+    report: TellOutage | None = None,
 ) -> Announcer:
     """The announcer of service ``name``; outages are logged unless there is another ``report``. Raises
     ``UsageError``."""
@@ -89,7 +91,7 @@ def make_announcer(
     return MqttAnnouncer(broker, clock, entropy, report or outage_report(name, "announcements"))
 
 
-def outage_report(service: str, what: str) -> Report:
+def outage_report(service: str, what: str) -> TellOutage:
     """One log line when ``what`` goes away and one when it is back."""
     log = get_logger(service)
 

@@ -11,7 +11,7 @@ are served to everybody, without a certificate too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,6 +99,17 @@ class Callers:
 def read_digest(path: Path) -> bytes:
     """The digest of the bearer token in a secret file. Raises ``UsageError``."""
     return token_digest(read_secret(path))
+
+
+def gateway_digests(tokens: Sequence[Path]) -> dict[str, bytes | None]:
+    """The roles of a service's gateways and the digests of their tokens: "gateway", "gateway-2" and so on; one that is
+    known by its certificate alone without a token. Raises ``UsageError``."""
+    digests = [read_digest(path) for path in tokens]
+    return {_gateway(number): digest for number, digest in enumerate(digests)} or {_gateway(0): None}
+
+
+def _gateway(number: int) -> str:
+    return "gateway" if number == 0 else f"gateway-{number + 1}"
 
 
 def certificate_names(request: web.Request) -> frozenset[str]:

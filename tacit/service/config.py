@@ -45,29 +45,31 @@ class Frozen(BaseModel):
 
 
 class Limits(Frozen):
-    """What a listener allows its clients together, and each of them; ``tacit.service.admission`` says how.
-
-    * ``connections``: at most, and never more than half of the descriptors of the process.
-    * ``requests``: answered at one time; ``share``: a source alone has at most one of so many parts of them, and one of
-      ``share_in_company`` while others are connected.
-    * ``receiving_bytes``: of requests on their way and of answers that wait. Not below the largest body.
-    * ``head_seconds``, ``grace_seconds``, ``least_rate`` (bytes a second), ``idle_seconds``, ``wait_seconds``:
-      deadlines.
-    * ``front_proxies``: addresses of proxies that pass connections on, each with a PROXY line (version 1) that names
-      the client; from these one must come, from others it is not HTTP.
-    """
+    """What a listener allows its clients together, and each of them; ``tacit.service.admission`` says how."""
 
     connections: int = Field(default=4096, ge=1)
+    """Most open connections, and never more than half of the descriptors of the process."""
     requests: int = Field(default=256, ge=1)
+    """Most requests that are answered at one time."""
     share: int = Field(default=4, ge=1)
+    """A source that is connected alone has at most one of so many parts of ``requests``."""
     share_in_company: int = Field(default=16, ge=1)
+    """The same while others are connected."""
     receiving_bytes: int = Field(default=64 << 20, ge=1 << 16)
+    """Most bytes of requests on their way and of answers that wait. Not below the largest body."""
     head_seconds: float = Field(default=20.0, gt=0)
+    """Time for the TLS handshake and a request's line and headers."""
     grace_seconds: float = Field(default=10.0, gt=0)
+    """Time that a body has before ``least_rate`` counts."""
     least_rate: float = Field(default=1024.0, gt=0)
+    """Bytes a second that a body must come, and an answer be taken, at the least."""
     idle_seconds: float = Field(default=75.0, gt=0)
+    """For how long a connection is kept without a request."""
     wait_seconds: float = Field(default=10.0, gt=0)
+    """For how long a request waits for its turn before it is told to come back (503)."""
     front_proxies: tuple[str, ...] = ()
+    """Addresses of proxies that pass connections on, each with a PROXY line (version 1) that names the client; from
+    these one must come, from others it is not HTTP."""
 
     def turns_of_one(self, *, alone: bool) -> int:
         """Requests of one source that are answered at a time; ``alone``: while no other is connected."""
@@ -75,21 +77,27 @@ class Limits(Frozen):
 
 
 class Listen(Frozen):
-    """Where a service listens. Port 0 lets the system choose.
-
-    ``tls_cert`` and ``tls_key`` (0600) are PEM files; with ``client_ca`` whoever calls a resource that is not public
-    must show a certificate of that authority with one of the DNS or URI names that ``client_names`` lists for its role
-    (``tacit.service.callers``). All three are read again when they change. ``reuse_port`` lets several processes of one
-    user listen on one port; the system spreads connections over them."""
+    """Where a service listens, and whom it takes calls from. The TLS files are read again when they change."""
 
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: int = Field(default=0, ge=0, le=65535)
+    """The port; 0 lets the system choose."""
     reuse_port: bool = False
+    """Several processes of one user may listen on one port, which is then not 0; the system spreads connections over
+    them."""
     tls_cert: ConfigPath | None = None
+    """PEM file of the listener's certificate and those between it and the authority; goes with ``tls_key``."""
     tls_key: ConfigPath | None = None
+    """PEM file (0600) of its private key."""
     client_ca: ConfigPath | None = None
+    """PEM file of the authority that certifies callers. With it whoever calls a resource that is not public must show
+    a certificate of that authority, with a name that ``client_names`` lists for its role."""
     client_names: dict[str, tuple[Annotated[str, Field(min_length=1)], ...]] = Field(default_factory=dict)
+    """By role of the service, the DNS or URI names of which a caller's certificate must hold one; ``[]`` asks none of
+    that role. With ``client_ca`` every role of the service must be listed (``tacit.service.callers``)."""
     limits: Limits = Limits()
+    """What clients may take up together, and each of them."""
 
     @model_validator(mode="after")
     def _port_to_share(self) -> Self:
@@ -99,28 +107,45 @@ class Listen(Frozen):
 
 
 class ServiceConfig(Frozen):
-    """What every service has. ``storage`` "memory" keeps all state in RAM and loses it on exit (tests,
-    demo). ``database_file`` is a secret file with the URL of a PostgreSQL database, which then takes the
-    place of the file in ``state_dir``. ``mark_file``: where a service that knows what was spent keeps the mark
-    by which it notices a database from the past, best on another disk than backups go back to. ``peer_ca`` is a further
-    CA file to trust for the services that it calls; ``client_cert`` and ``client_key`` (0600) are the certificate that
-    it shows them. They are read again when they change.
-    """
+    """What every service has. The TLS files are read again when they change."""
 
     state_dir: ConfigPath
+    """The service's own folder: its database, and keys that it makes itself."""
     listen: Listen = Listen()
+    """Where it listens, and whom it takes calls from."""
+    metrics: Listen | None = None
+    """A listener of its own for ``/metrics``, without which there is none; off loopback it needs ``client_ca``, and
+    names for ``metrics`` in ``client_names``. Of processes that share a configuration by ``listen.reuse_port`` the
+    first has its port, and others one that the system chooses; the READY line names it."""
+    drain_seconds: float = Field(default=0.0, ge=0, le=600)
+    """For how long, after it was told to stop, it says that it is not ready and still takes requests."""
     insecure_http: bool = False
+    """Plain connections to and from other machines are allowed. For tests; never with people's data."""
     storage: Literal["file", "memory"] = "file"
+    """``memory`` keeps all state in RAM and loses it on exit (tests, demo)."""
     database_file: ConfigPath | None = None
+    """File (0600) with the URL of a PostgreSQL database, which then takes the place of the file in ``state_dir``:
+    ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslrootcert=FILE``."""
     mark_file: ConfigPath | None = None
+    """Where a service that knows what was spent keeps the mark by which it notices a database from the past, best on
+    another disk than backups go back to; by default in ``state_dir``."""
     peer_ca: ConfigPath | None = None
+    """PEM file of a further authority to trust for the services that this one calls."""
     client_cert: ConfigPath | None = None
+    """PEM file of the certificate that it shows the services that it calls; goes with ``client_key``."""
     client_key: ConfigPath | None = None
+    """PEM file (0600) of its private key."""
 
     @model_validator(mode="after")
     def _certificate_with_key(self) -> Self:
         if (self.client_cert is None) != (self.client_key is None):
             raise ValueError("client_cert and client_key go together")
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_apart(self) -> Self:
+        if self.metrics is not None and self.metrics.port == self.listen.port != 0:
+            raise ValueError("metrics need a port of their own, which devices do not use")
         return self
 
     @property

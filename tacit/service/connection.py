@@ -24,7 +24,8 @@ PROXY_LINE = 107
 
 
 class Connection(web.RequestHandler):
-    """See the module. ``late``: the request waited too long for its turn and is only to be told so."""
+    """aiohttp's protocol for one connection, whose turns ``Admission`` gives. ``late``: the request waited too long for
+    its turn and is only to be told so."""
 
     __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_raw", "_visit", "late")
 
@@ -141,7 +142,7 @@ class Connection(web.RequestHandler):
             self._admission.move(self._visit, None, self._loop.time())
 
     def cut(self) -> None:
-        """See ``Guest``."""
+        """End at once, answer or none, before or after the first byte of a request."""
         transport = self.transport
         self.force_close()
         if transport is not None:
@@ -151,7 +152,7 @@ class Connection(web.RequestHandler):
                 self._raw.shutdown(socket.SHUT_RDWR)
 
     def proceed(self, *, late: bool) -> None:
-        """See ``Guest``."""
+        """Read what waits, in a turn of its own; ``late``: only to be told to come back."""
         self._loop.call_soon(self._proceed, late)
 
     def _proceed(self, late: bool) -> None:
@@ -163,7 +164,7 @@ class Connection(web.RequestHandler):
         self._resume_transport_reading()
 
     def too_slow(self) -> None:
-        """See ``Guest``."""
+        """Let whoever reads the body fail, so that the answer is 408."""
         if self._body is not None and not self._body.is_eof():
             self._body.set_exception(TimeoutError("the body comes too slowly"))
 

@@ -12,15 +12,38 @@ import contextlib
 import logging
 import sys
 from collections.abc import MutableMapping
+from contextvars import ContextVar
 from typing import Any
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from tacit.adapters.system import OsEntropy
 from tacit.adapters.tls import LOGGER
 from tacit.errors import TacitError
 
 REDACTED = "[redacted]"
+_NAMES = OsEntropy()
+"""Of requests: apart from what a service draws, so that a line more in the log changes nothing else."""
+
+
+class RequestId:
+    """A name for one request in the lines of the log that it gave rise to: random, drawn when the first of them is
+    written. It is in no answer, and none is taken from a client, so that nobody can follow a device by it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def text(self) -> str:
+        """16 hex digits."""
+        self._text = self._text or _NAMES(8).hex()
+        return self._text
+
+
+REQUEST: ContextVar[RequestId | None] = ContextVar("request", default=None)
+"""The request that is being answered."""
 _SENSITIVE = frozenset(
     (
         *(
@@ -98,6 +121,12 @@ def set_log_level(level: str) -> None:
     _Level.value = logging.getLevelNamesMapping()[level.upper()]
 
 
+def _name_request(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if (request := REQUEST.get()) is not None:
+        event["request_id"] = request.text()
+    return event
+
+
 def _threshold(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     if logging.getLevelNamesMapping().get(method.upper(), logging.ERROR) < _Level.value:
         raise structlog.DropEvent
@@ -110,6 +139,7 @@ def get_logger(service: str) -> FilteringBoundLogger:
         _Stderr(),
         processors=[
             _threshold,
+            _name_request,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             guard,

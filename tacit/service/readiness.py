@@ -8,6 +8,7 @@ where nobody asks anything of the service meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from tacit.errors import Refusal, TacitError, Unavailable
@@ -16,6 +17,8 @@ from tacit.ports import Clock, TransportError
 PROBE_SECONDS = 5.0
 PATIENCE_SECONDS = 20.0
 """After which a write that has not come back is a trouble of its own."""
+LEAST_WINDOW = 60.0
+"""Seconds of the shortest window in which background work is seen to succeed."""
 FAILURES = 3
 """Steps of a driver that fail in a row before that is a trouble: a peer that starts again is none."""
 
@@ -36,9 +39,11 @@ class Durable(Protocol):
 class Probing:
     """A driver that writes to ``store``, once it is open, whether or not anybody else does."""
 
-    def __init__(self, store: Callable[[], Durable | None], clock: Clock) -> None:
+    def __init__(self, store: Callable[[], Durable | None], clock: Clock, wrote: Callable[[float], None]) -> None:
+        """``wrote`` hears how many seconds each probe took that succeeded."""
         self._store = store
         self._clock = clock
+        self._wrote = wrote
         self._since: float | None = None
 
     async def step(self) -> int:
@@ -49,6 +54,7 @@ class Probing:
         self._since = self._clock.now()
         try:
             await store.probe()
+            self._wrote(self._clock.now() - self._since)
         except (TacitError, TransportError, OSError):
             if not store.trouble:  # it is not one that the store explains
                 raise
@@ -65,18 +71,60 @@ class Probing:
         return f"the store has not answered for {waited:.0f} s" if waited > PATIENCE_SECONDS else ""
 
 
-class Steps:
-    """The background work that fails, by what it does."""
+@dataclass(slots=True)
+class Windows:
+    """When background work succeeded, no finer than in windows of ``seconds``, each long enough that work which goes
+    well succeeds in every one of them: that a device woke it in between cannot be seen."""
 
-    def __init__(self) -> None:
+    seconds: float
+    newest: int | None = None
+    before: int | None = None
+
+    def success(self, now: float) -> None:
+        """It succeeded now."""
+        window = int(now // self.seconds)
+        if window != self.newest:
+            self.newest, self.before = window, self.newest
+
+    def last(self, now: float) -> float | None:
+        """The end of the last window that is over and had a success; ``None`` while there is none."""
+        over = self.newest if self.newest is not None and int(now // self.seconds) > self.newest else self.before
+        return None if over is None else (over + 1) * self.seconds
+
+
+class Steps:
+    """The background work by what it does: which of it fails, and when it last succeeded."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._failing: dict[str, str] = {}
+        self._windows: dict[str, Windows] = {}
+
+    def expect(self, doing: str, idle_seconds: float) -> None:
+        """There is work that is done every ``idle_seconds`` at least."""
+        self._windows[doing] = Windows(max(LEAST_WINDOW, 2 * idle_seconds))
 
     def told(self, doing: str, error: Exception | None, failures: int) -> None:
         """A step succeeded (no error), or failed for the ``failures``-th time in a row."""
         if error is None:
             self._failing.pop(doing, None)
+            self._windows[doing].success(self._clock.now())
         elif failures >= FAILURES or isinstance(error, Unavailable):
             self._failing[doing] = words_of(error)
+
+    async def failing(self) -> dict[tuple[str, ...], float]:
+        """For the metrics: 1 for work that fails, otherwise 0."""
+        return {(doing,): float(doing in self._failing) for doing in self._windows}
+
+    async def succeeded(self) -> dict[tuple[str, ...], float]:
+        """For the metrics: when each succeeded, as ``Windows.last``."""
+        now = self._clock.now()
+        ends = {doing: windows.last(now) for doing, windows in self._windows.items()}
+        return {(doing,): end for doing, end in ends.items() if end is not None}
+
+    async def windows(self) -> dict[tuple[str, ...], float]:
+        """For the metrics: how long each one's windows are, in seconds."""
+        return {(doing,): windows.seconds for doing, windows in self._windows.items()}
 
     def trouble(self) -> str:
         """Each with why it fails."""

@@ -19,11 +19,12 @@ from tacit.adapters.origins import is_loopback
 from tacit.adapters.tls import listener_context
 from tacit.errors import UsageError
 from tacit.service.admission import Admission
-from tacit.service.app import SERVICE_NAME
-from tacit.service.config import Limits, Listen
+from tacit.service.app import SERVICE_NAME, STOPPING
+from tacit.service.config import Limits, Listen, ServiceConfig
 from tacit.service.connection import Server
 from tacit.service.listener import TlsSite
 from tacit.service.log import quiet_http_logger
+from tacit.service.metrics_listener import PATH, metrics_site, watch_certificates
 
 GRACE_SECONDS = 10.0
 BACKLOG = 1024
@@ -36,10 +37,30 @@ class Ready:
     service: str
     url: str
     pid: int
+    metrics: str | None = None
+    """Where its metrics are, if they are anywhere."""
 
     def line(self) -> str:
         """The READY line: one JSON object."""
-        return json.dumps({"service": self.service, "url": self.url, "pid": self.pid})
+        line = {"service": self.service, "url": self.url, "pid": self.pid}
+        return json.dumps(line if self.metrics is None else {**line, "metrics": self.metrics})
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An application, where it listens, and where its metrics are read. ``drain_seconds``: how long it still takes
+    requests after it was told to stop, while readiness says so."""
+
+    app: web.Application
+    listen: Listen
+    metrics: Listen | None = None
+    drain_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, app: web.Application, config: ServiceConfig) -> Site:
+        """The site of a service, with its certificates watched."""
+        watch_certificates(app, config.listen.tls_cert, config.client_cert)
+        return cls(app, config.listen, config.metrics, config.drain_seconds)
 
 
 def print_ready(ready: Ready) -> None:
@@ -94,12 +115,50 @@ def _site(runner: Runner, listen: Listen, tls: ssl.SSLContext | None) -> web.Bas
 
 @contextlib.asynccontextmanager
 async def started(
-    app: web.Application, listen: Listen, *, insecure_http: bool = False, grace_seconds: float = GRACE_SECONDS
+    app: web.Application,
+    listen: Listen,
+    *,
+    metrics: Listen | None = None,
+    insecure_http: bool = False,
+    grace_seconds: float = GRACE_SECONDS,
 ) -> AsyncIterator[Ready]:
-    """Run ``app`` while the block runs. On exit: stop accepting, finish what is in flight within
-    ``grace_seconds``, clean up. Raises ``UsageError`` for plain HTTP off loopback (P7) or an address that
-    cannot be bound.
+    """Run ``app`` while the block runs, and its metrics on a listener of their own. On exit: stop accepting, finish
+    what is in flight within ``grace_seconds``, clean up; the metrics end last. Raises ``UsageError`` for plain HTTP off
+    loopback (P7) or an address that cannot be bound.
     """
+    async with contextlib.AsyncExitStack() as stack:
+        page = None
+        if metrics is not None:
+            places = [metrics, metrics.model_copy(update={"port": 0})] if listen.reuse_port else [metrics]
+            page = await _metrics_page(stack, app, places, insecure_http=insecure_http, grace_seconds=grace_seconds)
+        origin = _listening(app, listen, insecure_http=insecure_http, grace_seconds=grace_seconds)
+        yield Ready(app[SERVICE_NAME], await stack.enter_async_context(origin), os.getpid(), page)
+
+
+async def _metrics_page(
+    stack: contextlib.AsyncExitStack,
+    app: web.Application,
+    places: Sequence[Listen],
+    *,
+    insecure_http: bool,
+    grace_seconds: float,
+) -> str:
+    """Have the metrics of ``app`` read at the first of ``places`` that is free, until ``stack`` ends: processes that
+    share a configuration and an address cannot share this one. Raises ``UsageError`` where none is."""
+    *before, last = places
+    for place in before:
+        with contextlib.suppress(UsageError):
+            return await _metrics_page(stack, app, [place], insecure_http=insecure_http, grace_seconds=grace_seconds)
+    site = metrics_site(app, last, insecure_http=insecure_http)
+    origin = _listening(site, last, insecure_http=insecure_http, grace_seconds=grace_seconds)
+    return await stack.enter_async_context(origin) + PATH
+
+
+@contextlib.asynccontextmanager
+async def _listening(
+    app: web.Application, listen: Listen, *, insecure_http: bool, grace_seconds: float
+) -> AsyncIterator[str]:
+    """Run ``app`` on one listener; its URL. Raises ``UsageError`` as ``started``."""
     tls = server_tls(listen)
     if tls is None and not insecure_http and not is_loopback(listen.host):
         raise UsageError(
@@ -115,7 +174,7 @@ async def started(
             raise UsageError(f"listen: cannot bind {listen.host}:{listen.port}: {error.strerror}") from error
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         port = runner.addresses[0][1]
-        yield Ready(app[SERVICE_NAME], f"{'https' if tls else 'http'}://{host}:{port}", os.getpid())
+        yield f"{'https' if tls else 'http'}://{host}:{port}"
     finally:
         await runner.cleanup()
 
@@ -129,32 +188,50 @@ async def serve(
     grace_seconds: float = GRACE_SECONDS,
 ) -> None:
     """Serve until SIGTERM or SIGINT. ``ready`` is called once the socket listens."""
-    await serve_all([(app, listen)], ready=ready, insecure_http=insecure_http, grace_seconds=grace_seconds)
+    await serve_all([Site(app, listen)], ready=ready, insecure_http=insecure_http, grace_seconds=grace_seconds)
 
 
 async def serve_all(
-    apps: Sequence[tuple[web.Application, Listen]],
+    sites: Sequence[Site],
     *,
     ready: Callable[[Ready], None] = print_ready,
     insecure_http: bool = False,
     grace_seconds: float = GRACE_SECONDS,
 ) -> None:
-    """Serve several applications in one process until SIGTERM or SIGINT; stops them in reverse order."""
-    stop = asyncio.Event()
-    with _stop_signals(stop):
+    """Serve several applications in one process until SIGTERM or SIGINT; stops them in reverse order.
+
+    Once told, each says that it is not ready, and still answers for its ``drain_seconds``, unless it is told again.
+    """
+    stop, again = asyncio.Event(), asyncio.Event()
+    with _stop_signals(stop, again):
         async with contextlib.AsyncExitStack() as stack:
-            for app, listen in apps:
-                site = started(app, listen, insecure_http=insecure_http, grace_seconds=grace_seconds)
-                ready(await stack.enter_async_context(site))
+            for site in sites:
+                serving = started(
+                    site.app,
+                    site.listen,
+                    metrics=site.metrics,
+                    insecure_http=insecure_http,
+                    grace_seconds=grace_seconds,
+                )
+                ready(await stack.enter_async_context(serving))
             await stop.wait()
+            for site in sites:
+                site.app[STOPPING].set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(again.wait(), max(site.drain_seconds for site in sites))
 
 
 @contextlib.contextmanager
-def _stop_signals(stop: asyncio.Event) -> Iterator[None]:
+def _stop_signals(stop: asyncio.Event, again: asyncio.Event) -> Iterator[None]:
+    """Set ``stop`` at the first signal, ``again`` at the next."""
+
+    def told() -> None:
+        (again if stop.is_set() else stop).set()
+
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, told)
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from tacit.messages import (
     TaskExtensionType,
 )
 from tacit.tokens.slots import Slot
+from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.prio3 import Prio3
 from tacit.vdaf.registry import vdaf_from_configuration
 from tacit.version import DAP_18, DapVersion
@@ -95,6 +96,11 @@ class Task:
     """Coin flips that each aggregator adds to every number of its aggregate share; 0: none."""
     publishes_share: bool = False
     """Each aggregator publishes its aggregate share in the log once it was released (a census)."""
+    leader_state_key: bytes | None = None
+    """The ElGamal key (32 bytes, an element of ristretto255) that the Leader's input shares are encrypted to on
+    devices, inside of what HPKE seals; ``None`` where they are not."""
+    helper_state_key: bytes | None = None
+    """The Helper's."""
 
     @classmethod
     def from_configuration(
@@ -111,11 +117,13 @@ class Task:
         version: DapVersion = DAP_18,
         aggregator_flips: int = 0,
         publishes_share: bool = False,
+        leader_state_key: bytes | None = None,
+        helper_state_key: bytes | None = None,
     ) -> Task:
         """The task of ``configuration``; its recipe hash is the configuration's ``task_info``.
 
         Raises ``Refusal`` with rule ``task-extension``, ``task-interval``, ``task-vdaf``, ``task-batch``,
-        ``task-recipe-hash`` or ``task-hpke``.
+        ``task-recipe-hash``, ``task-hpke`` or ``task-state-key``.
         """
         _check_batch(configuration, batch_close)
         interval = interval_of(configuration)
@@ -123,14 +131,11 @@ class Task:
             raise Refusal("task-interval", "the task has no interval in which reports may be made")
         if len(configuration.task_info) != RECIPE_HASH_SIZE:
             raise Refusal("task-recipe-hash", "task_info is not a recipe hash of 32 bytes")
-        for config in (leader_hpke_config, helper_hpke_config, collector_hpke_config):
-            suite = hpke.Suite(config.kem_id, config.kdf_id, config.aead_id)
-            if not suite.supported or len(config.public_key) != hpke.PUBLIC_KEY_SIZE:
-                raise Refusal("task-hpke", f"HPKE configuration {config.id} has a suite or key that is not supported")
+        _check_hpke(leader_hpke_config, helper_hpke_config, collector_hpke_config)
         return cls(
             task_id=task_id_of(configuration),
             configuration=configuration,
-            vdaf=vdaf_of(configuration),
+            vdaf=_vdaf_with(configuration, leader_state_key, helper_state_key),
             leader_hpke_config=leader_hpke_config,
             helper_hpke_config=helper_hpke_config,
             collector_hpke_config=collector_hpke_config,
@@ -143,6 +148,8 @@ class Task:
             version=version,
             aggregator_flips=aggregator_flips,
             publishes_share=publishes_share,
+            leader_state_key=leader_state_key,
+            helper_state_key=helper_state_key,
         )
 
     @cached_property
@@ -197,6 +204,11 @@ class Task:
             raise KeyError(role)
         return found
 
+    def state_key(self, role: Role) -> bytes | None:
+        """The key that input shares for ``role`` are encrypted to on devices, if they are; the Collector's and the
+        Client's never are."""
+        return {Role.LEADER: self.leader_state_key, Role.HELPER: self.helper_state_key}.get(role)
+
     def url(self, role: Role, resource: str) -> str:
         """URL of one of the task's resources at an aggregator. The endpoint's bytes stand in every AAD as they are;
         here one slash follows them, whether or not they end with it."""
@@ -217,6 +229,26 @@ class Task:
     def too_early(self, time: int, now: float, leeway: float = CLOCK_LEEWAY) -> bool:
         """Is ``time`` further ahead of ``now`` (POSIX seconds) than clocks may differ?"""
         return time * self.time_precision > now + leeway
+
+
+def _check_hpke(*configs: HpkeConfig) -> None:
+    for config in configs:
+        suite = hpke.Suite(config.kem_id, config.kdf_id, config.aead_id)
+        if not suite.supported or len(config.public_key) != hpke.PUBLIC_KEY_SIZE:
+            raise Refusal("task-hpke", f"HPKE configuration {config.id} has a suite or key that is not supported")
+
+
+def _vdaf_with(configuration: TaskConfiguration, leader: bytes | None, helper: bytes | None) -> Prio3[Any]:
+    """The task's VDAF. Both aggregators have a state key of their own, or none; and shares that were encrypted on
+    devices are cells, each proved on its own, because proofs of anything else are made when all of it is known."""
+    vdaf = vdaf_of(configuration)
+    if leader is None and helper is None:
+        return vdaf
+    if leader is None or helper is None or leader == helper:
+        raise Refusal("task-state-key", "leader and helper each need a state key of their own")
+    if not isinstance(vdaf, Prio3CountVec):
+        raise Refusal("task-state-key", "state keys go with Prio3CountVec alone")
+    return vdaf
 
 
 def _check_batch(configuration: TaskConfiguration, batch_close: BatchClose) -> None:

@@ -28,6 +28,7 @@ MAX_SIGNATURES = 64
 MAX_SIZE = (1 << 63) - 1
 
 _NAME = re.compile(r"[^\s+\x00-\x1f]+")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
@@ -128,7 +129,7 @@ class Note:
             whole = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DecodeError("note is not UTF-8") from error
-        if any(char < " " and char != "\n" for char in whole):
+        if _CONTROL.search(whole):
             raise DecodeError("note has a control character")
         text, blank, block = whole.rpartition("\n\n")
         if not blank or not block.endswith("\n"):

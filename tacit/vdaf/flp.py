@@ -103,13 +103,13 @@ class FlpBBCGGI19(Generic[M]):
         return checked == 0 and self.circuit.gadget.eval(self.field, wires) == value
 
     def encode(self, measurement: M) -> list[int]:
-        """See ``Circuit.encode``."""
+        """Field elements of a measurement. Raises ``ValueError`` if it is not in the circuit's domain."""
         return self.circuit.encode(measurement)
 
     def truncate(self, meas: Sequence[int]) -> list[int]:
-        """See ``Circuit.truncate``."""
+        """The elements of an encoded measurement that are aggregated."""
         return self.circuit.truncate(meas)
 
     def decode(self, output: Sequence[int], num_measurements: int) -> Any:
-        """See ``Circuit.decode``."""
+        """The aggregate result from the summed outputs of ``num_measurements`` measurements."""
         return self.circuit.decode(output, num_measurements)

@@ -111,5 +111,7 @@ def prio3_named(
             return Prio3SumVec(SHARES, length, max_measurement or 0, chunk_length)
         case "Prio3MultihotCountVec":
             return Prio3MultihotCountVec(SHARES, length, max_weight or 0, chunk_length)
+        case "Prio3CountVec":
+            return Prio3CountVec(SHARES, length)
         case _:
             raise ValueError(f"VDAF {name} is not known")

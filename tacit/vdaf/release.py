@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 
@@ -28,7 +29,7 @@ def added_up(vdaf: Prio3[Any], shares: Sequence[list[int]], report_count: int, s
 def _plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, slack: int) -> bool:
     if isinstance(vdaf, Prio3Histogram) and sum(values) != report_count:
         return False
-    if isinstance(vdaf, (Prio3Count, Prio3Histogram, Prio3MultihotCountVec)):
+    if isinstance(vdaf, (Prio3Count, Prio3CountVec, Prio3Histogram, Prio3MultihotCountVec)):
         return all(0 <= value <= report_count for value in values)
     if isinstance(vdaf, (Prio3Sum, Prio3SumVec)):
         return all(-slack <= value <= report_count * vdaf.max_measurement + slack for value in values)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State, Trouble
+from client_agent.remembered import RememberedStore
 from client_agent.store import METADATA, MIGRATIONS, SqlAgentStore
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.errors import Fatal
@@ -32,12 +33,13 @@ ENTRY = Entry(
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "remembered"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AgentStore]:
     if request.param == "memory":
         yield MemoryAgentStore()
         return
-    opened = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    kept = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    opened = kept if request.param == "sqlite" else RememberedStore(kept)
     yield opened
     await opened.close()
 

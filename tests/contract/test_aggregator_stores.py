@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.reports import make_task_kit
+from services.analyzer.store import AnalyzerStore
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.adapters import sqlite_dialect
@@ -36,19 +37,20 @@ BUCKET = (START + 1).to_bytes(8, "big")
 PROOF, REPLAYED = 6, 2
 
 Store = SqlStore[Any]
+STORES: dict[str, Callable[[str], Store]] = {"leader": LeaderStore, "helper": HelperStore, "analyzer": AnalyzerStore}
 
 
 def url_of(tmp_path: Path, backend: str) -> str:
     return f"sqlite+aiosqlite:///{':memory:' if backend == 'memory' else tmp_path / 'state' / 'store.sqlite3'}"
 
 
-@pytest.fixture(params=["leader-memory", "leader-postgres", "helper-file"])
+@pytest.fixture(params=["leader-memory", "leader-postgres", "helper-file", "analyzer-memory"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """Either aggregator's store: what is tested here is the same code on the same tables."""
+    """A store of whoever follows the log: what is tested here is the same code on the same tables."""
     role, backend = request.param.split("-")
     is_postgres = backend == "postgres"
     url = request.getfixturevalue("make_postgres_url")() if is_postgres else url_of(tmp_path, backend)
-    found: Store = LeaderStore(url) if role == "leader" else HelperStore(url)
+    found: Store = STORES[role](url)
     await found.open()
     yield found
     await found.close()

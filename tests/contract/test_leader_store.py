@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -10,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.reports import make_task_kit
 from services.leader import schema
+from services.leader.metrics import add_leader_metrics
 from services.leader.records import (
     BatchState,
     CollectionRow,
@@ -20,14 +25,17 @@ from services.leader.records import (
     JobRow,
     JobState,
     StoredReport,
-    pack_members,
-    unpack_members,
+    pack_seqs,
+    unpack_seqs,
 )
 from services.leader.store import LeaderStore
 from tacit.adapters.dialect import SLICE
 from tacit.adapters.migrate import assert_migrations_match
+from tacit.aggregator.filling import Look
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.records import TaskRow, TaskState
+from tacit.service.app import METRICS, Deps, make_app
+from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
 from tests.contract.sessions import until_waiting
 
@@ -74,9 +82,9 @@ def upload(number: int, task_id: bytes = TASK) -> StoredReport:
 
 
 def job(
-    number: int, members: tuple[int, ...] = (1, 2), batch_id: bytes | None = None, *, holder: int = 0, expired: int = 0
+    number: int, seqs: tuple[int, ...] = (1, 2), batch_id: bytes | None = None, *, holder: int = 0, expired: int = 0
 ) -> JobRow:
-    return JobRow(report(number), TASK, batch_id, JobState.FORMED, members, holder=holder, expired=expired)
+    return JobRow(report(number), TASK, batch_id, JobState.FORMED, seqs, holder=holder, expired=expired)
 
 
 async def claim(
@@ -96,8 +104,8 @@ def test_migrations_make_the_declared_tables() -> None:
 
 
 def test_members_are_packed_and_unpacked() -> None:
-    for members in ((), (1,), (5, 3, 1 << 40)):
-        assert unpack_members(pack_members(members)) == members
+    for seqs in ((), (1,), (5, 3, 1 << 40)):
+        assert unpack_seqs(pack_seqs(seqs)) == seqs
 
 
 async def test_uploads_wait_in_their_order_until_a_job_has_them(leader: LeaderStore) -> None:
@@ -185,7 +193,7 @@ async def test_a_formed_job_whose_lease_ran_out_is_split_and_a_sent_one_taken_ov
     assert (taken.job_id, taken.state, taken.request) == (report(2), JobState.SENT, b"request")
     async with leader.transaction() as tx:
         (poisoned,) = await tx.split_jobs(later, 10)
-        assert poisoned.members == formed.members
+        assert poisoned.seqs == formed.seqs
         await tx.remove_jobs([poisoned])
         await tx.add_jobs([job(3, (1,)), job(4, (2, 3), expired=1)])
         assert await tx.split_jobs(later, 10) == []
@@ -219,19 +227,19 @@ async def test_a_job_ends_once_and_its_request_is_gone(leader: LeaderStore) -> N
         assert not await tx.drop_job(held)
         assert await tx.drop_job(dropped)
         assert (await tx.in_flight(TASK), await tx.unfinished_jobs(TASK)) == (2, 1)
-        assert await tx.members_in_jobs() == {1, 3}
+        assert await tx.seqs_in_jobs() == {1, 3}
     async with leader.transaction(shared=True) as tx:
         await tx.postpone_job(held, NOW + 5, "there", "answered 503")
         assert await tx.failing_jobs(TASK, 10) == [FailingJob(report(1), "sent", 2, 1, 0, "answered 503")]
     assert await due(leader) == []
     (again,) = await claim(leader, 1, now=NOW + 5)
-    assert (again.request, again.members, again.attempts, again.location) == (b"request", (3, 1), 1, "there")
+    assert (again.request, again.seqs, again.attempts, again.location) == (b"request", (3, 1), 1, "there")
     async with leader.transaction(shared=True) as tx:
         assert await tx.end_job(report(1), JobState.DONE)
         assert not await tx.end_job(report(1), JobState.FAILED)
         assert (await tx.in_flight(TASK), await tx.unfinished_jobs(TASK)) == (0, 0)
         assert await tx.job_counts(TASK) == {"done": 1}
-        assert await tx.members_in_jobs() == set()
+        assert await tx.seqs_in_jobs() == set()
         rows = await tx.connection.exec_driver_sql("select length(request), length(members) from aggregation_jobs")
         assert [tuple(row) for row in rows] == [(0, 0)]
     assert await due(leader, NOW + 999) == []
@@ -462,3 +470,43 @@ async def test_room_is_made_ahead_of_the_uploads(pair: tuple[LeaderStore, Leader
         await tx.numbered.make_room()
         assert not await tx.numbered.lacks_room()
         assert max(await tx.numbered.slices()) == max(known) + 1
+
+
+async def test_metrics_show_what_the_store_counts_over_all_tasks(leader: LeaderStore) -> None:
+    clock = SimClock()
+    app = make_app("leader", Deps(clock, SeededEntropy(1), InProcessTransport(), background=False))
+    add_leader_metrics(app, leader)
+    async with leader.transaction() as tx:
+        await tx.add_reports([upload(number, task) for number, task in ((1, TASK), (2, TASK), (3, AT_B))], NOW)
+        await tx.add_jobs([job(1), replace(job(2), task_id=AT_B), job(3)])
+        await tx.count_rejections(TASK, {"proof": 7})
+        await tx.put_task(TaskRow(bytes(32), TaskState.ACTIVE, b"", task_id=TASK))
+        await tx.release(TASK, b"first")
+        await tx.release(AT_B, b"second")
+        counts = await tx.all_pending(), await tx.all_jobs(), await tx.all_failing_jobs(), await tx.all_rejections()
+        assert counts == (3, {"formed": 3}, 0, {"proof": 7})
+        assert (await tx.all_released(), await tx.all_counted()) == (2, 0)
+    page = (await app[METRICS].page()).decode()
+    assert 'tacit_tasks{state="active"} 1.0\n' in page
+    assert "tacit_batches_released 2.0\n" in page
+    assert re.search(r'tacit_jobs\{state="formed"\} (0|100)\.0\n', page)
+    assert "proof" not in page
+    async with leader.transaction() as tx:
+        await tx.count_rejections(TASK, {"proof": 2000})
+        await tx.count_rejections(AT_B, {"proof": 1000})
+    await clock.advance(WINDOW_SECONDS)
+    assert 'tacit_reports_rejected_total{cause="proof"} 3000.0\n' in (await app[METRICS].page()).decode()
+
+
+async def test_a_look_at_a_count_is_noted_once_and_goes_with_its_task(leader: LeaderStore) -> None:
+    first, again, second = Look(1, 1_700_000_000, 4), Look(1, 1_700_000_009, 9), Look(3, 1_700_000_500, 10)
+    for look in (second, first, again):
+        async with leader.transaction() as tx:
+            await tx.keep_look(bytes(32), look)
+    async with leader.read() as tx:
+        assert await tx.looks(bytes(32)) == [first, second]
+        assert await tx.looks(bytes(range(32))) == []
+    async with leader.transaction() as tx:
+        await tx.forget(bytes(32))
+    async with leader.read() as tx:
+        assert await tx.looks(bytes(32)) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from infra.postgres import SUPERUSER, PostgresServer
 from services.leader import schema
 from tacit.adapters import postgres_tls
 from tacit.adapters.postgres import administer
+from tacit.adapters.postgres_tls import protection_of
 from tacit.adapters.sql import open_database
 from tacit.errors import UsageError
 from tacit.service.config import read_database_url, write_secret
@@ -137,6 +139,17 @@ async def test_a_weaker_mode_off_loopback_needs_the_word_insecure(
         assert "refuses" in await refusal(insecure), "the server takes no plain connection"
     else:
         assert await encrypted(insecure) == {True}
+
+
+@pytest.mark.parametrize("host", ["database.example", "localhost.example", "192.0.2.1", "[2001:db8::1]", "2130706433"])
+async def test_whoever_is_not_plainly_on_this_machine_is_on_another_one(host: str) -> None:
+    """Nothing is resolved and nobody is called: what is refused is the URL."""
+    url = f"postgresql+asyncpg://u:secret@{host}:5432/d"
+    for mode in ("disable", "prefer", "verify-ca"):
+        assert "use verify-full (sslrootcert=FILE names an authority" in await refusal(f"{url}?sslmode={mode}")
+    for said in ("", "?sslmode=verify-full"):
+        context = protection_of(make_url(url + said))[1].arguments()["ssl"]
+        assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
 
 
 @pytest.mark.usefixtures("away")

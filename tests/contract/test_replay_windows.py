@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from infra.redis import RedisServer
-from services.gateway.store import MARGIN, RedisReplayWindow, ReplayStore, ReplayWindow, SeenRequest
+from services.gateway.ports import ReplayWindow, SeenRequest
+from services.gateway.store import MARGIN, RedisReplayWindow, ReplayStore
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.redis_streams import connect
 from tacit.adapters.system import SystemClock

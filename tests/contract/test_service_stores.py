@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from attester.ports import Debit, Issued, Outcome
+from attester.ports import Debit, DebitResult, Issued
 from attester.store import SqlAttesterStore
 from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
 from recipe_server.records import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
 from recipe_server.store import SqlRecipeStore
 from services.collector.records import Collection, CollectionState, Result
 from services.collector.store import CollectorStore
-from services.gateway.store import ReplayStore, SeenRequest
+from services.gateway.ports import SeenRequest
+from services.gateway.store import ReplayStore
 from services.issuer.ports import StoredKey
 from services.issuer.store import SqlIssuerStore
 from tacit.service.store import Store
@@ -81,12 +82,12 @@ async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
         debit = Debit(challenges[0], 100, b"device", LATE, 0, b"request", LATE)
         other = replace(debit, challenge=challenges[1], request_hash=b"other")
         assert await store.debit([debit, other, debit]) == [
-            Outcome.GRANTED,
-            Outcome.EXHAUSTED,
-            Outcome.CHALLENGE_USED,
+            DebitResult.GRANTED,
+            DebitResult.EXHAUSTED,
+            DebitResult.CHALLENGE_USED,
         ]
         again = replace(debit, challenge=challenges[2])
-        assert await store.debit([again, debit]) == [Outcome.GRANTED, Outcome.CHALLENGE_USED]
+        assert await store.debit([again, debit]) == [DebitResult.GRANTED, DebitResult.CHALLENGE_USED]
         assert await store.issuance() == {(LATE, 0): Issued(devices=1, requested=2)}
         await store.add_answered({(LATE, 0): 2, (LATE, 1): 1})
         assert await store.forget(99.5) == 0
@@ -98,14 +99,14 @@ async def test_attester_takes_no_challenge_that_ended_before_one_it_forgot(url: 
     await store.open()
     async with opened(store):
         debit = Debit(b"a" * 32, 100, b"device", LATE, 0, b"request", LATE)
-        assert await store.debit([debit]) == [Outcome.GRANTED]
+        assert await store.debit([debit]) == [DebitResult.GRANTED]
         assert [await store.forget(now) for now in (99.0, 100.0, 50.0)] == [0, 100, 100]
         unused = replace(debit, challenge=b"b" * 32)
         later = replace(debit, challenge=b"c" * 32, challenge_expires=101)
         assert await store.debit([debit, unused, later]) == [
-            Outcome.CHALLENGE_USED,
-            Outcome.CHALLENGE_USED,
-            Outcome.GRANTED,
+            DebitResult.CHALLENGE_USED,
+            DebitResult.CHALLENGE_USED,
+            DebitResult.GRANTED,
         ]
         assert await store.forget(float(LATE)) == 101
 

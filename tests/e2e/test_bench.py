@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from infra.lab.bench.agents import OWN, agent_rows
 from infra.lab.bench.ingest import PERCENTILES, ingest_rows
 from infra.lab.bench.overload import LISTENERS, overload_rows
 from infra.lab.bench.pipeline import pipeline_rows
-from infra.lab.bench.targets import UNDER_ATTACK
+from infra.lab.bench.targets import AGENTS, IDLE, UNDER_ATTACK, WEIGHT
 
 pytestmark = pytest.mark.slow
 SERVERS = {"relay", "all servers"}
@@ -38,3 +39,11 @@ def test_overload_compares_honest_uploads_beside_attackers_with_those_alone(monk
     attacked = {row.role: row for row in rows if row.stage == UNDER_ATTACK}
     assert {f"p99, {kind} at the {name}" for kind in ("silent", "flood") for name in LISTENERS} <= set(attacked)
     assert all(row.ratio is not None and row.ratio > 0 for row in attacked.values())
+
+
+def test_agents_cost_less_together_than_alone() -> None:
+    rows = {(row.stage, row.path): row for row in agent_rows(1, hosted=6, alone=1, window=3.0)}
+    assert set(rows) == {(stage, path) for stage in AGENTS for path in (OWN, "host, 6 devices")}
+    assert all(row.us_per_report > 0 or row.stage == IDLE for row in rows.values()), "three seconds without any work"
+    alone, hosted = rows[WEIGHT, OWN], rows[WEIGHT, "host, 6 devices"]
+    assert hosted.ratio == alone.us_per_report / hosted.us_per_report > 2

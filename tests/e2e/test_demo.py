@@ -103,6 +103,7 @@ def test_every_staged_attack_was_refused(document: dict[str, Any]) -> None:
     assert refused["a collection at B-1 = 49"] == "leader, helper"
 
 
+@pytest.mark.slow
 def test_own_data_gets_a_report_that_opens_offline(tmp_path: Path) -> None:
     rows = "".join(f"{number},{'cat' if number % 3 else 'dog'}\n" for number in range(200))
     (tmp_path / "pets.csv").write_text("id,pet\n" + rows)
@@ -116,6 +117,7 @@ def test_own_data_gets_a_report_that_opens_offline(tmp_path: Path) -> None:
     assert (tmp_path / "demo-out" / "result.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty agents, and the devices behind them in batches."""
     for name in ("MOST_AGENTS", "AGENTS_OF_A_CROWD"):

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.examples import AFTER, GIVEN, LONG, NOT_GIVEN, REFUSED, SHORTER, everything
+from tests.examples import AFTER, FOLLOWED, GIVEN, LONG, NOT_GIVEN, REFUSED, SHORTER, everything
 from tests.printed import PROGRAM, STAYS, Printed, Walk
 
 STACK = (
-    "tacit up --agents 2 --epoch-seconds 7200 --allow-unbounded-local",
-    "tacit up --agents 2 --epoch-seconds 7300 --allow-unbounded-local",
+    "tacit up --agents 2 --epoch-seconds 7200 --slots 16 --allow-unbounded-local",
+    "tacit up --agents 2 --epoch-seconds 7300 --slots 16 --allow-unbounded-local",
 )
 """One of them has more than ten minutes left of its epoch."""
 PRINTED = everything()
@@ -98,7 +98,8 @@ def test_every_document_that_prints_commands_is_read() -> None:
         for path in documents
         if any(re.search(r"^(\$ )?(tacit|make) ", block, re.MULTILINE) for block in path.read_text().split("```")[1::2])
     }
-    assert printing <= set(PRINTED)
+    assert printing <= {*PRINTED, *FOLLOWED}
+    assert all((ROOT / test).is_file() for test in FOLLOWED.values())
 
 
 def test_a_failing_example_is_told(tmp_path: Path) -> None:

@@ -104,16 +104,20 @@ class Stage:
             ),
             self.layout.parties,
         )
+        return await self.published(recipe)
+
+    async def published(self, recipe: Recipe) -> Destination:
+        """A recipe, active and verified as a device verifies it."""
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
         url = f"{self.layout.urls['recipe_server']}/v1/leaves"
         headers = {"content-type": "application/json"}
         answer = await self.transport.request("POST", url, headers=headers, body=leaf.encode())
         assert answer.status == 201, answer.body
         with pytest.raises(Refusal, match="opt-in-missing"):
-            await self.verified(name)
+            await self.verified(recipe.name)
         for _ in range(3):
-            await self.stack.step("leader", "helper", "collector")
-        return await self.verified(name)
+            await self.stack.step("leader", "helper", "analyzer", "collector")
+        return await self.verified(recipe.name)
 
     async def verified(self, name: str) -> Destination:
         policy = policy_of(self.layout.policy_path)
@@ -204,8 +208,8 @@ async def test_a_fleet_with_every_fault_is_counted_as_the_oracle_says(stage: Sta
     assert all(findings.values()), findings
     assert {f"released: {label}" for label in LABELS} <= set(findings)
 
-    result.outcome.sums[0] += 1
-    result.outcome.states[Fault.NONE, State.SENT] += 1
+    result.deliveries.sums[0] += 1
+    result.deliveries.states[Fault.NONE, State.SENT] += 1
     wrong = [what for what, holds in (await stage.judged(oracle, result, 0.0)).items() if not holds]
     assert {"leader: accepted", "helper: accepted", "released: a", "released: contributions"} <= set(wrong)
 
@@ -219,6 +223,7 @@ async def test_a_fleet_with_every_fault_is_counted_as_the_oracle_says(stage: Sta
     assert len(paths) == 5
 
 
+@pytest.mark.slow
 async def test_a_fleet_of_unequal_rates_and_dummies_is_counted_as_the_oracle_says(stage: Stage) -> None:
     """The devices' sampling alone is another one than published: what it costs is not asked here."""
     target = await stage.publish("unequal", 0, Decimal("0.5"), 40)
@@ -239,6 +244,7 @@ async def test_a_fleet_of_unequal_rates_and_dummies_is_counted_as_the_oracle_say
     assert all(findings.values()), findings
 
 
+@pytest.mark.slow
 async def test_prepared_contributions_are_sent_by_shards_and_counted(stage: Stage, tmp_path: Path) -> None:
     target = await stage.publish("prepared", 1, Decimal("0.3"), 20)
     with pytest.raises(UsageError, match="no recipes called nobody"):
@@ -272,20 +278,21 @@ async def test_prepared_contributions_are_sent_by_shards_and_counted(stage: Stag
     ]
     result = results[0]
     for counter, other in (
-        (result.outcome.states, results[1].outcome.states),
-        (result.outcome.sums, results[1].outcome.sums),
+        (result.deliveries.states, results[1].deliveries.states),
+        (result.deliveries.sums, results[1].deliveries.sums),
     ):
         counter.update(other)  # type: ignore[arg-type]
     result.sampled += results[1].sampled
     assert result.contributions == made.prepared
     assert result.ended(State.SENT, counting=True) == sum(
-        count for (fault, _), count in result.outcome.states.items() if FATE[fault].counts
+        count for (fault, _), count in result.deliveries.states.items() if FATE[fault].counts
     )
     stage.clock.jump(target.recipe.interval.end - stage.clock.now() + 2)
     findings = await stage.judged(oracle, result)
     assert all(findings.values()), findings
 
 
+@pytest.mark.slow
 async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text('m\n"1,2,3"\n"-9, 4.4,0"\n"5,5,5"\n')
@@ -318,7 +325,7 @@ async def test_fleets_with_noise_shares_are_counted_bit_by_bit(stage: Stage, tmp
         assert all(abs(one.estimate - one.truth) < 6 * one.stderr for one in verdict.answers), verdict.answers
         assert all(one.inside is not None for one in verdict.answers), "the fleet knows how many devices it has"
         assert {f"released: {label}" for label in labels(target.recipe)} <= set(findings)
-        assert sum(result.outcome.sums.values()) > result.contributions
+        assert sum(result.deliveries.sums.values()) > result.contributions
     await _check_noise(stage, *runs[4][1:])
 
 
@@ -329,5 +336,5 @@ async def _check_noise(stage: Stage, oracle: Oracle, result: FleetResult) -> Non
     assert [remark.split(":")[0] for remark in verdict.remarks] == ["aggregators add noise"]
     (released,) = [finding for finding in verdict.findings if finding.what == "released: sum"]
     assert released.slack == noise_bound(400) < 400
-    result.outcome.sums[0] += 2 * released.slack + 1
+    result.deliveries.sums[0] += 2 * released.slack + 1
     assert not (await stage.verdict(oracle, result, 0.0)).holds

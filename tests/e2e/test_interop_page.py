@@ -15,7 +15,7 @@ import pytest
 from infra.interop.run import ROLES, WARNING
 from infra.layout import free_ports
 from infra.processes import serve_command
-from tacit.version import VERSIONS
+from tacit.version import DAP_18, JANUS_MAIN
 from tests.kit.processes import ReadyProcess
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "interop.md"
@@ -26,7 +26,8 @@ def blocks() -> list[str]:
     return re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("profile", VERSIONS)
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", [DAP_18.name, pytest.param(JANUS_MAIN.name, marks=pytest.mark.slow)])
 def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path: Path, profile: str) -> None:
     bash = shutil.which("bash")
     if shutil.which("curl") is None or bash is None:

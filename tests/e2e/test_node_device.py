@@ -32,9 +32,9 @@ from tests.kit.processes import ReadyProcess
 
 EXAMPLE = ROOT / "examples" / "node"
 OLDEST = 18
-DEVICES = 24
-FLOOR = 20
-DURATION = 14
+DEVICES = 8
+FLOOR = 6
+DURATION = 8
 STARTING = 9  # seconds that a stack takes to start, about
 LEAST_LEFT = 9  # seconds of an epoch in which devices fetch the tokens of the next one
 SENT = "visits: sent, the leader has it"

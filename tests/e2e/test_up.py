@@ -1,4 +1,4 @@
-"""``tacit up``: eight services, two witnesses, every credential demanded, and a run that outlives killed aggregators.
+"""``tacit up``: nine services, two witnesses, every credential demanded, and a run that outlives killed aggregators.
 
 The tests share one stack and run in the order of this file; the last one stops it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -41,6 +42,7 @@ from tacit.recipe.derive import task_id
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.service.config import load_config, read_secret
+from tacit.service.metric_names import METRICS, Rule
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
 from tests.kit.processes import ReadyProcess
@@ -60,7 +62,14 @@ GUARDED = [
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregation_jobs", media_types.dap("aggregation-job-init-req"), "peer"),
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregate_shares", media_types.dap("aggregate-share-req"), "peer"),
     ("helper", "GET", "/v1/recipes", "", "operator_helper"),
+    ("analyzer", "POST", f"/recipes/{NO_TASK}/reports", media_types.ONE_SERVER_REPORT, "gateway_reports"),
+    ("analyzer", "GET", f"/recipes/{NO_TASK}/aggregate", "", "aggregates"),
+    ("analyzer", "GET", "/v1/recipes", "", "operator_analyzer"),
     ("collector", "POST", "/v1/collections", media_types.JSON, "operator_collector"),
+    ("collector", "GET", "/v1/collections", "", "collections"),
+    ("admin", "GET", "/v1/people", "", "admin"),
+    ("admin", "GET", "/v1/audit", "", "analyst"),
+    ("admin", "GET", "/v1/questions", "", "approver"),
     ("collector", "GET", "/v1/results", "", "operator_collector"),
     ("recipe_server", "POST", "/v1/results", media_types.JSON, "results"),
 ]
@@ -110,6 +119,27 @@ async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, 
         await well(http, stack.url(name), kind)
         assert runs(stack.document[name]["pid"], ["infra.cli", "serve", kind, stack.document[name]["config"]])
     assert len({stack.document[name]["pid"] for name in SERVICE_NAMES}) == len(SERVICE_NAMES)
+
+
+async def test_every_service_shows_its_own_metrics_on_a_listener_of_its_own(stack: Stack, http: HttpTransport) -> None:
+    seen: set[str] = set()
+    for name in (*SERVICE_NAMES, *WITNESSES):
+        url, kind = stack.document[name]["metrics"], name.partition("_")[0] if name in WITNESSES else name
+        assert not url.startswith(f"{stack.url(name)}/")
+        assert (await http.request("GET", f"{stack.url(name)}/metrics")).status == 404
+        page = (await http.request("GET", url)).body.decode()
+        found = {line.split("{")[0].split(" ")[0] for line in page.splitlines() if line and line[0] != "#"}
+        assert {"tacit_ready", "process_start_time_seconds"} <= found
+        assert f'tacit_build_info{{service="{kind}",version="{__version__}"}} 1.0' in page
+        own = {re.sub("_(bucket|count)$", "", one) for one in found}
+        assert all(not METRICS[one].by or kind in METRICS[one].by for one in own)
+        exact = {one.name for one in METRICS.values() if kind in one.by and one.rule is Rule.EXACT}
+        assert exact <= own | {"tacit_tasks", "tacit_collections"}  # those by state: while there is nothing, no state
+        seen |= own
+        assert "127.0.0.1" not in page
+    watched = json.loads((stack.layout.state_dir / "prometheus.yml").read_text())["scrape_configs"][0]
+    assert {one["labels"]["party"] for one in watched["static_configs"]} == {*SERVICE_NAMES, *WITNESSES}
+    assert {"tacit_store_well", "tacit_step_failing", "tacit_step_window_seconds"} <= seen
 
 
 async def test_a_second_stack_in_the_same_folder_is_refused_and_the_first_goes_on(
@@ -279,6 +309,7 @@ async def publish(stack: Stack, http: HttpTransport) -> Recipe:
     return recipe
 
 
+@pytest.mark.slow
 async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
     stack: Stack, serve: Callable[..., ReadyProcess], http: HttpTransport
 ) -> None:

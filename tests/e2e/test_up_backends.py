@@ -216,6 +216,7 @@ def test_whole_stack_runs_on_its_own_servers_with_further_processes(reachable: P
     assert not any(map(accepts, urls))
 
 
+@pytest.mark.slow
 def test_gateway_and_uploads_in_one_process_are_named_and_healthy_as_two_services(tmp_path: Path) -> None:
     folder = tmp_path / "stack"
     command = [*UP, "--together", "--batch-crypto", "--state-dir", str(folder)]

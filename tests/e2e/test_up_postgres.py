@@ -164,6 +164,7 @@ def test_missing_driver_is_named_before_anything_is_made(
     assert not (folder / "stack").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("postgres")
 async def test_every_service_of_the_stack_runs_on_its_own_database(folder: Path) -> None:
     command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0", "--with", "postgres"]

@@ -36,6 +36,7 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tls import ClientTls
+from tacit.client import Operator as AdminClient
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.recipe.builder import propose
@@ -111,6 +112,23 @@ def test_every_address_is_https_and_the_stack_is_well(stack: Stack, capsys: pyte
     assert len(keys) == len(stack.layout.services) + len(SERVERS) + len(("authority", OPERATOR))
     assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
     assert len({path.read_bytes() for path in keys}) == len(keys), "each has a key of its own"
+
+
+def test_the_admin_api_is_spoken_to_and_listened_to_over_tls(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = stack.layout
+    options: dict[str, Any] = {"key_file": layout.credentials["analyst"]}
+    with AdminClient(layout.urls["admin"], tls=layout.client_tls, **options) as operator:
+        events = operator.events()
+        assert next(events).kind == "listening"
+        draft = command(stack, capsys, "admin", "question", "new", "--name", "secret")
+        assert next(events).document == {"id": draft["id"], "state": "draft", "revision": 1}
+        events.close()
+    assert command(stack, capsys, "admin", "audit", "verify")["rows"] >= 1
+    with AdminClient(layout.urls["admin"], **options) as stranger:
+        with pytest.raises(TransportError, match="certificate is not trusted"):
+            stranger.session()
+        with pytest.raises(TransportError, match="certificate is not trusted"):
+            next(stranger.events())
 
 
 def listening(stack: Stack) -> set[int]:

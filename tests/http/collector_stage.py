@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from infra.lab.kit.bundles import ORIGIN, paged, signed_bundle
+from infra.lab.kit.bundles import ORIGIN
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import (
@@ -32,8 +32,7 @@ from tacit.service.config import write_secret
 from tacit.service.driver import Driver
 from tacit.task import Task, seal_aggregate_share
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.log import MemoryTree
+from tests.http.stubs import Remembering, ShownLog
 
 COLLECTOR = "http://127.0.0.1:8010"
 LOG = "http://127.0.0.1:8011"
@@ -44,19 +43,11 @@ COUNTS = [14, 13, 12, 15, 14, 12, 13, 13, 14, 13, 12, 13, 14, 13, 12, 13]
 
 
 @dataclass
-class LogStub:
-    """The recipe server's public side: a log that may grow, and a place for results."""
+class LogStub(ShownLog):
+    """The recipe server's public side: a log, and a place for results."""
 
-    tree: MemoryTree = field(default_factory=MemoryTree)
     results: list[dict[str, Any]] = field(default_factory=list)
     result_status: int = 201
-
-    def add(self, *leaves: SignedLeaf) -> None:
-        for leaf in leaves:
-            self.tree.append(leaf.encode())
-
-    async def bundle(self, request: web.Request) -> web.Response:
-        return web.Response(body=paged(self.tree, signed_bundle(self.tree, 0, KIT.keys["log"]), request.path))
 
     async def result(self, request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == "Bearer publish-secret"
@@ -65,8 +56,7 @@ class LogStub:
         return web.Response(status=self.result_status)
 
     def app(self) -> web.Application:
-        app = web.Application()
-        app.router.add_get("/v1/{path:.+}", self.bundle)
+        app = super().app()
         app.router.add_post("/v1/results", self.result)
         return app
 
@@ -84,6 +74,7 @@ class LeaderStub:
     answer: bytes | None = None
     requests: list[bytes] = field(default_factory=list)
     polls: int = 0
+    filling: bytes | None = None
     live: dict[bytes, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
 
@@ -124,6 +115,12 @@ class LeaderStub:
             return web.Response(headers=headers)
         return web.Response(body=self.response(body), content_type="application/ppm-dap")
 
+    async def tell(self, request: web.Request) -> web.Response:
+        assert request.headers["Authorization"] == "Bearer leader-secret"
+        if self.refuse is not None:
+            raise self.refuse
+        return web.Response(body=self.filling) if self.filling is not None else web.Response(status=404)
+
     async def delete(self, request: web.Request) -> web.Response:
         self.deleted.append(request.match_info["job"])
         self.live = {body: job for body, job in self.live.items() if job not in self.deleted}
@@ -133,19 +130,10 @@ class LeaderStub:
         app = make_app("leader", deps)
         jobs = f"/tasks/{self.task.task_id_text}/collection_jobs"
         app.router.add_post(jobs, self.create)
+        app.router.add_get(f"/tasks/{self.task.task_id_text}/yield", self.tell)
         app.router.add_get(jobs + "/{job}", self.show)
         app.router.add_delete(jobs + "/{job}", self.delete)
         return app
-
-
-class Observer:
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[tuple[str, object]] = []
-
-    def saw(self, party: str, what: object) -> None:
-        self.notes.append((party, what))
 
 
 class Stage:
@@ -158,8 +146,8 @@ class Stage:
         self.clock = SimClock(float(NOW))
         self.inner = InProcessTransport()
         self.network = FaultyTransport(self.inner, clock=self.clock)
-        self.observer = Observer()
-        self.log = LogStub()
+        self.observer = Remembering()
+        self.log = LogStub(KIT.keys["log"])
         self.leader = LeaderStub(task_of(recipe, issuer_key().token_key.spki))
         self.app: web.Application | None = None
 

@@ -13,6 +13,7 @@ from infra.lab.kit.network import (
     FaultyTransport,
     InProcessTransport,
 )
+from infra.lab.kit.one_server import ANALYZER_URL
 from infra.lab.kit.recipes import NOW, URLS, changed
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig, RelayLog
@@ -46,6 +47,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
                 relay_bearer=tmp_path / "relay.token",
                 targets=(
                     TargetRule(origin=URLS["leader"], path_prefix="/tasks/"),
+                    TargetRule(origin=ANALYZER_URL, path_prefix="/recipes/"),
                     TargetRule(origin=LOG_URL, path_prefix="/v1/", methods=("GET",)),
                 ),
             ),
@@ -66,13 +68,15 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             relay_config,
             Deps(clock, ENTROPY.child("relay"), inner, background=False),
         )
-        leader, server = web.Application(), web.Application()
+        leader, analyzer, server = web.Application(), web.Application(), web.Application()
         leader.router.add_post("/tasks/{task}/reports", upload)
+        analyzer.router.add_post("/recipes/{recipe}/reports", upload)
         server.router.add_get("/v1/{path:.+}", log.answer)
         for url, app in (
             (GATEWAY_URL, gateway),
             (URLS["relay"], relay),
             (URLS["leader"], leader),
+            (ANALYZER_URL, analyzer),
             (LOG_URL, server),
         ):
             await inner.mount(url, app)

@@ -18,9 +18,9 @@ import pytest
 from scipy.stats import binomtest
 from sqlalchemy import create_engine, text
 
-from client_agent import deciding
+from client_agent import answering
+from client_agent.answering import drawn
 from client_agent.coin import COIN_BITS, coin, coin_threshold
-from client_agent.deciding import drawn
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.entropy import SeededEntropy
@@ -123,7 +123,7 @@ class Tosses:
 @pytest.fixture
 def tosses(monkeypatch: pytest.MonkeyPatch) -> Tosses:
     found = Tosses()
-    monkeypatch.setattr(deciding, "coin", found)
+    monkeypatch.setattr(answering, "coin", found)
     return found
 
 

@@ -82,7 +82,7 @@ async def test_a_device_meets_every_member_of_a_recipe_at_its_worst_and_goes_on(
 @pytest.mark.parametrize(
     "error", [CryptoError("no"), KeyError("x"), RecursionError(), MemoryError(), ZeroDivisionError()]
 )
-@pytest.mark.parametrize("where", ["tacit.rules.table.check", "tacit.models.secure_aggregation.make_report"])
+@pytest.mark.parametrize("where", ["tacit.rules.table.check", "tacit.models.secure_aggregation.shard"])
 async def test_what_nobody_foresaw_costs_the_one_recipe_that_holds_it(
     world: World, error: Exception, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +99,7 @@ async def test_what_nobody_foresaw_costs_the_one_recipe_that_holds_it(
         await agent.step()
     entry = await only(store)
     assert (entry.state, entry.detail) == (State.REFUSED, f"recipe-unusable: {type(error).__name__}")
-    assert bool(entry.charged_epsilon) is where.endswith("make_report"), "charged once the coin was tossed"
+    assert bool(entry.charged_epsilon) is where.endswith("shard"), "charged once the coin was tossed"
     assert [row.usable for row in await store.prefetches() if row.slot.slot == 0] == [True]
     other = KIT.recipe(name="the-next-one", rate=1, min_batch_size=200)
     world.log.add(*leaves_of(other))

@@ -98,6 +98,7 @@ async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world
     assert len(world.uploads) == sent
 
 
+@pytest.mark.slow
 async def test_without_donation_every_round_has_a_coin_of_its_own_and_one_charge(world: World) -> None:
     made = [await device(world, INDEPENDENT) for _ in range(DEVICES)]
     await run_rounds(world, INDEPENDENT, [agent for agent, _ in made])
@@ -188,6 +189,7 @@ async def test_the_draw_survives_a_crash_and_the_device_is_not_charged_again(wor
     assert len(set(chosen)) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_no_order_of_leaves_restarts_and_missing_tokens_makes_two_of_one(world: World, seed: int) -> None:
     """Leaves come in any order and several at once, the clock jumps, every step is that of a restarted agent: one draw

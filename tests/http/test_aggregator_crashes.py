@@ -167,15 +167,17 @@ async def run_with_power_cut(tmp_path: Path, kit: TaskKit, role: Role, number: i
     ],
     ids=["leader-before", "leader-after", "helper-before", "helper-after", "leader-at-b-after"],
 )
-async def test_power_cut_at_every_commit_loses_and_repeats_nothing(
-    tmp_path: Path, kit: TaskKit, role: Role, *, committed: bool
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["every-fifth", "every"])
+async def test_power_cut_at_a_commit_loses_and_repeats_nothing(
+    tmp_path: Path, kit: TaskKit, role: Role, step: int, *, committed: bool
 ) -> None:
     number = 0
     while await run_with_power_cut(tmp_path / str(number), kit, role, number, committed=committed):
-        number += 1
+        number += step
     assert number >= 3, "a run has fewer commits than it should"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [LOSE_REQUEST, LOSE_RESPONSE, DUPLICATE], ids=["request", "response", "twice"])
 @pytest.mark.parametrize("kit", [KIT, AT_B], ids=["interval-end", "at-b"])
 async def test_every_message_to_the_helper_may_be_lost_once(tmp_path: Path, kit: TaskKit, fault: Fault) -> None:

@@ -26,6 +26,7 @@ from tacit.models.forms.parties import Analyst, Attester, Gateway, Issuer, Parti
 from tacit.models.forms.registry import FORMS
 from tacit.models.model import Channel, Fate, Model, Submission, Verdict
 from tacit.models.registry import MODELS, model_of
+from tacit.operations.checking import Checked, RuleVerdict
 from tacit.ports import Entropy
 from tacit.recipe.charges import charges_of
 from tacit.recipe.claims import claim_of
@@ -40,6 +41,8 @@ from tacit.tokens.binding import Preimages
 from tests.http.agent_world import ALWAYS, KIT, World, only
 
 NAME = "counting-house"
+OTHERS = tuple(FORMS)
+"""The models that are known without it."""
 
 
 class HouseParties(Parties):
@@ -62,14 +65,14 @@ class HouseForm(Form):
     different_operators: ClassVar[tuple[tuple[str, str], ...]] = (("relay", "gateway"), ("attester", "analyzer"))
     proves: ClassVar[bool] = False
     adversaries: ClassVar[tuple[Adversary, ...]] = (
-        Adversary("analyzer", "the analyzer", Cap.LOCAL, pure=True),
+        Adversary("house", "the counting house", Cap.LOCAL, pure=True),
         Adversary("reader", "whoever reads a result of {n} answers", Cap.AGGREGATE),
     )
-    charged: ClassVar[str] = "analyzer"
-    charged_with_relay: ClassVar[str] = "analyzer"
+    charged: ClassVar[str] = "house"
+    charged_with_relay: ClassVar[str] = "house"
 
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
-        told = {"analyzer": reports.local_epsilon, "reader": reports.aggregate_epsilon(n, delta)}
+        told = {"house": reports.local_epsilon, "reader": reports.aggregate_epsilon(n, delta)}
         return Claim(told, "counted-alone", "replacement", n, reports.local_epsilon, delta)
 
 
@@ -99,7 +102,7 @@ def house_body() -> dict[str, Any]:
     parties = body["parties"]
     own = {name: parties[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")}
     epsilon0 = body["randomizer"]["epsilon0"]
-    told = {"analyzer": epsilon0, "reader": ALWAYS.privacy.epsilon["aggregator_with_relay"]}
+    told = {"house": epsilon0, "reader": ALWAYS.privacy.epsilon["aggregator_with_relay"]}
     privacy = {**body["privacy"], "mechanism": "counted-alone", "epsilon": told}
     return {**body, "model": NAME, "privacy": privacy, "parties": {**own, "analyzer": parties["leader"]}}
 
@@ -135,7 +138,7 @@ def test_its_canonical_bytes_go_round_and_hold_its_own_members_alone(house: Reci
     for path, value, words in (
         ("vdaf", ALWAYS.body()["vdaf"], "vdaf: .* has none"),
         ("parties", ALWAYS.body()["parties"], "parties.analyzer: Field required"),
-        ("privacy", ALWAYS.body()["privacy"], "privacy: epsilon.analyzer: Field required"),
+        ("privacy", ALWAYS.body()["privacy"], "privacy: epsilon.house: Field required"),
     ):
         with pytest.raises(DecodeError, match=words):
             Recipe.from_body({**house_body(), path: value})
@@ -148,20 +151,20 @@ def test_every_rule_passes_and_its_adversaries_are_held_to_their_caps(house: Rec
     (live,) = log.recipes
     assert live.opted_in
     assert rules.check(house, KIT.policy, log.context(live, float(NOW))) == []
-    assert claim_of(house)["analyzer"] == float(house.epsilon0)
+    assert claim_of(house)["house"] == float(house.epsilon0)
     without = replace(log.context(live, float(NOW)), opt_ins={})
     assert [one.rule for one in rules.check(house, KIT.policy, without)] == ["opt-in-missing"]
     strict = KIT.policy.model_copy(update={"max_epsilon_local": "0.5", "max_epsilon_half_batch": "0.1"})
     context = log.context(live, float(NOW), Stage.DRAFT)
     assert {one.rule for one in rules.check(house, strict, context)} == {"claim-cap", "claim-half-batch"}
-    stated = {**house_body()["privacy"], "epsilon": {"analyzer": "0.1", "reader": "9"}}
+    stated = {**house_body()["privacy"], "epsilon": {"house": "0.1", "reader": "9"}}
     low = Recipe.from_body({**house_body(), "privacy": stated})
     assert [one.rule for one in rules.check(low, KIT.policy, context)] == ["claim-understated", "claim-cap"]
 
 
 def test_an_account_is_charged_what_its_analyzer_learns_until_that_party_closes_it(house: Recipe) -> None:
     (charge,) = charges_of(read(*leaves(house)), float(NOW))
-    assert (charge.state, str(charge.cost.epsilon)) == (ChargeState.ACTIVE, house.privacy.epsilon["analyzer"])
+    assert (charge.state, str(charge.cost.epsilon)) == (ChargeState.ACTIVE, house.privacy.epsilon["house"])
     (charge,) = charges_of(read(*leaves(house, void(house))), float(NOW))
     assert charge.state is ChargeState.VOID
 
@@ -172,7 +175,7 @@ async def test_a_device_sends_its_submission_and_reads_its_verdict(house: Recipe
     await agent.step()
     entry = await only(store)
     assert (entry.state, entry.model, entry.detail) == (State.SCHEDULED, NAME, "")
-    assert entry.charged_epsilon == house.privacy.epsilon["analyzer"]
+    assert entry.charged_epsilon == house.privacy.epsilon["house"]
     await world.clock.advance(entry.send_at - world.clock.now())
     await agent.send_due()
     assert world.uploads == [entry.report]
@@ -185,16 +188,16 @@ def test_its_release_becomes_a_result_that_people_read(house: Recipe) -> None:
     counts = [400, *[40] * (house.randomizer.categories - 1)]
     aggregate = AggregateResult(sum(counts), Interval(0, 1), tuple(counts))
     document = model_of(NAME).result(house, "batch", 0, aggregate, float(NOW))
-    assert document["privacy"]["by_adversary"].keys() == {"analyzer", "reader"}
-    assert document["privacy"]["epsilon"] == float(house.privacy.epsilon["analyzer"])
+    assert document["privacy"]["by_adversary"].keys() == {"house", "reader"}
+    assert document["privacy"]["epsilon"] == float(house.privacy.epsilon["house"])
     rows = {row[0]: row for row in price_rows(document)}
-    assert rows["the analyzer"][2] == "0"
+    assert rows["the counting house"][2] == "0"
     assert f"whoever reads a result of {house.batch.min_batch_size} answers" in rows
     console = Console(file=io.StringIO(), width=200)
     show_recipe(house, {"state": "file"}, console)
-    show_check(house, KIT.policy, [("claim-cap", None)], console)
+    show_check(Checked(house, Stage.DRAFT, (RuleVerdict("claim-cap", None),)), KIT.policy, console)
     said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "the analyzer" in said
+    assert "the counting house" in said
     assert "leader.example" in said
 
 
@@ -207,7 +210,10 @@ async def test_a_device_that_does_not_know_a_model_refuses_its_recipes_by_name(w
     await agent.step()
     entry = await only(store)
     assert entry.state is State.REFUSED
-    assert entry.detail == f"model-unsupported: model {NAME} is not supported; secure-aggregation is"
+    assert (
+        entry.detail
+        == f"model-unsupported: model {NAME} is not supported; {', '.join(OTHERS[:-1])} and {OTHERS[-1]} are"
+    )
     assert entry.charged_epsilon == ""
     for ask in (claim_of, lambda one: model_of(one.model)):
         with pytest.raises(Refusal, match="model-unsupported"):
@@ -217,7 +223,7 @@ async def test_a_device_that_does_not_know_a_model_refuses_its_recipes_by_name(w
 def test_a_reader_of_a_log_charges_a_model_that_it_does_not_know_with_all_that_is_stated() -> None:
     recipe = Recipe.from_body(house_body())
     (charge,) = charges_of(read(*leaves(recipe)), float(NOW))
-    assert str(charge.cost.epsilon) == str(charge.epsilon_with_relay) == recipe.privacy.epsilon["analyzer"]
+    assert str(charge.cost.epsilon) == str(charge.epsilon_with_relay) == recipe.privacy.epsilon["house"]
     assert charge.state is ChargeState.ACTIVE
     body = house_body()
     body["privacy"]["epsilon"]["reader"] = "unbounded"

@@ -14,6 +14,7 @@ from aiohttp import web
 from cryptography import x509
 
 import attester.app
+from attester.handlers import ATTESTER as ATTESTER_KEY
 from attester.schema import METADATA, MIGRATIONS
 from attester.software_root import spki_hash
 from infra.lab.kit.network import (
@@ -400,6 +401,11 @@ async def test_logs_count_by_slot_and_reason_and_name_no_device(
     counts = ("epoch", "slot", "devices", "requested", "answered")
     assert [tuple(line[name] for name in counts) for line in issued] == [(20_000, 0, 3, 3, 3)]
     assert [line["by_validity"] for line in lines if line["event"] == "refused"] == [1]
+    attester = app[ATTESTER_KEY]
+    assert (await attester.answered_by_epoch(), await attester.refused_by_cause()) == (
+        {("20000",): 3},
+        {("validity",): 1},
+    )
     tags = {str(what["device"]) for party, what in stage.seen.notes if party == "attester"}
     assert not any(tag in logged for tag in tags)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ from infra.lab.kit.network import (
     LOSE_RESPONSE,
     matching,
 )
+from tacit.aggregator.filling import Filling, Look
+from tacit.errors import DapAbort, DapProblem, Refusal
+from tacit.operations.results import CollectorAccess
+from tacit.operations.yields import read_yield
 from tacit.ports import TransportError
 from tacit.recipe.model import Boolean, Question
-from tests.http.collector_stage import COUNTS, KIT, Stage, publish_recipe, write_secrets
+from tests.http.collector_stage import COLLECTOR, COUNTS, KIT, Stage, publish_recipe, write_secrets
 
 
 async def test_a_collection_is_asked_for_polled_released_and_published(stage: Stage) -> None:
@@ -176,3 +181,35 @@ async def test_results_that_the_recipe_server_does_not_take_are_sent_again(stage
     stage.log.result_status = 201
     assert await stage.driver("PublishDriver").step() == 1
     assert len(stage.log.results) == 1
+
+
+async def test_a_yield_is_passed_on_as_the_leader_tells_it_and_to_the_operator_alone(stage: Stage) -> None:
+    path = f"/v1/recipes/{stage.recipe.hash_text}/yield"
+    assert (await stage.call("GET", path, headers={}))[0].status == 401
+    assert (await stage.call("GET", f"/v1/recipes/{'A' * 43}/yield"))[0].status == 404
+    assert (await stage.call("GET", "/v1/recipes/short/yield"))[0].status == 400
+    answer, document = await stage.call("GET", path)
+    assert (answer.status, document["detail"]) == (
+        404,
+        "the leader tells nothing of this recipe: not yet, or not any more",
+    )
+    size = stage.recipe.batch.min_batch_size
+    told = Filling(stage.leader.task.task_id_text, size, (Look(1, 1_700_000_000, 3),), 1_700_000_600)
+    stage.leader.filling = json.dumps(told.document()).encode()
+    answer, document = await stage.call("GET", path)
+    assert (answer.status, document) == (200, told.document())
+
+    access = CollectorAccess(COLLECTOR, "http://127.0.0.1:1", "operator-secret")
+    found = await read_yield(stage.inner, access, stage.recipe, 1_700_000_000.0)
+    assert (found.contributions, found.exact, found.next_at) == (3 * size // 10, False, 1_700_000_600)
+    exact = await read_yield(stage.inner, access, stage.recipe, 1_700_000_000.0, released=size + 3)
+    assert (exact.contributions, exact.exact) == (size + 3, True)
+
+    stage.leader.filling = b'{"looks": []}'
+    assert (await stage.call("GET", path))[0].status == 502
+    stage.leader.refuse = DapAbort(DapProblem.UNRECOGNIZED_TASK)
+    assert (await stage.call("GET", path))[0].status == 404
+    none = await read_yield(stage.inner, access, stage.recipe, float(stage.recipe.interval.start))
+    assert (none.contributions, none.looks) == (0, ())
+    stage.leader.refuse = Refusal("broken", "it is")
+    assert (await stage.call("GET", path))[0].status == 502

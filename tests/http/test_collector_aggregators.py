@@ -15,8 +15,10 @@ from aiohttp import web
 from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair
 from infra.lab.kit.bundles import ORIGIN, paged, signed_bundle
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.pan_private import SharedReports
 from infra.lab.kit.recipes import RecipeKit, changed
 from infra.lab.kit.reports import TaskKit, issuer_key
+from infra.lab.kit.watched import TWO, WatchingKit
 from services.collector.app import create_app
 from services.collector.config import CollectorConfig
 from services.helper.app import create_app as create_helper
@@ -26,8 +28,10 @@ from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.aggregator.keys import HpkeKey, write_hpke_key
 from tacit.messages import Role
+from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.config import write_secret
 from tacit.tlog.checkpoint import NoteKey
@@ -58,14 +62,14 @@ class Stage:
         return answer.status, json.loads(answer.body)
 
 
-def log_app(recipe: Recipe) -> web.Application:
+def log_app(recipe: Recipe, cast: RecipeKit) -> web.Application:
     """A log with the recipe, its directory and both opt-ins."""
-    leaves = [KIT.recipe_leaf(recipe), KIT.directory_leaf()]
-    leaves += [KIT.opt_in_leaf(recipe, role) for role in ("leader", "helper")]
+    leaves = [cast.recipe_leaf(recipe), cast.directory_leaf()]
+    leaves += [cast.opt_in_leaf(recipe, role) for role in ("leader", "helper")]
     tree = MemoryTree(leaf.encode() for leaf in leaves)
 
     async def bundle(request: web.Request) -> web.Response:
-        return web.Response(body=paged(tree, signed_bundle(tree, 0, KIT.keys["log"]), request.path))
+        return web.Response(body=paged(tree, signed_bundle(tree, 0, cast.keys["log"]), request.path))
 
     app = web.Application()
     app.router.add_get("/v1/{path:.+}", bundle)
@@ -73,11 +77,14 @@ def log_app(recipe: Recipe) -> web.Application:
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, recipe: Recipe) -> AsyncIterator[Stage]:
+async def running(
+    tmp_path: Path, recipe: Recipe, cast: RecipeKit = KIT, policy: Policy | None = None, **state_keys: PrivateKey
+) -> AsyncIterator[Stage]:
     """All four, in memory."""
     task = task_of(recipe, issuer_key().token_key.spki)
-    kit = TaskKit(task, KIT.key_pairs, KIT.verify_key_seed, issuer_key())
-    write_hpke_key(tmp_path / "hpke.json", HpkeKey(KIT.hpke_config(Role.COLLECTOR), KIT.key_pairs[Role.COLLECTOR]))
+    own = {Role[name.upper()]: key for name, key in state_keys.items()}
+    kit = TaskKit(task, cast.key_pairs, cast.verify_key_seed, issuer_key(), own)
+    write_hpke_key(tmp_path / "hpke.json", HpkeKey(cast.hpke_config(Role.COLLECTOR), cast.key_pairs[Role.COLLECTOR]))
     write_secret(tmp_path / "leader.token", COLLECTOR_TOKEN.encode())
     write_secret(tmp_path / "operator.token", b"operator-secret")
     config = CollectorConfig.model_validate(
@@ -86,8 +93,8 @@ async def running(tmp_path: Path, recipe: Recipe) -> AsyncIterator[Stage]:
             "hpke_keys": [tmp_path / "hpke.json"],
             "leader_token": tmp_path / "leader.token",
             "operator_token": tmp_path / "operator.token",
-            "log": {"url": LOG, "key": NoteKey(ORIGIN, KIT.keys["log"].public).encode()},
-            "policy": KIT.policy.model_dump(),
+            "log": {"url": LOG, "key": NoteKey(ORIGIN, cast.keys["log"].public).encode()},
+            "policy": (policy or cast.policy).model_dump(),
         }
     )
     async with AggregatorPair(
@@ -96,7 +103,7 @@ async def running(tmp_path: Path, recipe: Recipe) -> AsyncIterator[Stage]:
         lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
         lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
     ) as pair:
-        await pair.inner.mount(LOG, log_app(recipe))
+        await pair.inner.mount(LOG, log_app(recipe, cast))
         app = create_app(config, Deps(pair.clock, SeededEntropy(5), pair.network, background=False))
         await pair.inner.mount(COLLECTOR, app)
         yield Stage(pair, recipe, app)
@@ -133,6 +140,31 @@ async def test_reports_come_out_as_one_release(stage: Stage) -> None:
     (result,) = document["results"]
     assert result["report_count"] == size
     assert [bucket["count"] for bucket in result["buckets"]] == [len(range(cell, size, 16)) for cell in range(16)]
+
+
+async def test_cells_that_devices_kept_encrypted_come_out_as_one_release(tmp_path: Path) -> None:
+    cast = WatchingKit(3)
+    recipe = cast.watched_recipe(TWO, "histogram", min_batch_size=50, population=500)
+    policy = cast.default_policy.model_copy(update={"min_batch_size": 50})
+    async with running(tmp_path, recipe, cast, policy, **cast.state_keys) as stage:
+        reports = SharedReports(stage.pair.kit, 4)
+        size = recipe.batch.min_batch_size
+        cells = [[int(cell == number % 5) for cell in range(5)] for number in range(size)]
+        assert await stage.pair.upload(map(reports.valid, cells)) is None
+        await stage.step()
+        status, asked = await stage.call("POST", "/v1/collections", {"recipe_hash": recipe.hash_text})
+        assert status == 201, asked
+        await stage.pair.end_interval()
+        for _ in range(3):
+            await stage.step()
+            await stage.pair.clock.advance(60)
+        _, row = await stage.call("GET", f"/v1/collections/{asked['id']}")
+        assert row["state"] == "released", row
+        _, document = await stage.call("GET", "/v1/results")
+    (result,) = document["results"]
+    assert [(bucket["label"], bucket["count"]) for bucket in result["buckets"]] == [
+        (label, size // 5) for label in ("0", "1", "2", "3", "4+")
+    ]
 
 
 async def test_one_report_too_few_is_refused_with_the_aggregators_reason(stage: Stage) -> None:

@@ -55,6 +55,7 @@ async def test_measurements_come_out_as_their_sum(
         assert found["interval_duration"] in {60, 120}
 
 
+@pytest.mark.slow
 @every_profile
 async def test_two_leader_selected_batches_come_one_after_the_other(profile: str) -> None:
     async with bench(profile) as servers:

@@ -15,6 +15,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import LOSE_RESPONSE, FaultyTransport, InProcessTransport, matching, no_faults
 from services.issuer.app import create_app
 from services.issuer.config import IssuerConfig
+from services.issuer.handlers import ISSUER as ISSUER_KEY
 from services.issuer.schema import METADATA, MIGRATIONS
 from tacit import media_types
 from tacit.adapters.http import HttpTransport
@@ -414,6 +415,8 @@ async def test_issuance_is_counted_by_slot_and_nothing_else_is_logged(
         await token_for(stage, 20_000, 1)
     assert await stage.run("CountDriver") == 0
     await token_for(stage, 20_000, 1)
+    issuer = stage.app[ISSUER_KEY]
+    assert (await issuer.issued_by_epoch(), issuer.keys_end) == ({("20000",): 4}, 20_003 * EPOCH)
     await stage.restart()
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     issued = [(line["epoch"], line["slot"], line["count"]) for line in lines if line["event"] == "issued"]

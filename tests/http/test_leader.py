@@ -18,6 +18,7 @@ from services.leader.app import UPLOAD
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit import media_types
+from tacit.aggregator.filling import LOOKS, MAX_BATCH, STEPS, look_at, read_filling
 from tacit.codec import b64url
 from tacit.errors import ReportError
 from tacit.messages import (
@@ -286,17 +287,66 @@ async def test_collection_needs_the_collectors_credential(tmp_path: Path) -> Non
                 assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_status_needs_the_operators_or_the_collectors_credential(tmp_path: Path) -> None:
+async def test_exact_counts_are_for_the_servers_own_operator_and_not_for_the_collector(tmp_path: Path) -> None:
     path = f"/v1/tasks/{KIT.task.task_id_text}/status"
     async with pair_of(tmp_path) as pair:
         for role in (Role.LEADER, Role.HELPER):
             for token in (None, "wrong", PEER_TOKEN):
                 assert (await pair.get(role, path, token)).status == 401
                 assert (await pair.get(role, "/v1/recipes", token)).status == 401
+            assert (await pair.get(role, path, COLLECTOR_TOKEN)).status == 401
+            assert (await pair.get(role, path, OPERATOR_TOKEN)).status == 200
             for token in (OPERATOR_TOKEN, COLLECTOR_TOKEN):
-                assert (await pair.get(role, path, token)).status == 200
                 (shown,) = json.loads((await pair.get(role, "/v1/recipes", token)).body)
                 assert (shown["task_id"], shown["state"]) == (KIT.task.task_id_text, "active")
+
+
+async def told(pair: AggregatorPair, token: str = COLLECTOR_TOKEN) -> HttpResponse:
+    return await pair.send(Role.LEADER, "GET", "/yield", token=token)
+
+
+async def test_the_collector_learns_of_a_batch_that_fills_in_few_looks_that_never_change(tmp_path: Path) -> None:
+    reports = KIT.reports(12)
+    async with pair_of(tmp_path, storage="file") as pair:
+        for token in ("wrong", PEER_TOKEN, OPERATOR_TOKEN, GATEWAY_TOKEN):
+            assert (await told(pair, token)).status == 401
+        await pair.upload(reports.valid(1) for _ in range(6))
+        await pair.work()
+        start, end = KIT.task.start_seconds, KIT.task.end_seconds
+        before = read_filling((await told(pair)).body)
+        assert (before.looks, before.next_at) == ((), look_at(start, end, 1))
+
+        pair.clock.jump(look_at(start, end, 2) - pair.clock.now())
+        once = read_filling((await told(pair)).body)
+        assert [(one.number, one.at) for one in once.looks] == [(2, look_at(start, end, 2))]
+        assert once.next_at == look_at(start, end, 3)
+        await pair.upload(reports.valid(1) for _ in range(20))
+        await pair.work()
+        assert (await status(pair))["aggregated"] == 26
+        await pair.start(Role.LEADER)
+        pair.clock.jump(1)
+        assert read_filling((await told(pair)).body) == once
+
+        await pair.end_interval()
+        last = read_filling((await told(pair)).body)
+        assert last.looks[:1] == once.looks
+        assert (last.looks[-1].number, last.looks[-1].tenths, last.next_at) == (LOOKS, STEPS, None)
+        assert "26" not in json.dumps([one.tenths for one in last.looks])
+        await pair.end_retention(Role.LEADER)
+        assert (await told(pair)).status == 404
+
+
+async def test_nothing_is_told_of_a_batch_too_large_for_its_noise(tmp_path: Path) -> None:
+    for size, status in ((MAX_BATCH, 200), (MAX_BATCH + 1, 404), (2**64 - 1, 404)):
+        kit = make_task_kit(min_batch_size=size)
+        async with pair_of(tmp_path / str(size), kit) as pair:
+            pair.clock.jump(look_at(kit.task.start_seconds, kit.task.end_seconds, 2) - pair.clock.now())
+            answer = await told(pair)
+            assert answer.status == status, answer.body
+            if status == 200:
+                assert read_filling(answer.body).looks[0].tenths in range(STEPS + 1)
+            else:
+                assert str(MAX_BATCH) in json.loads(answer.body)["detail"]
 
 
 async def test_collection_waits_for_the_end_of_the_interval(tmp_path: Path) -> None:

@@ -269,6 +269,7 @@ async def checkpoint(leaders: Leaders) -> None:
         await tx.connection.execute(text("CHECKPOINT"))
 
 
+@pytest.mark.slow
 async def test_bytes_of_aggregated_reports_leave_the_tables_files(
     tmp_path: Path, postgres: PostgresServer, make_postgres_url: Callable[[], str]
 ) -> None:

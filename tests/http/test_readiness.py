@@ -21,8 +21,8 @@ from infra.layout import StackOptions, create_layout
 from infra.postgres import PostgresServer
 from infra.readiness_watch import LOOKS, START_SECONDS, Changes
 from infra.status import stack_status
+from services.gateway.ports import SeenRequest
 from services.gateway.service import REPLAYED, TARGET_UNREACHABLE, WINDOW_AWAY, WINDOW_RESTORED
-from services.gateway.store import SeenRequest
 from services.gateway.targets import TARGET_REFUSED
 from services.leader import schema
 from tacit import bhttp

@@ -77,7 +77,8 @@ class Server:
 
     async def start(self, **changes: object) -> None:
         deps = Deps(self.clock, SeededEntropy(1), self.network, background=False)
-        await self.network.mount(URL, create_app(self.config(**changes), deps))
+        self.app = create_app(self.config(**changes), deps)
+        await self.network.mount(URL, self.app)
 
     async def get(self, path: str, status: int = 200) -> HttpResponse:
         response = await self.network.request("GET", URL + path)
@@ -382,6 +383,7 @@ async def test_two_recipes_racing_for_a_slot_end_with_one_owner(server: Server) 
     assert sorted(answer.status for answer in answers) == [201, *[422] * 5]
 
 
+@pytest.mark.slow
 async def test_every_tile_of_a_log_of_300_entries_verifies_against_the_checkpoint(server: Server) -> None:
     for first in range(0, 300, 60):
         await server.publish(*(KIT.directory_leaf(EPOCH + first + number, 1) for number in range(60)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +25,7 @@ from tacit.recipe.charges import charge_of, charges_of
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
+from tacit.service.app import METRICS
 from tacit.service.config import write_secret
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
@@ -72,6 +74,10 @@ async def test_a_recipe_over_budget_is_not_published(server: Server) -> None:
     told = await detail(server, KIT.recipe_leaf(RECIPES[1]))
     assert "1 recipe in 30 days: epsilon 0.82" in told
     assert "of 1.5 at delta 0.00001 is spent" in told
+    page = (await server.app[METRICS].page()).decode()
+    (part,) = re.findall(r'tacit_ledger_spent_ratio\{account="default"\} (\S+)', page)
+    assert float(part) == pytest.approx(compose([COST], None, 1e-5) / 1.5)
+    assert "tacit_log_entries 4.0\n" in page
     fitting = Decimal(told.partition("at most epsilon ")[2].split()[0])
     smaller = KIT.recipe(name="smaller", slot=1, epsilon=fitting - Decimal("0.01"))
     await server.publish(KIT.recipe_leaf(smaller))

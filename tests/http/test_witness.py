@@ -14,6 +14,7 @@ from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse
+from tacit.service.app import METRICS
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.checkpoint import LogPolicy, Note, NoteKey, NoteSignature
 from tacit.tlog.client import LogView
@@ -252,9 +253,10 @@ async def test_long_logs_are_read_in_steps_across_tiles(stage: Stage) -> None:
     assert rule_of(await stage.ask(log.request(0))) == "witness-step"
     for old, size in ((0, 300), (300, 512), (512, 513), (513, 700)):
         line_of(await stage.ask(log.request(old, size)))
-    metrics = (await stage.network.request("GET", "https://witness.example/metrics")).body.decode()
-    assert "tacit_witness_cosigned_total 4\n" in metrics
-    assert "tacit_witness_leaves_read_total 700\n" in metrics
+    assert (await stage.network.request("GET", "https://witness.example/metrics")).status == 404
+    metrics = (await stage.apps["witness"][METRICS].page()).decode()
+    assert "tacit_witness_cosigned_total 4.0\n" in metrics
+    assert "tacit_witness_leaves_read_total 700.0\n" in metrics
     health = json.loads((await stage.network.request("GET", "https://witness.example/healthz")).body)
     assert health["status"] == "ok"
 

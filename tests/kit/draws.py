@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import beta, binom
 
 from infra.lab.kit.entropy import SeededEntropy
 
@@ -43,13 +42,13 @@ PLUMBING = {"tacit.adapters.system", "secrets", "random", __name__}
 TEXT = {"token_hex", "token_urlsafe"}
 """Functions of ``secrets`` that make names and passwords."""
 SECRETS = re.compile(
-    r"(tacit\.(hpke|ohttp|signing|tokens|multibuffer|adapters|roles\.client|aggregator\.keys|service\.app|pauses)"
-    r"|services\.(gateway\.keys|leader\.workers|leader\.coordinator)|attester"
+    r"(tacit\.(hpke|ohttp|signing|tokens|multibuffer|adapters|roles\.client|aggregator\.keys|service\.(app|log|metrics)|pauses|panprivate\.ristretto)"
+    r"|services\.(admin|gateway\.keys|leader\.workers|leader\.coordinator)|attester"
     r"|client_agent\.(wallet|deciding)|infra\.lab\.(bench|devices\.(contributions|tokens))"
     r"|infra\.(layout|service_configs|backing_servers|databases|certificates|mosquitto|commands\.keys))(\.|$)"
 )
-"""Modules that draw keys, nonces and identifiers, which nothing compares but for equality, lengths of pauses, and
-inputs of benchmarks."""
+"""Modules that draw keys, nonces and identifiers, which nothing compares but for equality, lengths of pauses, how
+metrics are rounded, and inputs of benchmarks."""
 WHOLE, WHOLE_RUNS = ("tests/e2e/", "tests/scripts/"), 3
 """Folders whose tests run whole stacks, which draw for themselves: they promise a rate of 0 unless they state another,
 and are repeated so often."""
@@ -133,12 +132,16 @@ class Tally:
     @property
     def chance(self) -> float:
         """The probability of as many failures if the rate is right."""
+        from scipy.stats import binom  # takes seconds to import
+
         return float(binom.sf(len(self.failed) - 1, self.runs, self.rate)) if self.failed else 1.0
 
     @property
     def highest(self) -> float:
         """What the rate is below with 95 % confidence (Clopper and Pearson)."""
         count = len(self.failed)
+        from scipy.stats import beta
+
         return 1.0 if count == self.runs else float(beta.ppf(0.95, count + 1, self.runs - count))
 
 

@@ -141,7 +141,7 @@ class Simulation:
         if name == "leader":
             limits = config.limits.model_copy(update=LIMITS)  # type: ignore[attr-defined]
             config = config.model_copy(update={"limits": limits})
-        elif name == "gateway":
+        elif name in {"gateway", "analyzer"}:
             config = config.model_copy(update={"group_delay": 0.0})
         entropy = self.entropy.child(f"{name} {self._starts}")
         transport = self.wire.transport(name)

@@ -164,7 +164,9 @@ def test_an_identity_that_others_can_read_is_refused(config: Path, capsys: Captu
     assert "chmod 600" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)], ids=["TERM", "INT"]
+)
 def test_a_signal_stops_the_agent_cleanly(config: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", "from infra.cli import main; main()", "agent", "run", "--config", str(config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
@@ -175,6 +177,27 @@ def test_a_signal_stops_the_agent_cleanly(config: Path, number: signal.Signals) 
     assert agent.returncode == 0
     assert output == ""
     assert [event["event"] for event in events("".join(told) + rest)] == ["started", "log-trouble", "stopped"]
+
+
+def test_applications_tell_the_agent_of_events_while_it_is_at_work(config: Path, capsys: Capture) -> None:
+    command = [sys.executable, "-c", "from infra.cli import main; main()", "agent", "run", "--config", str(config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as agent:
+        assert agent.stderr is not None
+        assert "started" in agent.stderr.readline()
+        assert "log-trouble" in agent.stderr.readline()
+        assert run(["agent", "record", "visit", "--config", str(config)]) == 0
+        assert "no recipe watches visit on this device now" in capsys.readouterr().err
+        assert run(["agent", "record", "visit", "--config", str(config), "--times", "3", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"recorded": False}
+        assert run(["agent", "record", "two words", "--config", str(config)]) == 1
+        assert "an event has a name such as visit" in capsys.readouterr().err
+        assert run(["agent", "state", "--config", str(config)]) == 0
+        assert "watches nothing now" in capsys.readouterr().out
+        agent.send_signal(signal.SIGTERM)
+        told = agent.communicate(timeout=120)[1]
+    assert agent.returncode == 0
+    assert "visit" not in told
+    assert not (config.parent / "watch.sock").exists()
 
 
 def test_until_ends_the_run(config: Path, capsys: Capture) -> None:

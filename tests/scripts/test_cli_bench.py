@@ -69,6 +69,7 @@ def test_stages_show_every_step_beside_its_floor_and_the_jobs_target(capsys: Cap
     assert max(map(len, answer.splitlines())) <= 120
 
 
+@pytest.mark.slow
 def test_accounting_shows_a_claim_at_start_up_and_a_full_ledger_beside_their_targets(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +92,11 @@ def test_pan_privacy_shows_updates_and_decryption_beside_their_targets_and_wheth
     for target in ("250 m", "1,000 m", "4,000 m", "20,000 m"):
         assert sum(line.startswith("state update ") and target in line for line in lines) == 1
     assert sum(line.startswith("decrypt a report") and "66.67 m" in line for line in lines) == 1
-    assert sum(line.startswith("state update, |t|") and "|t| 4.50" in line for line in lines) == 2
+    for operation in ("decrypt a kept share", "verify a kept share"):
+        found = [line for line in lines if line.startswith(operation)]
+        assert [("leader" in line, "helper" in line) for line in found] == [(True, False), (False, True)] * 2
+    judged = [line for line in lines if "|t| 4.50" in line]
+    assert [line.split(",")[0] for line in judged] == ["state update", "state update", "choice in it"]
     assert max(map(len, lines)) <= 120
 
 

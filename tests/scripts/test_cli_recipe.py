@@ -23,6 +23,7 @@ from infra.lab.kit.recipes import RecipeKit
 from infra.layout import StackOptions, create_layout
 from infra.stack import LocalStack
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.operations.tables import csv_bytes
 from tacit.recipe.model import Recipe
 from tacit.service.config import load_config
 from tests.scripts.live_stack import in_thread, step_until
@@ -124,8 +125,19 @@ def test_a_question_goes_from_the_command_line_to_a_result(
     assert stack("recipe", "publish", file, "--json") == 0
     published = document(capsys)
     assert published["hash"] == written["hash"]
-    assert stack("recipe", "publish", file, "--json") == 0
-    assert document(capsys) == published
+    leaf, key = str(tmp_path / "visits.leaf"), str(stack.folder / "analyst" / "signing.key")
+    assert run(["recipe", "sign", file, "--key", key, "--out", leaf]) == 0
+    capsys.readouterr()
+    for again in (file, leaf):
+        assert stack("recipe", "publish", again, "--json") == 0
+        assert document(capsys) == published
+
+    assert stack("recipe", "yield", "visits", "--json") == 0
+    before = document(capsys)
+    assert (before["hash"], before["exact"], before["min_batch_size"]) == (written["hash"], False, 2)
+    assert before["forecast"]["least"] <= before["forecast"]["contributions"] <= before["forecast"]["most"]
+    assert stack("recipe", "yield", "visits") == 0
+    assert "B is expected at" in capsys.readouterr().out
 
     assert stack("collect", "visits", "--wait", "120", "--json") == 0
     collected = document(capsys)
@@ -134,8 +146,23 @@ def test_a_question_goes_from_the_command_line_to_a_result(
     assert result["report_count"] == AGENTS
     assert [bucket["label"] for bucket in result["buckets"]] == ["0", "1", "2+"]
 
+    assert stack("recipe", "yield", written["hash"], "--json") == 0
+    filled = document(capsys)
+    assert (filled["contributions"], filled["exact"], filled["forecast"]) == (AGENTS, True, None)
+    assert stack("recipe", "yield", "visits") == 0
+    assert "released: 3 contributions, B = 2" in capsys.readouterr().out
     assert stack("results", "visits", "--json") == 0
     assert document(capsys)["results"] == [result]
+    tables = {kind: tmp_path / f"answers.{kind}" for kind in ("csv", "parquet")}
+    for kind, out in tables.items():
+        assert stack("results", "visits", "--format", kind, "--out", str(out)) == 0
+    capsys.readouterr()
+    assert stack("results", "visits", "--format", "csv") == 0
+    assert tables["csv"].read_bytes() == capsys.readouterr().out.encode() == csv_bytes([result])
+    assert tables["parquet"].read_bytes()[:4] == b"PAR1"
+    for wrong in (["--out", "x"], ["--format", "parquet"], ["--format", "xls"]):
+        assert stack("results", *wrong) == 2
+    capsys.readouterr()
     assert stack("results") == 0
     shown = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "3 contributions counted" in shown
@@ -161,6 +188,7 @@ def test_a_question_goes_from_the_command_line_to_a_result(
     assert "durably stored" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_too_few_contributions_are_a_clear_refusal(
     stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -516,6 +544,7 @@ def test_flags_of_sampling_that_do_not_fit_are_refused_in_words(
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_a_series_and_its_rounds_go_into_the_log_and_are_charged_once(
     stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

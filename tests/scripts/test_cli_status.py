@@ -18,6 +18,7 @@ from rich.console import Console
 from infra.backing_servers import broker, redis
 from infra.cli import run
 from infra.commands.status import show
+from infra.deployables import SERVICES
 from infra.lab.kit.network import InProcessTransport
 from infra.layout import Layout, StackOptions, create_layout
 from infra.processes import PIDS
@@ -69,7 +70,7 @@ def test_stack_that_runs_is_well_and_shows_its_tasks(
     assert (code, document["ok"], document["problems"], document["tasks"]) == (0, True, [], [])
     assert {one["version"] for one in document["processes"]} == {__version__}
     assert all(one["up"] for one in document["processes"])
-    assert len(document["processes"]) == 8
+    assert len(document["processes"]) == len(SERVICES)
     assert document["servers"] == []
     file = str(tmp_path / "visits.json")
     question = ["--name", "visits", "--metric", "mdvis", "--buckets", "0,1,2", "--rate", "1", "--min-batch-size", "2"]
@@ -92,6 +93,27 @@ def test_stack_that_runs_is_well_and_shows_its_tasks(
     shown = capsys.readouterr().out
     assert "all is well" in shown
     assert "visits" in shown
+
+
+def test_recipe_of_one_server_is_shown_as_its_analyzer_sees_it(
+    stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, where = str(tmp_path / "watched.json"), ["--state-dir", str(stack)]
+    question = ["--name", "watched", "--model", "pan-private-single", "--event", "visit", "--statistic", "count"]
+    asked_of = ["--steps", "3", "--step-seconds", "60", "--population", "300", "--min-batch-size", "2"]
+    assert run(["recipe", "new", *question, *asked_of, "--out", file, *where]) == 0, capsys.readouterr()
+    assert run(["recipe", "publish", file, *where]) == 0, capsys.readouterr()
+    capsys.readouterr()
+    for _ in range(200):
+        _, document = asked(capsys, stack)
+        found: list[dict[str, Any]] = [one for one in document["tasks"] if one["recipe"] == "watched"]
+        (task,) = found or [{"state": "unseen"}]
+        if task["state"] == "active":
+            break
+    assert (task["state"], task["rule"]) == ("active", "")
+    assert (task["leader"], task["analyzer"]["aggregated"], task["analyzer"]["released"]) == ({}, 0, 0)
+    assert run(["status", *where]) == 0
+    assert "watched" in capsys.readouterr().out
 
 
 def test_stack_that_is_down_is_told_service_by_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +145,7 @@ def test_servers_are_asked_as_the_services_would(tmp_path: Path, capsys: pytest.
     kept, heard = document["servers"]
     assert (kept["name"], kept["used_by"], kept["up"]) == ("redis", ["gateway", "leader"], False)
     assert (heard["name"], heard["up"]) == ("mosquitto", False)
-    assert heard["used_by"] == ["collector", "helper", "leader", "recipe_server"]
+    assert heard["used_by"] == ["analyzer", "collector", "helper", "leader", "recipe_server"]
     with redis(layout, wanted=False, url_file=None, entropy=entropy):
         _, document = asked(capsys, layout.state_dir)
     assert [one["up"] for one in document["servers"]] == [True, False]

@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ import typer
 
 from infra.cli import COMMANDS, build, run
 from infra.layout import Layout, StackOptions, create_layout
-from services.gateway.store import ReplayStore, SeenRequest
+from services.gateway.ports import SeenRequest
+from services.gateway.store import ReplayStore
 from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Watermark
-from tacit.aggregator.keys import read_hpke_key
+from tacit.aggregator.keys import read_hpke_key, read_peer_file
+from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.codec import b64url
 from tacit.service.keys import read_signing_key
+from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
+from tacit.tokens.attestation import SoftwareDevice
+from tacit.tokens.software_root import SoftwareRoot
 from tests.printed import commands
 
 Capture = pytest.CaptureFixture[str]
@@ -120,6 +126,9 @@ def test_a_shell_completes_commands(typed: str, offered: str) -> None:
         ["serve", "nobody", "--config", "x.json"],
         ["serve", "relay", "--config", "x.json", "--colour"],
         ["serve", "relay", "--config", "x.json", "--accept-rollback"],
+        ["serve", "relay", "--config", "x.json", "--print-config"],
+        ["serve", "ingest", "--print-config"],
+        ["serve", "agent", "--config", "x.json"],
         ["serve", "helper", "--config", "x.json", "--accept-rollback", "--new-mark"],
         ["serve", "ingest", "--config", "x.json", "--leader-config", "y.json", "--new-mark"],
         ["up", "--agents", "-1"],
@@ -146,6 +155,15 @@ def test_a_wrong_flag_or_value_is_a_usage_error(
 def test_an_unknown_service_gets_the_list_of_names(capsys: Capture) -> None:
     _, lines = complaint(capsys, "serve", "nobody", "--config", "x.json")
     assert "no service is called nobody; choose one of recipe_server, issuer" in lines[0]
+
+
+def test_a_configuration_is_printed_and_nothing_is_served(capsys: Capture) -> None:
+    assert run(["serve", "--print-config", "leader"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert tomllib.loads(shown.out)["limits"]["job_size"] == 1000
+    assert run(["serve", "agent", "--print-config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["timing"]["poll_seconds"] == 60
 
 
 @pytest.mark.parametrize(
@@ -234,7 +252,7 @@ def test_a_state_folder_that_cannot_be_made_fails_in_one_line(capsys: Capture, t
     assert (code, len(lines)) == (1, 1)
 
 
-@pytest.mark.parametrize("kind", ["signing", "hpke", "bearer"])
+@pytest.mark.parametrize("kind", ["signing", "hpke", "bearer", "state"])
 def test_a_key_is_made_once_for_its_owner_only_and_its_public_part_shown(
     capsys: Capture, tmp_path: Path, kind: str
 ) -> None:
@@ -242,7 +260,7 @@ def test_a_key_is_made_once_for_its_owner_only_and_its_public_part_shown(
     assert run(["keys", "generate", kind, "--out", str(path)]) == 0
     made = json.loads(capsys.readouterr().out)
     content = path.read_bytes()
-    secrets = [json.loads(content)["private_key"]] if kind == "hpke" else [content.decode()]
+    secrets = [json.loads(content)["private_key"]] if kind in {"hpke", "state"} else [content.decode()]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert run(["keys", "show", str(path)]) == 0
     assert json.loads(capsys.readouterr().out) == made
@@ -254,11 +272,42 @@ def test_a_key_is_made_once_for_its_owner_only_and_its_public_part_shown(
     assert path.read_bytes() == content
 
 
+def test_what_two_share_and_what_devices_are_known_by_is_shown_by_its_public_part(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    def given(*words: str) -> dict[str, Any]:
+        assert run(["keys", *words]) == 0
+        shown: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return shown
+
+    peer, root, device, key = (tmp_path / name for name in ("peer.json", "root.pem", "device.pem", "signing.key"))
+    assert given("generate", "peer", "--out", str(peer)) == given("show", str(peer))
+    assert read_peer_file(peer).seed_id == given("show", str(peer))["seed_id"]
+    made = given("generate", "device-root", "--out", str(root))
+    assert made["certificate"].encode() == SoftwareRoot.from_pem(root.read_bytes()).root_pem
+    enrol = ("device", "--name", "device-0", "--out", str(device), "--root")
+    assert given(*enrol, str(root))["name"] == "device-0"
+    assert len(SoftwareDevice.from_pem(device.read_bytes()).chain) == 2
+    assert stat.S_IMODE(device.stat().st_mode) == 0o600
+    assert run(["keys", "show", str(device)]) == 1
+    assert run(["keys", *enrol, str(root)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    given("generate", "signing", "--out", str(key))
+    named = given("show", str(key), "--log-name", "a.example/log", "--witness-name", "w.example")
+    assert NoteKey.decode(named["log_key"]).name == "a.example/log"
+    assert NoteKey.decode(named["witness_key"]).algorithm == COSIGNATURE
+    for wrong in ([str(key), "--log-name", "a b"], [str(peer), "--log-name", "a"]):
+        assert run(["keys", "show", *wrong]) == 2
+
+
 def test_generated_keys_are_what_configurations_take(capsys: Capture, tmp_path: Path) -> None:
     assert run(["keys", "generate", "hpke", "--id", "7", "--out", str(tmp_path / "hpke.key")]) == 0
     shown = json.loads(capsys.readouterr().out)
     key = read_hpke_key(tmp_path / "hpke.key")
     assert (key.config.id, b64url(key.config.encode())) == (7, shown["hpke_config"])
+    assert run(["keys", "generate", "state", "--out", str(tmp_path / "state.key")]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {"kind": "state", "state_key": state_key_text(read_state_key(tmp_path / "state.key"))}
     assert run(["keys", "generate", "signing", "--out", str(tmp_path / "signing.key")]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["public_key"] == b64url(read_signing_key(tmp_path / "signing.key").public)

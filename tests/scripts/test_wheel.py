@@ -39,12 +39,13 @@ FOR_EXTRAS = (
     "infra.lab.kit.",
     "infra.lab.intruder.",
     "infra.lab.demo.crowd",
+    "infra.lab.demo.watched_run",
 )
 STORES = (
-    *(f"services.{name}.schema" for name in ("collector", "helper", "issuer", "leader", "witness")),
+    *(f"services.{name}.schema" for name in ("admin", "collector", "helper", "issuer", "leader", "witness")),
     *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),
 )
-EVERYWHERE = ("*.py", "*.c", "*.h", "py.typed")
+EVERYWHERE = ("*.py", "*.c", "*.h", "py.typed", "*.html", "*.css", "*.js", "*.svg", "*.json", "*.yml")
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,7 @@ def test_every_module_imports_from_the_wheel_without_extras_and_without_a_compil
     assert (found["level"], found["multibuffer"]) == ("off", False)
 
 
+@pytest.mark.slow
 def test_an_installed_tacit_writes_the_schemas_and_makes_every_database(pure: Installed) -> None:
     done = pure.run("tacit", "schemas", "--out", "schemas")
     program = (

@@ -199,6 +199,7 @@ async def send_token_request(simulation: Simulation, device: Device, pending: Pe
 # R1: one token per attested device and slot
 
 
+@pytest.mark.slow
 async def test_devices_that_ask_for_many_tokens_at_once_and_across_crashes_count_once_each(
     new_simulation: NewSimulation,
 ) -> None:
@@ -388,6 +389,7 @@ async def test_a_token_whose_report_failed_its_proof_stays_spent(new_simulation:
 # R5: all parties agree on the recipe, or nothing opens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"min_batch_size": 1}, {"task_info": bytes(32)}], ids=["B", "recipe hash"])
 @pytest.mark.parametrize("who", ["leader", "helper"])
 async def test_nothing_opens_at_an_aggregator_that_runs_another_recipe(
@@ -445,6 +447,7 @@ async def reports_in_time(found: Stage) -> list[Report]:
 # R10: replays at every hop
 
 
+@pytest.mark.slow
 async def test_captured_bytes_are_refused_or_change_nothing_at_every_hop(new_simulation: NewSimulation) -> None:
     async with stage(new_simulation(), B) as found:
         simulation = found.simulation

@@ -137,6 +137,7 @@ async def _count(folder: Path) -> Counted:
         return Counted(Template(folder), simulation.devices, simulation.clock.now())
 
 
+@pytest.mark.slow
 async def test_the_published_shares_add_up_to_the_released_counts(counted: Counted, tmp_path: Path) -> None:
     simulation = counted.again(tmp_path / "stack")
     async with simulation.running():
@@ -155,6 +156,7 @@ async def test_the_published_shares_add_up_to_the_released_counts(counted: Count
         assert states == {State.SENT: len(OWN)}
 
 
+@pytest.mark.slow
 async def test_only_devices_of_the_audience_answer_a_targeted_recipe_and_the_others_are_silent(
     counted: Counted, tmp_path: Path
 ) -> None:
@@ -237,7 +239,11 @@ async def test_a_device_refuses_a_recipe_for_too_few_devices_although_everybody_
             assert "audience-floor: census census attests 9 devices" in entry.detail
 
 
-@pytest.mark.parametrize("noise", [{}, {"randomizer": "flips", "aggregator_flips": 64, "epsilon": Decimal(3)}])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "noise",
+    [pytest.param({}, marks=pytest.mark.slow), {"randomizer": "flips", "aggregator_flips": 64, "epsilon": Decimal(3)}],
+)
 async def test_shares_survive_a_crash_between_release_and_the_log_and_are_published_once(
     bare: Template, tmp_path: Path, noise: dict[str, Any]
 ) -> None:

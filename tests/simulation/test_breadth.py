@@ -89,6 +89,7 @@ async def test_a_boolean_and_a_rappor_question_are_answered_by_every_device_at_o
     assert shaped["privacy"]["mechanism"] == "rappor-exact"
 
 
+@pytest.mark.slow
 async def test_categories_and_numeric_buckets_are_one_hot_histograms(new_simulation: NewSimulation) -> None:
     simulation = new_simulation(seed=2)
     four = simulation.recipe(population=DEVICES, min_batch_size=16)
@@ -107,6 +108,7 @@ async def test_categories_and_numeric_buckets_are_one_hot_histograms(new_simulat
     assert claims["aggregator"] == claims["aggregator_with_relay"]
 
 
+@pytest.mark.slow
 async def test_batches_close_at_b_while_reports_come_in_and_a_tail_is_never_released(
     new_simulation: NewSimulation,
 ) -> None:

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -356,14 +356,28 @@ NAMED: dict[str, list[Op]] = {
 }
 
 
-@pytest.mark.parametrize("name", NAMED)
+IN_SHORT = (
+    "a good day",
+    "aggregators crash between all steps",
+    "the attester crashes between debit and issuer",
+    "devices restart and the collector crashes while it collects",
+)
+"""What ``make test`` plays."""
+
+
+def others_are_slow(names: Iterable[str], kept: Container[str]) -> list[Any]:
+    return [name if name in kept else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", others_are_slow(NAMED, IN_SHORT))
 def test_named_lists_keep_the_invariants(template: Template, name: str) -> None:
     states = asyncio.run(play(template, NAMED[name], seed=2))
     if name == "a good day":
         assert states == {"sent": 2 * DEVICES}
 
 
-@pytest.mark.parametrize("what", FAULTS)
+@pytest.mark.slow
+@pytest.mark.parametrize("what", others_are_slow(FAULTS, ("response",)))
 def test_a_fault_on_every_link_in_every_round_keeps_the_invariants(template: Template, what: Broken) -> None:
     broken = [Lose(what, caller, callee) for caller, callee in LINKS]
     states = asyncio.run(play(template, [*broken, *TOKENS, *times(8, *broken, *WORK)], seed=2))
@@ -399,6 +413,7 @@ SEEDS = st.integers(0, 2**16)
 LONG = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 
+@pytest.mark.slow
 @settings(max_examples=5, derandomize=True, deadline=None, database=None, suppress_health_check=LONG)
 @given(ops=LISTS, seed=SEEDS)
 def test_generated_lists_keep_the_invariants(template: Template, ops: list[Op], seed: int) -> None:

@@ -96,7 +96,11 @@ async def test_an_issuer_that_signs_more_than_its_attester_released_is_flagged(
         assert (logged["level"], logged["issued"], logged["requested"]) == ("warning", 9, 8)
 
 
-@pytest.mark.parametrize(("fault", "extra"), [(LOSE_REQUEST, 0), (LOSE_RESPONSE, 1)], ids=["request", "response"])
+@pytest.mark.parametrize(
+    ("fault", "extra"),
+    [pytest.param(LOSE_REQUEST, 0, marks=pytest.mark.slow), (LOSE_RESPONSE, 1)],
+    ids=["request", "response"],
+)
 async def test_what_is_lost_between_attester_and_issuer_is_no_mismatch(
     new_simulation: NewSimulation, fault: Fault, extra: int
 ) -> None:
@@ -117,6 +121,7 @@ async def test_what_is_lost_between_attester_and_issuer_is_no_mismatch(
         assert (requested - devices, signed - devices, answered - devices) == (1, extra, 0)
 
 
+@pytest.mark.slow
 async def test_no_crash_of_either_makes_a_mismatch(new_simulation: NewSimulation) -> None:
     """Each is killed after the tokens were given out, without a step of its drivers in between."""
     simulation = new_simulation()
@@ -143,6 +148,7 @@ async def test_an_attester_forgets_its_devices_and_keeps_its_counts(new_simulati
         assert (slot.devices, slot.requested, slot.issued, slot.answered) == (8, 8, 8, 8)
 
 
+@pytest.mark.slow
 async def test_counts_are_for_the_operator_and_hold_nothing_but_counts(new_simulation: NewSimulation) -> None:
     simulation = new_simulation()
     async with simulation.running():

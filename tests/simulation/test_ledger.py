@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from infra.api import whole_log
 from tacit.operations.ledger import ledger_of
 from tests.kit.simulation import Simulation
@@ -18,6 +20,7 @@ async def states(simulation: Simulation) -> dict[str, str]:
     return {recipe["name"]: recipe["state"] for recipe in account["recipes"]}
 
 
+@pytest.mark.slow
 async def test_a_recipe_that_nobody_released_is_void_and_the_other_is_charged_for_ever(
     new_simulation: NewSimulation,
 ) -> None:

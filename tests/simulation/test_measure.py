@@ -55,6 +55,7 @@ def drawn(experiment: Experiment, runs: int, seed: int = 1) -> Measured:
     return Measured(experiment, tuple(errors))
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(1e-5, "a gamma tail, see ``infra.lab.measure.comparison``", runs=10)
 def test_small_runs_of_the_whole_pipeline_come_to_what_is_expected() -> None:
     told: list[float] = []
@@ -67,8 +68,13 @@ def test_small_runs_of_the_whole_pipeline_come_to_what_is_expected() -> None:
         assert abs(one.z) < 6, one.document()
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(2e-6, "two normals beyond five")
-@pytest.mark.parametrize("experiment", SMALL, ids=[f"{one.panel} {one.model}" for one in SMALL])
+@pytest.mark.parametrize(
+    "experiment",
+    [SMALL[0], *(pytest.param(one, marks=pytest.mark.slow) for one in SMALL[1:])],
+    ids=[f"{one.panel} {one.model}" for one in SMALL],
+)
 def test_expectation_and_deviation_are_those_of_very_many_runs(experiment: Experiment) -> None:
     """Over the choice of seeds the mean is further away with probability 6e-7, the deviation with less than 1e-6."""
     found = drawn(experiment, 4000)
@@ -137,6 +143,7 @@ def test_measured_points_come_as_pictures_table_and_numbers(tmp_path: Path) -> N
     assert shown.get().count(" off") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(2e-3, "two points of two runs each further off than five errors", runs=10)
 def test_the_command_measures_the_points_of_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

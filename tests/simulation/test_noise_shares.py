@@ -77,6 +77,7 @@ async def check(simulation: Simulation, recipe: Recipe, truth: Sequence[float]) 
     return found
 
 
+@pytest.mark.slow
 async def test_sum_mean_count_and_vector_sum_are_published_answered_collected_and_released(
     permissive: Template, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ async def test_a_stack_that_does_not_accept_missing_local_guarantees_refuses_the
             await simulation.publish(simulation.recipe(question=AGES, population=DEVICES, min_batch_size=12))
 
 
+@pytest.mark.slow
 async def test_each_aggregator_adds_its_own_noise_once(permissive: Template, tmp_path: Path) -> None:
     """The released number differs from the sum of what devices sent by both aggregators' flips, and asking again for
     the same batch changes nothing."""
@@ -170,6 +172,7 @@ def truths(shares: Flips, answers: Sequence[Any]) -> tuple[list[float], list[flo
     return [sum(column) / share for column in columns], [float(sum(x * x for x in column)) for column in columns]
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(2 * ALPHA, "three tests, corrected, and the coverage beyond four deviations", runs=10)
 @pytest.mark.parametrize("statistic", CASES)
 def test_fifty_runs_through_sharding_and_verification_miss_as_their_errors_say(statistic: str) -> None:

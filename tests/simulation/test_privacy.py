@@ -117,6 +117,7 @@ async def test_all_tokens_of_a_slot_have_one_key_and_one_challenge(new_simulatio
         assert len({token.nonce for token in tokens}) == 8
 
 
+@pytest.mark.slow
 async def test_every_message_between_devices_and_relay_has_a_global_size(new_simulation: NewSimulation) -> None:
     async with ran(new_simulation()) as found:
         crossings = found.simulation.wire.between(AGENTS, "relay")
@@ -195,7 +196,11 @@ def hits(stored: dict[str, bytes], planted: Iterable[bytes]) -> list[str]:
     return [path for path, data in stored.items() if any(piece in data for piece in wanted)]
 
 
-@pytest.mark.parametrize("end", ["running", "stopped", "killed"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "end",
+    [pytest.param("running", marks=pytest.mark.slow), pytest.param("stopped", marks=pytest.mark.slow), "killed"],
+)
 async def test_after_a_collection_no_file_holds_a_share_a_token_or_a_device(
     new_simulation: NewSimulation, end: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,6 +119,7 @@ def truth_of(recipe: Recipe, answers: Sequence[int]) -> list[float]:
 LONG = [pytest.param(one, marks=pytest.mark.slow) for one in ("anybody", "largest")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", ["nobody", "most frequent", *LONG])
 @pytest.mark.parametrize("name", CASES)
 def test_intervals_cover_those_who_answered_and_where_stated_everybody_who_was_asked(name: str, chosen: str) -> None:

@@ -69,6 +69,7 @@ def next_recipe(simulation: Simulation, **options: object) -> Recipe:
     return simulation.recipe(name="next", token=simulation.slot(1), **options)
 
 
+@pytest.mark.slow
 @ROLES
 async def test_an_accepted_backup_closes_every_task_whose_window_had_begun_and_serves_later_ones(
     new_simulation: NewSimulation, name: str
@@ -136,6 +137,7 @@ async def test_a_whole_folder_from_the_past_is_shown_by_the_log(new_simulation: 
         assert states(simulation, name)[recipe.hash] == ("ended", "own-records-rolled-back")
 
 
+@pytest.mark.slow
 @ROLES
 async def test_the_newest_backup_put_back_after_an_older_one_goes_on(new_simulation: NewSimulation, name: str) -> None:
     simulation = new_simulation()

@@ -74,6 +74,7 @@ def mean_square(found: Sequence[float]) -> float:
     return sum(z * z for z in found) / len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(1e-4, "96 normals beyond five, and their mean square", runs=10)
 def test_a_histogram_of_unequal_rates_and_dummies_misses_as_its_errors_say() -> None:
     answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]

@@ -42,6 +42,7 @@ async def charges(simulation: Simulation) -> dict[str, tuple[str, bool]]:
     return {one["name"]: (one["epsilon"], one["charged"]) for one in account["recipes"]}
 
 
+@pytest.mark.slow
 async def test_three_rounds_with_donation_are_released_and_no_device_is_in_two(
     new_simulation: NewSimulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from tacit.recipe.model import Recipe
 from tacit.service.log import set_log_level
 from tacit.task import open_input_share
 from tacit.tokens.structures import Token
+from tests.kit import databases
 from tests.kit.simulation import AGENTS, DEVICE_ADDRESS, Simulation
 from tests.kit.wire import Crossing
 
@@ -176,22 +177,23 @@ async def test_no_log_problem_document_or_status_page_tells_of_a_contribution_or
     new_simulation: NewSimulation, loud: Loud, capsys: pytest.CaptureFixture[str]
 ) -> None:
     simulation = new_simulation()
-    async with simulation.running():
-        recipe = await lived(simulation)
-        values = await private_values(simulation, recipe)
-        await simulation.live(recipe.interval.end - 1)
-        simulation.clock.jump(2)
-        assert (await simulation.collect(recipe))["state"] == "released"
-        assert {await device.state(recipe) for device in simulation.devices} == {State.SENT}
-        add_stored(simulation, values)
-        assert {kind: len(many) >= DEVICES for kind, many in values.items() if kind != "address"} == dict.fromkeys(
-            set(values) - {"address"}, True
-        )
-        told = await refusals(simulation)
-        await simulation.step()
-        shown = await pages(simulation, recipe)
-        for name in SERVICES:
-            await simulation.stop(name)
+    with databases.threads():
+        async with simulation.running():
+            recipe = await lived(simulation)
+            values = await private_values(simulation, recipe)
+            await simulation.live(recipe.interval.end - 1)
+            simulation.clock.jump(2)
+            assert (await simulation.collect(recipe))["state"] == "released"
+            assert {await device.state(recipe) for device in simulation.devices} == {State.SENT}
+            add_stored(simulation, values)
+            assert {kind: len(many) >= DEVICES for kind, many in values.items() if kind != "address"} == dict.fromkeys(
+                set(values) - {"address"}, True
+            )
+            told = await refusals(simulation)
+            await simulation.step()
+            shown = await pages(simulation, recipe)
+            for name in SERVICES:
+                await simulation.stop(name)
     assert len(told) > 60
     assert said(told, values) == set()
     assert said(shown, values) == set()

@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from client_agent.deciding import drawn
+from client_agent.answering import drawn
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from infra.lab.kit.reports import issuer_key, token_source
@@ -277,13 +277,15 @@ class Parties:
         return release_document(self.recipe, "batch", 0, aggregate, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(ALPHA, "five tests, corrected", runs=3)
-def test_errors_of_whole_contributions_look_standard_normal_in_fifty_runs() -> None:
+@pytest.mark.parametrize("runs", [10, pytest.param(RUNS, marks=pytest.mark.slow)])
+def test_errors_of_whole_contributions_look_standard_normal(runs: int) -> None:
     answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
     parties = Parties(KIT.recipe(population=DEVICES, rate=Decimal(str(RATE))), answers)
     expected = randomizer_of(parties.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
-    for run in range(RUNS):
+    for run in range(runs):
         entropy = SeededEntropy(b"whole %d" % run)
         result = parties.release(parties.aggregate(parties.contribute(entropy)), entropy)
         assert sum(row["count"] for row in result["buckets"]) == result["report_count"]
@@ -371,6 +373,7 @@ def scored(crowd: Crowd, folder: Path, seeds: Sequence[int]) -> Scores:
     return scores
 
 
+@pytest.mark.slow
 def test_errors_of_two_runs_of_the_whole_stack_are_not_outrageous(crowd: Crowd, tmp_path: Path) -> None:
     """Two runs cannot show a distribution, only that nothing is lost, doubled or scaled wrongly: none of 32
     standardised errors beyond 4.5 (false alarm 2 in 10,000), their mean square below 2.5."""

@@ -21,10 +21,12 @@ from typing import Any
 
 import pytest
 
+from client_agent.answering import Data, KeptStates, Origins
 from client_agent.coin import coin_threshold
 from client_agent.config import Timing
 from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import MemoryAgentStore, State
+from client_agent.panprivate.watches import Watches
 from client_agent.sources import CallableSource
 from client_agent.wallet import HeldToken
 from infra.lab.kit.clock import SimClock
@@ -170,7 +172,7 @@ class Path:
         self.recipe = recipe
         self.clock = SimClock(float(now))
         self._made: list[Any] = []
-        telling(monkeypatch, "client_agent.deciding.coin", of=lambda rate: (coin_threshold(rate), 1))
+        telling(monkeypatch, "client_agent.answering.coin", of=lambda rate: (coin_threshold(rate), 1))
         telling(monkeypatch, "tacit.methods.krr.bernoulli", "tacit.methods.rr.bernoulli", of=lambda one: (one, 1))
         telling(monkeypatch, "tacit.methods.krr.uniform_below", of=lambda bound: (0, bound))
         monkeypatch.setattr(Rappor, "dummy", dummy_by_law)
@@ -189,7 +191,10 @@ class Path:
         options = {"attributes": {}, **config}
         holder = SimpleNamespace(**options, timing=Timing())
         deps = Deps(self.clock, entropy, None)  # type: ignore[arg-type]
-        parts: Any = (holder, KIT.policy, deps, MemoryAgentStore(), CallableSource(read), Wallet())
+        store = MemoryAgentStore()
+        data = Data(CallableSource(read), options["attributes"], store, self.clock)
+        kept = KeptStates(Watches(None, self.clock, entropy))
+        parts: Any = (holder, KIT.policy, deps, store, Origins(data, kept), Wallet())
         (made,) = await Decider(*parts).decisions(self.log, self.log.recipes[:1], [])
         assert isinstance(made, Decision), "a decision is made now, whatever the datum is"
         entry = made.entry

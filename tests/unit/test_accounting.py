@@ -115,7 +115,7 @@ def test_parts_of_a_composition_count_once_each() -> None:
     assert delta_pld(Composed(()), 1.0, ADDED) == 0
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(st.floats(2, 6), st.floats(0.01, 1), st.integers(1, 50), st.integers(1, 50))
 def test_more_rounds_never_cost_less(sigma: float, q: float, rounds: int, more: int) -> None:
     event = Sampled(Gaussian(sigma), q)
@@ -123,7 +123,9 @@ def test_more_rounds_never_cost_less(sigma: float, q: float, rounds: int, more: 
     assert epsilon_pld(Repeated(event, rounds + more), 1e-7, ADDED) >= first * (1 - 1e-6)
 
 
-@pytest.mark.parametrize(("q", "rounds", "sigma"), [(0.01, 1000, 1.5627), (0.5, 1000, 66.8233)])
+@pytest.mark.parametrize(
+    ("q", "rounds", "sigma"), [pytest.param(0.01, 1000, 1.5627, marks=pytest.mark.slow), (0.5, 1000, 66.8233)]
+)
 def test_calibrated_noise_is_that_of_the_reference(q: float, rounds: int, sigma: float) -> None:
     found = sigma_for(1.0, 1e-6, q, rounds)
     assert found == pytest.approx(sigma, rel=2e-3)
@@ -165,7 +167,13 @@ def test_bad_input_is_refused_by_the_rule_of_its_mechanism(mechanism: str, given
     assert refused.value.rule in {"mechanism-unknown", f"{mechanism}-parameters"}
 
 
-@pytest.mark.parametrize("name", sorted(MECHANISMS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "subsampled-gaussian-sigma" else name
+        for name in sorted(MECHANISMS)
+    ],
+)
 def test_every_mechanism_answers_for_ordinary_parameters(name: str) -> None:
     ordinary = {
         "e0": 2.0, "epsilon": 1.0, "delta": 1e-8, "total_delta": 1e-6, "n": 10_000, "q": 0.05, "m": 20, "rounds": 3,

@@ -14,6 +14,7 @@ BUDGET = Budget()
 N = 100_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells", "tasks", "messages", "sigma_agg", "sigma_samp", "agg", "sampagg"),
     [

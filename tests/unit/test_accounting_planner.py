@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit
-from tacit.accounting.goal import Alternative, Goal
+from tacit.accounting.alternatives import AGGREGATION, CENTRAL, LOCAL, SAMPLED, sampled
 from tacit.accounting.planner import alternatives, proposal
-from tacit.accounting.ways import AGGREGATION, CENTRAL, LOCAL, SAMPLED, sampled
+from tacit.accounting.requirements import Alternative, Requirements
 from tacit.dp.binomial_noise import delta_noise
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
@@ -47,8 +47,8 @@ def only(found: list[Alternative], model: str, randomizer: str) -> Alternative:
 def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
     population: int, cells: int, epsilon: float
 ) -> None:
-    goal = Goal(population, cells, epsilon, 1e-7)
-    for way in alternatives(goal):
+    needs = Requirements(population, cells, epsilon, 1e-7)
+    for way in alternatives(needs):
         if not way.available or way.epsilon0 is None:
             continue
         assert way.method is not None
@@ -56,14 +56,14 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
         assert claim["aggregator"] <= epsilon * (1 + 1e-6)
         weight = cells if "max_weight" in way.method.MEMBERS else None
         randomizer = randomizer_from(way.randomizer, repr(way.epsilon0), max(2, cells), weight)
-        truth = [round(goal.holders)] * max(1, cells)
+        truth = [round(needs.holders)] * max(1, cells)
         stderrs = randomizer.expected_stderrs(truth, population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(stderrs[0], rel=1e-3)
 
 
 def test_noise_shares_of_half_a_batch_keep_the_whole_budget() -> None:
-    goal = Goal(10_000, 16, 1.0, 1e-7)
-    way = only(alternatives(goal), "aggregation alone", "flips")
+    needs = Requirements(10_000, 16, 1.0, 1e-7)
+    way = only(alternatives(needs), "aggregation alone", "flips")
     assert isinstance(way.method, Flips)
     assert delta_noise(1.0, way.batch_size // 2 * way.method.flips, way.method.scale, cells=2) <= 1e-7
 
@@ -73,7 +73,7 @@ def test_noise_shares_of_half_a_batch_keep_the_whole_budget() -> None:
 def test_no_model_beats_a_trusted_server_of_many_devices_and_none_is_worse_than_local(
     population: int, cells: int, epsilon: float
 ) -> None:
-    found = alternatives(Goal(population, cells, epsilon, 1e-6))
+    found = alternatives(Requirements(population, cells, epsilon, 1e-6))
     best = only(found, CENTRAL, "Gaussian")
     worst = max(way.stderr for way in found if way.model == LOCAL)
     assert all(way.stderr <= worst * (1 + 1e-9) for way in found if way.available)
@@ -82,8 +82,8 @@ def test_no_model_beats_a_trusted_server_of_many_devices_and_none_is_worse_than_
 
 
 def test_a_wanted_accuracy_is_bought_with_the_fewest_contributions() -> None:
-    goal = Goal(100_000, 16, 1.0, 1e-8)
-    loose, tight = (proposal(alternatives(goal, error), error) for error in (600.0, 200.0))
+    needs = Requirements(100_000, 16, 1.0, 1e-8)
+    loose, tight = (proposal(alternatives(needs, error), error) for error in (600.0, 200.0))
     assert loose.contributions < tight.contributions
     assert loose.stderr <= 600
     assert tight.stderr <= 200
@@ -91,9 +91,9 @@ def test_a_wanted_accuracy_is_bought_with_the_fewest_contributions() -> None:
 
 
 def test_an_accuracy_out_of_reach_is_refused_with_what_can_be_had() -> None:
-    goal = Goal(1000, 16, 1.0, 1e-8)
+    needs = Requirements(1000, 16, 1.0, 1e-8)
     with pytest.raises(Refusal, match="can be reached") as refused:
-        proposal(alternatives(goal, 1e-3), 1e-3)
+        proposal(alternatives(needs, 1e-3), 1e-3)
     assert refused.value.rule == "accuracy-unreachable"
 
 
@@ -102,9 +102,10 @@ def test_an_accuracy_out_of_reach_is_refused_with_what_can_be_had() -> None:
 )
 def test_an_impossible_goal_is_refused(bad: tuple[int, int, float, float]) -> None:
     with pytest.raises(ValueError, match="must"):
-        Goal(*bad)
+        Requirements(*bad)
 
 
+@pytest.mark.slow
 def test_the_command_compares_proposes_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "design.png"
     arguments = ["recipe", "design", "--population", "50000", "--cells", "8", "--accuracy", "0.01"]
@@ -131,18 +132,18 @@ NUMBERS = [
 def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_estimator_says(
     statistic: StatisticName, cells: int, values: dict[str, int]
 ) -> None:
-    goal = Goal(40_000, cells, 1.0, 1e-7, statistic=statistic, allow_unbounded_local=True, **values)
-    found = alternatives(goal)
+    needs = Requirements(40_000, cells, 1.0, 1e-7, statistic=statistic, allow_unbounded_local=True, **values)
+    found = alternatives(needs)
     ways = [way for way in found if way.is_summed]
     assert {way.model for way in ways} == {AGGREGATION, SAMPLED}
     for way in ways:
         assert way.available
         assert isinstance(way.method, Flips)
         given = way.method
-        shares = Flips(statistic, given.scale, given.flips, goal.maximum, cells, low=goal.low, unit=goal.unit)
-        middle = float(goal.low + goal.high) / 2
-        truth = middle if statistic == "mean" else goal.holders if goal.counts else goal.population * middle
-        expected = shares.expected_stderrs([truth] * cells, goal.population, SampleDesign(way.rate))
+        shares = Flips(statistic, given.scale, given.flips, needs.maximum, cells, low=needs.low, unit=needs.unit)
+        middle = float(needs.low + needs.high) / 2
+        truth = middle if statistic == "mean" else needs.holders if needs.counts else needs.population * middle
+        expected = shares.expected_stderrs([truth] * cells, needs.population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(expected[0], rel=1e-3)
         claim = compute_claim(shares, n=way.batch_size // 2, sampling_rate=way.rate, delta=1e-7)
         assert claim["aggregator"] <= 1.05
@@ -153,8 +154,10 @@ def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_est
 
 
 def test_a_vector_is_hidden_by_noise_shares_near_the_optimum_and_locally_far_from_it() -> None:
-    goal = Goal(50_000, 32, 1.0, 1e-7, statistic="vector-sum", low=-10, high=10, norm=15, allow_unbounded_local=True)
-    found = alternatives(goal)
+    needs = Requirements(
+        50_000, 32, 1.0, 1e-7, statistic="vector-sum", low=-10, high=10, norm=15, allow_unbounded_local=True
+    )
+    found = alternatives(needs)
     best, chosen = only(found, CENTRAL, "Gaussian"), proposal(found)
     assert best.stderr == pytest.approx(sigma_gaussian(1.0, 1e-7, 30.0))
     assert best.stderr < chosen.stderr < 3 * best.stderr
@@ -167,7 +170,7 @@ def test_a_vector_is_hidden_by_noise_shares_near_the_optimum_and_locally_far_fro
 
 @pytest.mark.parametrize(("population", "accuracy"), [(20_000, 0.02), (100_000, 0.001), (100_000, 0.005)])
 def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, accuracy: float) -> None:
-    for way in alternatives(Goal(population, 16, 1.0, 1e-6), accuracy * population):
+    for way in alternatives(Requirements(population, 16, 1.0, 1e-6), accuracy * population):
         if way.available and way.epsilon0 is not None:
             assert way.method is not None
             at_batch, at_half = (
@@ -179,14 +182,15 @@ def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, a
             assert at_batch["aggregator_with_relay"] == pytest.approx(way.inner or 0, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
-    goal = Goal(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
-    found = alternatives(goal)
+    needs = Requirements(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
+    found = alternatives(needs)
     assert any(way.is_summed for way in found)
     with pytest.raises(Refusal, match="allow-unbounded-local") as refused:
         proposal(found)
     assert refused.value.rule == "no-local-guarantee"
-    counts = Goal(40_000, 8, 1.0, 1e-7)
+    counts = Requirements(40_000, 8, 1.0, 1e-7)
     assert not proposal(alternatives(counts)).is_summed
     sampled = [way for way in alternatives(counts) if way.is_summed]
     error = 1.01 * min(way.stderr for way in sampled)
@@ -197,13 +201,13 @@ def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
 
 def test_a_batch_below_the_policys_floor_is_not_proposed() -> None:
     with pytest.raises(Refusal) as refused:
-        proposal(alternatives(Goal(110, 4, 1.0, 1e-6, min_batch_size=100)))
+        proposal(alternatives(Requirements(110, 4, 1.0, 1e-6, min_batch_size=100)))
     assert refused.value.rule == "population-too-small"
-    assert proposal(alternatives(Goal(130, 4, 1.0, 1e-6, min_batch_size=100))).batch_size >= 100
+    assert proposal(alternatives(Requirements(130, 4, 1.0, 1e-6, min_batch_size=100))).batch_size >= 100
 
 
 def test_what_is_proposed_costs_what_its_vdaf_says() -> None:
-    found = alternatives(Goal(20_000, 16, 1.0, 1e-6))
+    found = alternatives(Requirements(20_000, 16, 1.0, 1e-6))
     krr, flips = only(found, SAMPLED, "krr"), only(found, AGGREGATION, "flips")
     assert (krr.chunk_length, krr.upload_bytes) == (6, 16 * (16 + 19))
     assert isinstance(flips.method, Flips)
@@ -214,7 +218,7 @@ def test_what_is_proposed_costs_what_its_vdaf_says() -> None:
 
 def test_rappors_proof_is_planned_with_the_bound_that_the_builder_finds() -> None:
     """A bound by mean and deviations was 28 here, and a field element less than there is in a report."""
-    way = next(sampled(Goal(500, 256, 30.0, 1e-6, max_epsilon0=6.0), Rappor))
+    way = next(sampled(Requirements(500, 256, 30.0, 1e-6, max_epsilon0=6.0), Rappor))
     edges = {"kind": "buckets", "edges": list(range(256))}
     asked = Question.model_validate({"text": "?", "metric": "m", "encoder": edges, "statistic": "histogram"})
     same: dict[str, Any] = {"epsilon": Decimal(30), "max_epsilon0": Decimal(6), "min_batch_size": way.batch_size}
@@ -237,11 +241,12 @@ def test_rappors_proof_is_planned_with_the_bound_that_the_builder_finds() -> Non
 )
 def test_a_range_that_no_question_has_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
-        Goal(**{"population": 1000, "cells": 1, "epsilon": 1.0, "delta": 1e-6, **bad})
+        Requirements(**{"population": 1000, "cells": 1, "epsilon": 1.0, "delta": 1e-6, **bad})
 
 
+@pytest.mark.slow
 def test_hundredths_are_planned_as_as_many_whole_steps() -> None:
-    cents = Goal(20_000, 1, 1.0, 1e-6, statistic="sum", low=-20, high=80, allow_unbounded_local=True)
+    cents = Requirements(20_000, 1, 1.0, 1e-6, statistic="sum", low=-20, high=80, allow_unbounded_local=True)
     euros = replace(cents, low=Fraction("-0.2"), high=Fraction("0.8"), unit=Fraction("0.01"))
     for one, other in zip(alternatives(cents), alternatives(euros), strict=True):
         shares, others = (None if way.method is None else way.method.members() for way in (one, other))
@@ -278,17 +283,17 @@ ASKED = {
 def test_the_next_command_makes_a_recipe_that_policy_accepts(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    goal, question = ASKED[case]
+    flags, question = ASKED[case]
     parties = tmp_path / "parties.json"
     parties.write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
-    assert run(["recipe", "design", "--population", "20000", "--accuracy", "0.01", *goal]) == 0
+    assert run(["recipe", "design", "--population", "20000", "--accuracy", "0.01", *flags]) == 0
     shown = capsys.readouterr().out
     command = shlex.split(next(line for line in shown.splitlines() if line.startswith("next:"))[len("next: tacit ") :])
     rest = ["--name", "hours", "--text", "How long?", "--metric", "hours", "--parties", str(parties), *question]
     when = ["--start", "2000000040", "--duration", "3600", "--epoch", "1", "--slot", "0", "--json"]
     assert run([*command, *rest, *when]) == 0
     recipe = Recipe.from_body(json.loads(capsys.readouterr().out)["recipe"])
-    policy = Policy(allow_unbounded_local="--allow-unbounded-local" in goal)
+    policy = Policy(allow_unbounded_local="--allow-unbounded-local" in flags)
     assert check(recipe, policy, Context(Stage.DRAFT, 1e9)) == []
 
 

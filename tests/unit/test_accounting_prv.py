@@ -50,6 +50,7 @@ def test_2500_rounds_of_example_five_cost_1_02_by_both_accountants() -> None:
     assert ours == pytest.approx(estimate, rel=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("q", "sigma"), NOISE_OF_THE_FIGURES)
 def test_the_noise_of_the_figures_gives_epsilon_one_by_both_accountants(q: float, sigma: float) -> None:
     ours = epsilon_pld(Repeated(Sampled(Gaussian(sigma), q), 1000), 1e-6, Relation.ADD_REMOVE)
@@ -59,6 +60,7 @@ def test_the_noise_of_the_figures_gives_epsilon_one_by_both_accountants(q: float
     assert lower <= ours <= upper
 
 
+@pytest.mark.slow
 def test_noise_calibrated_here_keeps_its_target_there() -> None:
     q, sigma = NOISE_OF_THE_FIGURES[0]
     found = sigma_for(1.0, 1e-6, q, 1000)

@@ -14,6 +14,8 @@ SCHEMAS = (
     "attester.schema",
     "client_agent.store",
     "recipe_server.schema",
+    "services.admin.core.schema",
+    "services.analyzer.schema",
     "services.collector.schema",
     "services.gateway.store",
     "services.helper.schema",

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import sqlite3
 import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 
 from tacit.adapters.database import Database
-from tacit.adapters.migrate import assert_migrations_match
+from tacit.adapters.migrate import assert_migrations_match, migration_config, upgrade
 from tacit.adapters.sql import open_database
 from tacit.adapters.sqlite import PAGE_SIZE
-from tacit.errors import Fatal, UsageError
+from tacit.errors import Fatal, Unavailable, UsageError
+from tests.kit import databases
 
 METADATA = sa.MetaData()
 NOTES = sa.Table(
@@ -272,3 +277,90 @@ def test_the_drift_check_finds_what_migrations_lack(migrations: str, table: str)
     make: Callable[[], sa.Column[int]] = lambda: sa.Column("more", sa.Integer)  # noqa: E731
     with pytest.raises(AssertionError, match="differ"):
         assert_migrations_match(_with_one_more(table, make()), migrations)
+
+
+def _schema(connection: sa.Connection) -> list[tuple[str, ...]]:
+    return [tuple(row) for row in connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")]
+
+
+def _contents(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
+    tables = [row[1] for row in _schema(connection) if row[0] == "table"]
+    return {
+        one: [tuple(row) for row in connection.execute(sa.select(sa.text("*")).select_from(sa.table(one)))]
+        for one in tables
+    }
+
+
+@pytest.mark.parametrize("package", ["client_agent", "recipe_server", "services.leader", "attester"])
+def test_an_empty_database_gets_word_for_word_what_its_migrations_make(package: str) -> None:
+    found = []
+    for bring_up in (_upgrade, _migrate):
+        engine = sa.create_engine("sqlite://")
+        with engine.begin() as connection:
+            bring_up(connection, package)
+            found.append((sorted(_schema(connection)), _contents(connection)))
+        engine.dispose()
+    assert found[0] == found[1]
+    assert len(found[0][0]) > 3
+
+
+def _upgrade(connection: sa.Connection, package: str) -> None:
+    upgrade(connection, f"{package}.migrations", METADATA)
+
+
+def _migrate(connection: sa.Connection, package: str) -> None:
+    config = migration_config(f"{package}.migrations")
+    config.attributes |= {"connection": connection, "metadata": METADATA}
+    command.upgrade(config, "head")
+
+
+async def test_migrations_run_once_for_any_number_of_new_files_and_again_for_an_old_one(
+    migrations: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+    original = command.upgrade
+
+    def counted(config: Config, to: str) -> None:
+        runs.append(to)
+        original(config, to)
+
+    monkeypatch.setattr(command, "upgrade", counted)
+    for name in ("a", "b", "a"):
+        await (await open_database(_file_url(tmp_path / f"{name}.sqlite3"), METADATA, migrations)).close()
+    assert len(runs) == 1
+    (tmp_path / "packages" / migrations.replace(".", "/") / "versions" / "0002_second.py").write_text(SECOND)
+    database = await open_database(_file_url(tmp_path / "a.sqlite3"), METADATA, migrations)
+    assert len(runs) == 3, "one on an empty database in memory, one on the old file"
+    async with database.read() as connection:
+        assert (await connection.exec_driver_sql("SELECT extra FROM notes")).all() == []
+    await database.close()
+
+
+def _open_files(folder: Path) -> list[str]:
+    links = (Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+    return [str(link.readlink()) for link in links if link.is_symlink() and str(folder) in str(link.readlink())]
+
+
+async def test_brief_files_share_an_engine_and_are_open_during_transactions_alone(
+    migrations: str, tmp_path: Path
+) -> None:
+    with databases.threads():
+        one, other = [
+            await open_database(_file_url(tmp_path / f"{name}.sqlite3"), METADATA, migrations, brief=True)
+            for name in ("a", "b")
+        ]
+        async with one.transaction() as connection, other.transaction() as beside:
+            await connection.execute(sa.insert(NOTES), {"text": b"SECRETSECRET"})
+            await beside.execute(sa.insert(NOTES), [{"text": b"x"}, {"text": b"y"}])
+            assert len(_open_files(tmp_path)) >= 2
+        assert _open_files(tmp_path) == []
+        assert (await _count(one), await _count(other)) == (1, 2)
+        async with one.transaction() as connection:
+            await connection.execute(sa.delete(NOTES))
+        assert b"SECRETSECRET" not in _all_bytes(tmp_path), "no log keeps what was deleted"
+        (tmp_path / "b.sqlite3").unlink()
+        with pytest.raises((Unavailable, sa.exc.OperationalError)):
+            await _insert_twice(other)
+        await one.close()
+        await other.close()
+    assert not (tmp_path / "b.sqlite3").exists()

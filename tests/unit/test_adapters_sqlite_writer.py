@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.gateway.store import SEEN, ReplayStore, SeenRequest
+from services.gateway.ports import SeenRequest
+from services.gateway.store import SEEN, ReplayStore
 from tacit.adapters.sqlite_writer import FileWriter
 
 COLUMNS = ("enc", "date")

@@ -23,6 +23,7 @@ from tacit.aggregator.log_follower import LogFollower
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.seat import AggregatorSeat
 from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
@@ -105,7 +106,7 @@ class Subject:
         config = LogConfig(url=URL, key=KIT.log_policy.log_key.encode())
         who = who or identity()
         options: dict[str, Any] = {"coordinates": coordinates, "void_after": void_after}
-        self.follower = LogFollower(store, self.parties, who, config, policy, deps, 86_400.0, **options)
+        self.follower = LogFollower(store, self.parties, AggregatorSeat(who), config, policy, deps, 86_400.0, **options)
 
     async def rows(self) -> dict[bytes, TaskRow]:
         async with self.store.read() as tx:

@@ -9,14 +9,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.panel import Panel
 
-from infra.answer_table import Answer, answers_table, shortened
+from infra.answer_table import AnswerRow, answers_table, shortened
 
 LONG = "never at all in the last twelve months, as far as I remember"
 LABELS = (LONG, f"{LONG} it", "日本語のとても長い回答ラベルですがまだ続きます", "แทบไม่เคย", "no")
 
 
 def drawn(labels: tuple[str, ...], width: int) -> list[str]:
-    answers = [Answer(label, 12_345.0, 678.0, ("12,345", "1,329", "12,001"), 12_001.0) for label in labels]
+    answers = [AnswerRow(label, 12_345.0, 678.0, ("12,345", "1,329", "12,001"), 12_001.0) for label in labels]
     console = Console(file=io.StringIO(), width=width, legacy_windows=False)
     headings = ("estimate", "± 1.96 s.e.", "truth")
     console.print(Panel(answers_table(answers, "━ estimate  ╌ 95 % interval  ┃ truth", headings, width)))

@@ -12,7 +12,7 @@ from infra.commands.status import details
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
 from infra.recipe_outlook import asked_words
 from infra.recipe_view import show_recipe
-from infra.recipe_writing import placed
+from tacit.operations.drafting import placed
 from tacit.operations.status import TaskStatus
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval

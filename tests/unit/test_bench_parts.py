@@ -54,7 +54,7 @@ def test_an_enclosed_upload_reaches_the_leaders_resource() -> None:
     (report,) = make_reports(KIT.task, private_key(KIT.issuer_key.to_der()), [1], KIT.task.interval.start)
     config, pair = ohttp.generate_key_config(1, SeededEntropy(1))
     upload = UploadRequest((report,)).encode()
-    opened, _ = ohttp.Gateway([(config, pair)]).decapsulate_request(enclose(KIT.task, upload, config, 1e9))
+    opened, _ = ohttp.Decapsulator([(config, pair)]).decapsulate_request(enclose(KIT.task, upload, config, 1e9))
     request = bhttp.decode_request(opened)
     assert (request.method, request.path) == ("POST", f"/tasks/{KIT.task.task_id_text}/reports")
     assert request.content == upload

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from infra.lab.commands.demo import say_proposed
 from infra.lab.demo.dataset import load_csv, load_randhie
+from infra.terminal import notes
 from tacit.errors import UsageError
 
 ROWS = 200
@@ -124,11 +123,10 @@ def test_a_bad_file_is_named_with_line_column_and_remedy(csv_file: Make, text: s
         assert part in message
 
 
-def test_texts_in_brackets_are_proposed_as_they_are(csv_file: Make) -> None:
+def test_texts_in_brackets_are_proposed_as_they_are(csv_file: Make, capsys: pytest.CaptureFixture[str]) -> None:
     dataset = load_csv(csv_file(column(["[/b]", "[red]"] * ROWS)), "value", edges=None, categories=None, devices=None)
-    told = io.StringIO()
-    say_proposed(dataset, Console(file=told))
-    assert "--categories [/b],[red]" in told.getvalue()
+    say_proposed(dataset, notes())
+    assert "--categories [/b],[red]" in capsys.readouterr().err
 
 
 def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:

@@ -47,6 +47,14 @@ PREFIXES = {"urn:tacit:refusal:", "urn:tacit:problem:"}
 """To which a rule's name is added, or by which ours are told from others."""
 
 
+def test_the_map_of_the_house_names_files_that_are_there() -> None:
+    """Whoever follows a list of ``docs/architecture.md`` finds every file and folder of it."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`([a-z0-9_]+(?:/[a-z0-9_.]+)+)`", page))
+    assert len(named) > 50
+    assert [one for one in sorted(named) if not (ROOT / one).exists()] == []
+
+
 def sources() -> list[Path]:
     return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 

@@ -21,7 +21,7 @@ from tacit.dp.hidden_claim import (
     count_cost,
     dummies_cost,
 )
-from tacit.dp.hidden_count import Crowd, Turnout, dummies_epsilon, least_devices, least_mean, smallest_intensity
+from tacit.dp.hidden_count import Crowd, SendingRates, dummies_epsilon, least_devices, least_mean, smallest_intensity
 from tacit.dp.reports import NoiseStep, Reports
 from tacit.dp.sampling import amplify, amplify_visible
 from tacit.methods.rr import Rr
@@ -115,10 +115,10 @@ def report_law(reports: Reports, value: int | None) -> Law:
 
 def device_law(reports: Reports, sample: Sample, value: int, *, dummy: float | None = None) -> Law:
     """One device with this answer (0 is the default): rows are no message and one message."""
-    turnout = sample.turnout(reports)
-    rate = turnout.rate if value else turnout.least_rate
-    spare = turnout.dummy if dummy is None else dummy
-    takes = rate * (1 - turnout.reject)
+    rates = sample.sending_rates(reports)
+    rate = rates.rate if value else rates.least_rate
+    spare = rates.dummy if dummy is None else dummy
+    takes = rate * (1 - rates.reject)
     message = takes * report_law(reports, value) + (1 - takes) * spare * report_law(reports, None)
     silence = np.zeros_like(message)
     silence[0] = 1 - message.sum()
@@ -230,8 +230,8 @@ def test_the_fewest_dummies_that_suffice_are_found() -> None:
     found = smallest_intensity(0.5, 100_000, lambda dummy: 100_000, 0.5, 1e-7)
     assert found is not None
     for intensity, enough in ((found, True), (found * 0.999, False)):
-        turnout = Turnout(0.5, 0.5, intensity / 100_000)
-        assert (dummies_epsilon(turnout, 100_000, 1e-7) <= 0.5) is enough
+        rates = SendingRates(0.5, 0.5, intensity / 100_000)
+        assert (dummies_epsilon(rates, 100_000, 1e-7) <= 0.5) is enough
     assert found == pytest.approx(2 * poisson.dummy_intensity(0.5, 0.9e-7), rel=0.03)
     assert smallest_intensity(0.5, 60, lambda dummy: 60, 0.5, 1e-7) is None
     assert smallest_intensity(1.0, 10**6, lambda dummy: 10**6, 0.5, 1e-7) is None
@@ -281,19 +281,20 @@ def test_claims_fall_with_the_batch_and_rise_with_the_rates(rate: float, ratio: 
 
 def test_more_dummies_hide_better() -> None:
     costs = [
-        dummies_epsilon(Turnout(0.5, 0.1, intensity / 10_000), 10_000, 1e-6) for intensity in (100, 300, 1000, 3000)
+        dummies_epsilon(SendingRates(0.5, 0.1, intensity / 10_000), 10_000, 1e-6)
+        for intensity in (100, 300, 1000, 3000)
     ]
     assert all(more < fewer for fewer, more in itertools.pairwise(costs))
-    assert math.isinf(dummies_epsilon(Turnout(0.5, 0.1, 0.001), 10_000, 1e-6)), "exp(-5) is a batch without any"
+    assert math.isinf(dummies_epsilon(SendingRates(0.5, 0.1, 0.001), 10_000, 1e-6)), "exp(-5) is a batch without any"
 
 
 def test_both_ways_of_hiding_count_and_too_small_a_crowd_hides_nothing() -> None:
-    turnout = Turnout(0.5, 0.1, 0.1)
-    crowd = Crowd(turnout, 2000, 1000)
-    assert crowd.shift_epsilon(1e-6) < dummies_epsilon(turnout, 2000, 1e-6)
-    assert Crowd(turnout, 10**6, 1000).shift_epsilon(1e-6) < crowd.shift_epsilon(1e-6)
-    assert math.isinf(Crowd(Turnout(0.5, 0.1), 10_000, 10).count_epsilon(lambda delta: 0.1, 1e-6))
-    assert math.isinf(Crowd(turnout, 10_000, 1000).epsilon(lambda delta: math.inf, 1e-6))
+    rates = SendingRates(0.5, 0.1, 0.1)
+    crowd = Crowd(rates, 2000, 1000)
+    assert crowd.shift_epsilon(1e-6) < dummies_epsilon(rates, 2000, 1e-6)
+    assert Crowd(rates, 10**6, 1000).shift_epsilon(1e-6) < crowd.shift_epsilon(1e-6)
+    assert math.isinf(Crowd(SendingRates(0.5, 0.1), 10_000, 10).count_epsilon(lambda delta: 0.1, 1e-6))
+    assert math.isinf(Crowd(rates, 10_000, 1000).epsilon(lambda delta: math.inf, 1e-6))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.dp.claim import Claim
 from tacit.dp.hidden_claim import Sample
-from tacit.dp.hidden_count import Turnout, coins_epsilon
+from tacit.dp.hidden_count import SendingRates, coins_epsilon
 from tests.claims import compute_hidden_claim
 from tests.kit.methods import randomizer_from
 
@@ -105,10 +105,10 @@ def messages(chances: list[float]) -> Law:
     return law
 
 
-def unlike(draw: random.Random, turnout: Turnout, others: int) -> list[float]:
+def unlike(draw: random.Random, rates: SendingRates, others: int) -> list[float]:
     """The coins of others at the two rates, in any mix; every second time of devices that may also fail to send."""
     high = draw.randint(0, others)
-    chances = [turnout.sends] * high + [turnout.least_sends] * (others - high)
+    chances = [rates.sends] * high + [rates.least_sends] * (others - high)
     return [chance * draw.random() for chance in chances] if draw.random() < 0.5 else chances
 
 
@@ -117,12 +117,12 @@ def test_one_message_more_among_unlike_coins_is_hidden_as_well_as_is_claimed(see
     draw, hidden = random.Random(100 + seed), 0
     for _ in range(60):
         rate, batch, delta = draw.uniform(0.02, 0.95), draw.randint(20, 300), 10 ** draw.uniform(-5, -2)
-        turnout = Turnout(rate, rate * draw.choice([0.02, 0.2, 0.6, 0.95]), draw.choice([0.0, 0.1]), 0.05)
-        epsilon = coins_epsilon(turnout, batch, delta)
+        rates = SendingRates(rate, rate * draw.choice([0.02, 0.2, 0.6, 0.95]), draw.choice([0.0, 0.1]), 0.05)
+        epsilon = coins_epsilon(rates, batch, delta)
         if math.isinf(epsilon):
             continue
         hidden += 1
-        coins = unlike(draw, turnout, draw.randint(batch, 6 * batch))
+        coins = unlike(draw, rates, draw.randint(batch, 6 * batch))
         without = np.append(messages(coins), 0.0)
         more = np.append(0.0, without[:-1])
         silent = [np.append(law[batch:], law[:batch].sum()) for law in (without, more)]

@@ -117,8 +117,8 @@ def test_dummies_hide_a_device_at_every_number_of_devices_only_if_so_many_send_t
     few = Sample(1000, 0.3, 0.05, 400.0, 2000)
     known = dataclasses.replace(few, attested=2000)
     one, all_ = (compute_hidden_claim(RR, sample, n=1000, delta=1e-6)["aggregator"] for sample in (few, known))
-    turnout = few.turnout(RR)
-    assert one == pytest.approx(math.log(turnout.sends / turnout.least_sends), rel=1e-5)
+    rates = few.sending_rates(RR)
+    assert one == pytest.approx(math.log(rates.sends / rates.least_sends), rel=1e-5)
     assert all_ < 0.5
 
 

@@ -86,6 +86,7 @@ def test_that_is_not_meant():
 """
 
 
+@pytest.mark.slow
 def test_many_runs_have_other_seeds_each_and_are_compared_with_the_stated_rate(tmp_path: Path) -> None:
     done = asked(tmp_path, COINS, "--runs", "40")
     table = done.stdout.partition("failures  runs")[2].partition("more often than they state")[0].splitlines()[1:]

@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from infra.lab.devices.pool import deaf_to_interrupts
 
 INTERRUPT = 1 << (signal.SIGINT - 1)
@@ -19,6 +21,7 @@ def masks(pid: int | str) -> dict[str, int]:
     return {name: int(value, 16) for name, _, value in lines if name in {"SigBlk", "ShdPnd"}}
 
 
+@pytest.mark.slow
 def test_a_worker_is_not_interrupted_at_any_moment_of_its_start() -> None:
     process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,), daemon=True)
     with deaf_to_interrupts():

@@ -71,8 +71,8 @@ def test_snapshots_of_workers_add_up() -> None:
 
 def test_shards_results_add_up_and_stages_last_as_long_as_the_slowest() -> None:
     shards = [ShardResult(devices=5, sampled=2, timings={"send": seconds}, cpu={"send": 1.0}) for seconds in (2.0, 3.0)]
-    shards[0].outcome.states[Fault.LATE, State.FAILED] = 2
-    shards[1].outcome.states[Fault.NONE, State.SENT] = 2
+    shards[0].deliveries.states[Fault.LATE, State.FAILED] = 2
+    shards[1].deliveries.states[Fault.NONE, State.SENT] = 2
     whole = FleetResult.of(shards)
     assert (whole.devices, whole.sampled, whole.timings, whole.cpu) == (10, 4, {"send": 3.0}, {"send": 2.0})
     assert whole.injected == {Fault.LATE: 2}
@@ -198,7 +198,7 @@ async def test_an_answer_that_is_none_is_a_transport_error(
 def test_requests_sealed_ahead_are_each_under_a_key_of_their_own(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_NATIVE", native)
     config, pair = ohttp.generate_key_config(3, SeededEntropy(1))
-    senders, gateway = RequestSenders(SeededEntropy(2)), ohttp.Gateway([(config, pair)])
+    senders, gateway = RequestSenders(SeededEntropy(2)), ohttp.Decapsulator([(config, pair)])
     request = bhttp.Request("POST", "https", "leader.example", "/reports", content=b"report")
     seen: set[bytes] = set()
     for _ in range(AHEAD + 3):

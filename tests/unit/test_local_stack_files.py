@@ -26,23 +26,27 @@ from infra.deployables import SERVICES, deployable
 from infra.deployment import HOSTED, Deployment, deploy
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import ATTRIBUTES, CREDENTIALS, OPERATORS, Layout, StackOptions, create_layout
+from infra.layout import ATTRIBUTES, CREDENTIALS, INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
 from infra.processes import ServiceProcess
 from infra.remembered_servers import amend_config
 from infra.stack import LocalStack
+from infra.stack_options import PEOPLE
 from infra.stack_tls import party_name
 from infra.workers import service_part
+from services.admin.app import read_parties
+from services.admin.core.config import AdminConfig
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
+from tacit.models.forms.registry import FORMS
 from tacit.operations.issuance import read_counts
 from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy
+from tacit.recipe.sampling_plan import FILL
 from tacit.recipe.survey import Survey
-from tacit.recipe.turnout import FILL
 from tacit.service.config import load_config, read_secret
 
 NOW = 1_800_000_000.0
@@ -68,10 +72,37 @@ def test_no_two_services_of_a_stack_share_a_credential(layout: Layout) -> None:
     holders: dict[bytes, set[str]] = {}
     for path in layout.state_dir.glob("*/*.token"):
         holders.setdefault(read_secret(path), set()).add(path.parent.name)
-    assert len(holders) == len(layout.credentials) == len(CREDENTIALS)
+    assert len(holders) == len(CREDENTIALS)
+    assert set(layout.credentials) == {*CREDENTIALS, *PEOPLE}
     assert sorted(map(sorted, holders.values())) == sorted(map(sorted, CREDENTIALS.values()))
     served = [tuple(sorted(pair & set(SERVICES))) for pair in map(set, CREDENTIALS.values())]
     assert len(set(served)) == len(served), "nobody holds two credentials for one leg"
+
+
+def test_a_stack_of_before_there_was_an_admin_service_gets_one_and_else_stays_as_it_is(tmp_path: Path) -> None:
+    made = create_layout(tmp_path / "stack", StackOptions(tls=True, witnesses=1), SeededEntropy(5), NOW)
+    before, collector = json.loads((made.state_dir / INDEX).read_text()), made.configs["collector"]
+    old = {**json.loads(collector.read_text())}
+    del old["admin_token"]
+    del old["listen"]["client_names"]["admin"]
+    collector.write_text(json.dumps(old))
+    shutil.rmtree(made.state_dir / "admin")
+    gone = {*PEOPLE, "collections"}
+    index = {**before, "credentials": {name: at for name, at in before["credentials"].items() if name not in gone}}
+    for members in ("urls", "configs"):
+        index[members] = {name: at for name, at in before[members].items() if name != "admin"}
+    (made.state_dir / INDEX).write_text(json.dumps(index))
+    layout = open_stack(made.state_dir, None)
+    assert (layout.services, set(layout.credentials)) == (made.services, set(made.credentials))
+    assert json.loads(collector.read_text())["listen"]["client_names"]["admin"] == ["admin.analyst.example"]
+    config = load_config(layout.configs["admin"], AdminConfig)
+    assert set(read_parties(config.parties)) == set(FORMS)
+    keys = [read_secret(layout.credentials[name]).decode() for name in PEOPLE]
+    assert len({*keys}) == 3
+    assert open_stack(made.state_dir, None).urls == layout.urls == load_layout(made.state_dir).urls
+    (made.state_dir / INDEX).write_text(json.dumps({**index, "configs": {"relay": "relay/config.json"}}))
+    with pytest.raises(UsageError, match="has no recipe_server"):
+        open_stack(made.state_dir, None)
 
 
 def test_a_staging_account_and_its_devices_have_room_for_a_hundred_recipes_and_real_devices_for_ten(
@@ -173,8 +204,7 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
     asked = re.search(r"--population (\d+)", text)
     assert asked is not None
     assert FILL * Survey().rate * int(asked[1]) >= layout.options.batch_floor
-    everybody = f"'{agent.parent.parent}'/*/agent.json"
-    assert f"tacit agent run $(printf -- '--config %s ' {everybody})" in text
+    assert f"tacit agent host '{agent.parent.parent}'" in text
     assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text
     assert f"tacit recipe publish visits.json --state-dir '{layout.state_dir}'" in text
     assert services[0].restart_command == f"tacit serve recipe_server --config '{services[0].part.config}'"
@@ -224,7 +254,9 @@ def test_gateway_and_uploads_together_are_one_process_and_the_relay_sends_frames
     gateway, leader = (str(layout.configs[name]) for name in HOSTED)
     assert ingest.arguments == ["ingest", "--config", gateway, "--leader-config", leader]
     assert setting(layout, "relay.frames") == {}
-    assert [setting(layout, f"{name}.batch_crypto") for name in ("gateway", "leader", "helper")] == [True] * 3
+    assert [setting(layout, f"{name}.batch_crypto") for name in ("gateway", "leader", "helper", "analyzer")] == [
+        True
+    ] * 4
     assert parts.further == [], "a database file has one process"
     assert setting(layout, "leader.roles") is None
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 import pytest
 
 from infra.lab.kit.recipes import NOW, VISITS, RecipeKit
-from tacit.accounting.goal import Alternative, Goal
+from tacit.accounting.alternatives import SAMPLED
 from tacit.accounting.planner import alternatives, proposal
-from tacit.accounting.ways import SAMPLED
+from tacit.accounting.requirements import Alternative, Requirements
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.methods.design import SampleDesign
 from tacit.methods.krr import Krr
@@ -25,7 +25,7 @@ from tacit.rules.table import check
 
 KIT = RecipeKit()
 EVERYBODY = SampleDesign(1.0)
-CAPPED = Goal(200_000, 64, 1.0, 1e-7, max_epsilon0=2.0)
+CAPPED = Requirements(200_000, 64, 1.0, 1e-7, max_epsilon0=2.0)
 
 
 @pytest.mark.parametrize("epsilon0", ["0.01", "1", "4", "12", "40"])

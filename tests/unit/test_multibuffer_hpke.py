@@ -189,7 +189,7 @@ def test_contexts_export_and_continue_like_those_made_alone() -> None:
 @pytest.mark.usefixtures("path")
 def test_requests_of_a_gateway_are_decapsulated_as_alone() -> None:
     keys = [ohttp.generate_key_config(key_id, ENTROPY) for key_id in (1, 2)]
-    gateway = ohttp.Gateway(keys)
+    gateway = ohttp.Decapsulator(keys)
     clients = [ohttp.encapsulate_request(keys[i % 2][0], b"request %d" % i, ENTROPY) for i in range(20)]
     messages = [message for message, _ in clients]
     messages[4] = messages[4][:-1] + bytes((messages[4][-1] ^ 1,))
@@ -222,7 +222,7 @@ def test_keys_from_faulty_kernels_cost_no_message(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Multibuffer, "hpke_open", wrong)
     assert BatchOpener(PAIR, SUITES[0], INFO).open_all(sealed) == plaintexts
-    results = decapsulate_all(ohttp.Gateway(keys), [message] * 3)
+    results = decapsulate_all(ohttp.Decapsulator(keys), [message] * 3)
     assert [result[0] for result in results if isinstance(result, tuple)] == [b"request"] * 3
 
 

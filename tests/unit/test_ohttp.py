@@ -15,7 +15,7 @@ from tacit.errors import CryptoError, DecodeError, Refusal
 entropy = random.Random(9458).randbytes
 ACTIVE = ohttp.generate_key_config(2, entropy)
 PREVIOUS = ohttp.generate_key_config(1, entropy)
-GATEWAY = ohttp.Gateway([ACTIVE, PREVIOUS])
+GATEWAY = ohttp.Decapsulator([ACTIVE, PREVIOUS])
 GET = bhttp.Request("GET", "https", "example.com", "/")
 
 
@@ -143,7 +143,7 @@ def test_responses_open_only_for_their_own_request() -> None:
 
 def test_two_keys_cannot_share_an_identifier() -> None:
     with pytest.raises(ValueError, match="same identifier"):
-        ohttp.Gateway([ACTIVE, ACTIVE])
+        ohttp.Decapsulator([ACTIVE, ACTIVE])
 
 
 def test_every_encapsulation_has_its_own_enc() -> None:

@@ -105,6 +105,35 @@ def test_bits_are_decrypted_and_anything_else_is_refused() -> None:
             KEY.decrypt_bit(PUBLIC.encrypt_number(GROUP.scalar(number), DRAW))
 
 
+@given(numbers)
+@settings(max_examples=25, deadline=None)
+def test_opening_bytes_gives_what_decoding_and_decrypting_them_gives(number: int) -> None:
+    ciphertext = PUBLIC.encrypt_number(GROUP.scalar(number), DRAW)
+    assert KEY.open(ciphertext.encode()) == KEY.decrypt(ciphertext) == GROUP.times_base(GROUP.scalar(number))
+
+
+def test_bytes_that_hold_no_bit_or_no_ciphertext_are_opened_as_neither() -> None:
+    for bit in (0, 1):
+        assert KEY.open_bit(PUBLIC.encrypt_number(GROUP.scalar(bit), DRAW).encode()) == bit
+    good = PUBLIC.encrypt_number(GROUP.scalar(1), DRAW)
+    with pytest.raises(CryptoError, match="no bit"):
+        KEY.open_bit(PUBLIC.encrypt_number(GROUP.scalar(2), DRAW).encode())
+    for form in map(bytes.fromhex, BAD_FORMS):
+        for opened in (KEY.open, KEY.open_bit):
+            with pytest.raises(DecodeError, match="canonical"):
+                opened(form + good.masked)
+        with pytest.raises(DecodeError, match="canonical"):
+            KEY.open(good.ephemeral + form)
+        with pytest.raises(CryptoError, match="no bit"):
+            KEY.open_bit(good.ephemeral + form)
+    for opened in (KEY.open, KEY.open_bit):
+        with pytest.raises(DecodeError, match="other than the identity"):
+            opened(known_bit(1).encode())
+        for length in (0, 63, 65):
+            with pytest.raises(DecodeError, match="no ciphertext"):
+                opened(good.encode().ljust(65, b"\0")[:length])
+
+
 @given(st.integers(-500, 500), st.integers(0, 700), st.data())
 @settings(max_examples=40, deadline=None)
 def test_every_number_of_a_range_is_found_and_its_neighbours_are_refused(
@@ -195,16 +224,17 @@ def test_choosing_takes_the_first_for_one_and_the_second_for_zero(bit: int, one:
     assert chosen(bit, first, second) == (first if bit else second)
 
 
-def test_choosing_by_anything_but_a_bit_is_refused() -> None:
+@pytest.mark.parametrize("number", [2, 3, 1 << 64, -1, -2, -3])
+def test_choosing_by_anything_but_a_bit_is_refused(number: int) -> None:
     with pytest.raises(ValueError, match="0 or 1"):
-        chosen(2, known_bit(0), known_bit(1))
+        chosen(number, known_bit(0), known_bit(1))
 
 
 @pytest.mark.parametrize("size", [32, 64])
 def test_choosing_computes_with_numbers_of_one_length_for_both_choices(size: int) -> None:
     drawn = DRAW(size)
     for number in (0, 1, int.from_bytes(drawn, "big")):
-        lengths = {(mask & (number | 1 << 8 * size)).bit_length() for mask in _masks(size)}
+        lengths = {(mask & (number | 1 << 8 * size)).bit_length() for *masks, _ in _masks(size) for mask in masks}
         assert lengths == {8 * size + 1}
 
 

@@ -13,9 +13,10 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.draws import ONE
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
+from tacit.methods.statistics import MAX_OCCURRENCES
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
-from tacit.panprivate.single_server import MAX_OCCURRENCES, Cells, NonZero, Occurrences, randomised_bit
+from tacit.panprivate.single_server import Cells, NonZero, Occurrences, randomised_bit
 from tacit.panprivate.state import known_bit
 
 DRAW = SeededEntropy(b"panprivate_single_server")

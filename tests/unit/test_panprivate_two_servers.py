@@ -119,6 +119,34 @@ def _elements(cells: SharedCells) -> set[bytes]:
     return {half for part in parts for half in (part.ephemeral, part.masked)}
 
 
+def _parts_of(agg_id: int, cells: SharedCells) -> list[bytes]:
+    """What one server's key opens of a copied state, cell by cell."""
+    share = opened_share(KEYS[agg_id], agg_id, len(cells), sealed_shares(cells)[agg_id])
+    size = len(share) // len(cells)
+    return [share[at : at + size] for at in range(0, len(share), size)]
+
+
+@pytest.mark.parametrize("agg_id", [0, 1])
+@pytest.mark.parametrize("times", [0, 1, 2, 3, 5])
+def test_an_intruder_with_one_servers_key_counts_the_events_between_two_copies(agg_id: int, times: int) -> None:
+    """The gap that ``docs/pan-privacy.md`` states: cells that were moved are recognised, new ones are new."""
+    k = 4
+    machine = SharedOccurrences(SHARING, k)
+    before = _after(machine, (1, 0))
+    after = before
+    for step in range(6):
+        after = machine.step(int(step < times), after, DRAW)
+    old, new = _parts_of(agg_id, before), _parts_of(agg_id, after)
+    assert len(set(old) | set(new)) == 2 * k + 2 * min(times, k), "two new cells for every event"
+    assert [old.index(part) if part in old else None for part in new[:k]] == [
+        cell - times if cell >= times else None for cell in range(k)
+    ]
+    one = SharedNonZero(SHARING)
+    first = _after(one, ())
+    second = one.step(int(times > 0), first, DRAW)
+    assert (_parts_of(agg_id, first) != _parts_of(agg_id, second)) == (times > 0)
+
+
 def test_shares_made_for_another_task_do_not_verify() -> None:
     with pytest.raises(VerifyError):
         _verified(_after(SharedNonZero(SHARING), (1,)), b"another task")

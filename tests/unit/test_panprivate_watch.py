@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from client_agent.panprivate.slots import OsDisk, decode_slot, slot_size
+from client_agent.panprivate.slots import OsDisk, decode_slot, newest, slot_size
 from client_agent.panprivate.watch import ASIDE, EventWatch, Plan, Schedule, kept_step
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -233,8 +233,10 @@ def test_a_state_that_is_damaged_is_put_aside_and_never_answered_from(world: Wor
     aside = world.path.with_name(world.path.name + ASIDE)
     assert aside.exists()
     assert not world.path.exists()
-    with pytest.raises(UsageError, match="remove it to begin anew"):
-        world.open()
+    again = world.open()
+    assert (again.step, _count(again.state)) == (0, 0)
+    again.close()
+    assert aside.exists()
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 8191, 1 << 21])
@@ -318,16 +320,40 @@ def test_nothing_is_left_of_a_state_that_was_sent_and_none_is_begun_after_the_la
 def test_the_file_holds_two_states_and_no_older_one(world: World) -> None:
     """What an intruder with the file finds: the last two states, each as if made just now."""
     watch = world.open()
-    states = [watch.state]
+    states = [_newest(world.path)]
     for _ in range(STEPS):
         watch.record()
         world.clock.jump(STEP)
         watch.advance()
-        states.append(watch.state)
+        states.append(_newest(world.path))
     watch.close()
     raw = world.path.read_bytes()
     assert [state in raw for state in states] == [False] * (len(states) - 2) + [True, True]
     assert len(raw) == 2 * slot_size(112 + COUNTED.size)
+
+
+def _newest(path: Path) -> bytes:
+    return newest(path).payload[112:]
+
+
+@pytest.mark.parametrize("stored", KEPT, ids=lambda stored: type(stored.machine).__name__)
+@pytest.mark.parametrize("event", [0, 1])
+def test_file_and_memory_share_no_ciphertext_whether_or_not_an_event_came_between(
+    tmp_path: Path, stored: StoredState, event: int
+) -> None:
+    """One look, before the next tick, at both: where they are the same without an event, one shows."""
+    world = World(tmp_path, replace(PLAN, stored=stored))
+    watch = world.open()
+    for _ in range(STEPS):
+        if event:
+            watch.record()
+        both = [
+            {state[at : at + 32] for at in range(0, len(state), 32)} for state in (watch.state, _newest(world.path))
+        ]
+        assert both[0].isdisjoint(both[1])
+        world.clock.jump(STEP)
+        assert watch.advance()
+    watch.close()
 
 
 CHILD = """

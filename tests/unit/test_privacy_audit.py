@@ -119,7 +119,7 @@ def donated(sigma: float, slots: int, *, present: bool) -> Draw:
     return draw
 
 
-MECHANISMS: dict[str, tuple[Draw, Draw, float, float, float]] = {
+MECHANISMS: dict[str, tuple[Draw, Draw, float, float | Callable[[], float], float]] = {
     "gaussian, add/remove": (gaussian(2, 1), gaussian(2, 0), 0.01, epsilon_gaussian(2, 0.01), 0.7),
     "gaussian, replacement": (gaussian(4, 1), gaussian(4, -1), 0.01, epsilon_gaussian(4, 0.01, 2.0), 0.7),
     "subsampled gaussian": (
@@ -127,19 +127,19 @@ MECHANISMS: dict[str, tuple[Draw, Draw, float, float, float]] = {
     ),
     "subsampled gaussian, replacement": (
         gaussian(0.7, 1, 0.3), gaussian(0.7, -1, 0.3), 0.02,
-        epsilon_pld(Sampled(Gaussian(0.7), 0.3), 0.02, Relation.REPLACEMENT), 0.6,
+        lambda: epsilon_pld(Sampled(Gaussian(0.7), 0.3), 0.02, Relation.REPLACEMENT), 0.6,
     ),
-    "laplace": (laplace(2, 1), laplace(2, 0), 0.0, epsilon_pld(Laplace(2), 1e-9, Relation.ADD_REMOVE), 0.7),
+    "laplace": (laplace(2, 1), laplace(2, 0), 0.0, lambda: epsilon_pld(Laplace(2), 1e-9, Relation.ADD_REMOVE), 0.7),
     "laplace, replacement": (
-        laplace(4, 1), laplace(4, -1), 0.0, epsilon_pld(Laplace(4), 1e-9, Relation.REPLACEMENT), 0.7,
+        laplace(4, 1), laplace(4, -1), 0.0, lambda: epsilon_pld(Laplace(4), 1e-9, Relation.REPLACEMENT), 0.7,
     ),
     "discrete laplace, replacement": (
         discrete_laplace(4, 1), discrete_laplace(4, -1), 0.0,
-        epsilon_pld(DiscreteLaplace(4), 1e-9, Relation.REPLACEMENT), 0.7,
+        lambda: epsilon_pld(DiscreteLaplace(4), 1e-9, Relation.REPLACEMENT), 0.7,
     ),
     "discrete gaussian, replacement": (
         discrete_gaussian(4, 1), discrete_gaussian(4, -1), 0.01,
-        epsilon_pld(DiscreteGaussian(4), 0.01, Relation.REPLACEMENT), 0.7,
+        lambda: epsilon_pld(DiscreteGaussian(4), 0.01, Relation.REPLACEMENT), 0.7,
     ),
     "randomised bits": (
         rr_sum(300, rr_flip(2), 1), rr_sum(300, rr_flip(2), 0), 0.01, epsilon_one_cell(rr_flip(2), 300, 0.01), 0.4,
@@ -155,15 +155,22 @@ MECHANISMS: dict[str, tuple[Draw, Draw, float, float, float]] = {
     "dummies": (messages(20, 1), messages(20, 0), 0.01, poisson.epsilon_shift(20, 0.01), 0.5),
     "donation time": (
         donated(sigma_gaussian(2, 0.005), 5, present=True), donated(sigma_gaussian(2, 0.005), 5, present=False), 0.01,
-        explain("donation", {"epsilon": 2.0, "delta": 0.005, "m": 5})["epsilon"], 0.4,
+        lambda: explain("donation", {"epsilon": 2.0, "delta": 0.005, "m": 5})["epsilon"], 0.4,
     ),
 }  # fmt: skip
+"""Two draws, delta, the claim (or what computes it, where that takes long) and the share of it that an audit finds."""
+
+
+def claimed(name: str) -> float:
+    claim = MECHANISMS[name][3]
+    return claim() if callable(claim) else claim
 
 
 @pytest.mark.false_alarm(1e-6, "Clopper-Pearson bounds, corrected for the sets")
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_what_samples_prove_stays_below_the_claim(name: str) -> None:
-    first, second, delta, claim, share = MECHANISMS[name]
+    first, second, delta, _, share = MECHANISMS[name]
+    claim = claimed(name)
     bound = audited(first, second, delta)
     assert bound <= claim
     assert bound >= share * claim
@@ -184,5 +191,5 @@ def test_what_samples_prove_stays_below_the_claim(name: str) -> None:
     ],
 )
 def test_a_quarter_of_the_variance_is_caught(broken_first: Draw, broken_second: Draw, name: str) -> None:
-    _, _, delta, claim, _ = MECHANISMS[name]
-    assert audited(broken_first, broken_second, delta) > claim
+    delta = MECHANISMS[name][2]
+    assert audited(broken_first, broken_second, delta) > claimed(name)

@@ -219,6 +219,7 @@ def test_no_conjunction_has_more_devices_than_the_census_stands_for() -> None:
     assert raw.values[0] > REPORTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["krr", "rappor", "flips"])
 def test_the_error_of_a_sum_of_cells_is_never_understated(name: str) -> None:
     """200 censuses of 600 devices at q = 0.5: the spread of the sum's estimates is at most the stated error. The bound

@@ -111,7 +111,13 @@ PARTIES = [
     Case("slot-taken", GOOD, f"slot 0 of epoch {EPOCH}", "take a free one", context={"slot_owner": bytes(32)}),
 ]
 DESIGN = [
-    bad("model-unsupported", "model", "local", "model local", "secure-aggregation is"),
+    bad(
+        "model-unsupported",
+        "model",
+        "local",
+        "model local",
+        "and pan-private-single are",
+    ),
     bad("audience-not-allowed", "audience.population", "one-village", "'one-village'", "one of all is"),
     bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", f"{', '.join(METHODS)} are"),
     bad("randomizer-parameters", "randomizer.epsilon0", "0", "krr with epsilon0 0:", "from 0.000001 to 40"),
@@ -233,6 +239,13 @@ ELSEWHERE = {
     "audience-rate": "test_recipe_audience.py",
     "audience-floor": "test_recipe_audience.py",
     "census-form": "test_recipe_audience.py",
+    "watch-question": "test_recipe_watched.py",
+    "watch-randomizer": "test_recipe_watched.py",
+    "watch-form": "test_recipe_watched.py",
+    "watch-period": "test_recipe_watched.py",
+    "watch-work": "test_recipe_watched.py",
+    "decryption-bound": "test_recipe_watched.py",
+    "state-key-invalid": "test_recipe_watched.py",
     "series-missing": "test_series_rules.py",
     "series-round": "test_series_rules.py",
     "series-mismatch": "test_series_rules.py",

@@ -18,6 +18,7 @@ from tacit.rules.table import RULES, check, require
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.claims import compute_claim
 from tests.unit.test_recipe_audience import RULES as AUDIENCE_RULES
+from tests.unit.test_recipe_watched import RULES as WATCHED_RULES
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()
@@ -73,6 +74,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "opt-in-missing",
         "opt-in-mismatch",
         *AUDIENCE_RULES,
+        *WATCHED_RULES,
     }
     assert {rule.name for rule in RULES} == tested
     assert len({rule.name for rule in RULES}) == len(RULES)

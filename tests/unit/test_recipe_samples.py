@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import time
@@ -22,7 +23,7 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.turnout import TurnoutPlan
+from tacit.recipe.sampling_plan import SamplingPlan
 from tacit.rules.table import check
 
 KIT = RecipeKit()
@@ -51,16 +52,21 @@ ASKED: dict[str, dict[str, Any]] = {
     "dummies": {"question": ERRORS, "dummies": Decimal("105.5")},
     "enough dummies": {"question": SPENT, "dummies": "auto"},
 }
-RECIPES = {name: KIT.recipe(population=20_000, **asked) for name, asked in ASKED.items()}
+
+
+@functools.cache
+def recipe_of(name: str) -> Recipe:
+    """What is proposed for a question in ``ASKED``."""
+    return KIT.recipe(population=20_000, **ASKED[name])
 
 
 def names(recipe: Recipe, policy: Policy = PERMISSIVE) -> list[str]:
     return [refusal.rule for refusal in check(recipe, policy, DRAFT)]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", ASKED)
 def test_what_is_proposed_passes_every_rule_and_states_what_is_recomputed(name: str) -> None:
-    recipe = RECIPES[name]
+    recipe = recipe_of(name)
     assert names(recipe) == []
     assert Recipe.decode(recipe.encode()) == recipe
     claim = claim_of(recipe)
@@ -73,7 +79,7 @@ def test_what_is_proposed_passes_every_rule_and_states_what_is_recomputed(name: 
 
 
 def test_the_mechanisms_name_says_who_sends() -> None:
-    found = {name: recipe.privacy.mechanism.partition("+")[2] for name, recipe in RECIPES.items()}
+    found = {name: recipe_of(name).privacy.mechanism.partition("+")[2] for name in ASKED}
     assert found.pop("both") == "importance+dummies"
     assert {found.pop("dummies"), found.pop("enough dummies")} == {"dummies"}
     assert set(found.values()) == {"importance"}
@@ -81,14 +87,14 @@ def test_the_mechanisms_name_says_who_sends() -> None:
 
 @pytest.mark.parametrize("name", ["sum", "histogram of shares", "both"])
 def test_noise_keeps_the_target_against_one_aggregator_with_half_of_the_devices(name: str) -> None:
-    recipe = RECIPES[name]
+    recipe = recipe_of(name)
     assert 0.9 < claim_of(recipe, recipe.batch.min_batch_size // 2)["aggregator"] <= 1
     assert claim_of(recipe)["aggregator_with_relay"] > 2, "no noise lessens what taking part tells the relay"
 
 
 def test_a_local_epsilon_leaves_room_for_what_taking_part_tells() -> None:
     for name in ("krr", "rappor", "rr"):
-        recipe = RECIPES[name]
+        recipe = recipe_of(name)
         stated = recipe.privacy.epsilon
         told = Decimal(stated["both_aggregators_with_relay"]) - recipe.epsilon0
         assert float(told) == pytest.approx(math.log(10), abs=1e-5)
@@ -96,7 +102,7 @@ def test_a_local_epsilon_leaves_room_for_what_taking_part_tells() -> None:
 
 
 def test_dummies_alone_keep_the_target_against_the_relay_and_are_as_many_as_were_asked_for() -> None:
-    local, shares = RECIPES["dummies"], RECIPES["enough dummies"]
+    local, shares = recipe_of("dummies"), recipe_of("enough dummies")
     assert 0.99 < float(local.privacy.epsilon["aggregator_with_relay"]) <= 1
     assert local.privacy.epsilon["both_aggregators_with_relay"] == local.randomizer.epsilon0
     half = claim_of(shares, shares.batch.min_batch_size // 2)
@@ -109,23 +115,23 @@ def test_dummies_alone_keep_the_target_against_the_relay_and_are_as_many_as_were
 
 
 def test_batches_and_expected_contributions_count_dummies_and_rates() -> None:
-    rare = TurnoutPlan(20_000, Decimal("0.5"), 0, Decimal("0.05"), Decimal("0.1"))
+    rare = SamplingPlan(20_000, Decimal("0.5"), 0, Decimal("0.05"), Decimal("0.1"))
     assert rare.messages == 1900
     assert rare.batch_size() == 1520
-    assert RECIPES["krr"].batch.expected_contributions == 1900
-    plain = TurnoutPlan(20_000, Decimal("0.5"), dummies=Decimal(200))
+    assert recipe_of("krr").batch.expected_contributions == 1900
+    plain = SamplingPlan(20_000, Decimal("0.5"), dummies=Decimal(200))
     assert plain.messages == 10_100
     assert plain.expected_contributions(10) == 10_100
 
 
 def test_dummies_are_no_reports() -> None:
-    recipe = RECIPES["dummies"]
+    recipe = recipe_of("dummies")
     dummies = upper_quantile(105.5, 1e-7)
     assert sample_of(recipe).reports_among(recipe.batch.min_batch_size, 1e-6) == recipe.batch.min_batch_size - dummies
 
 
 def test_a_released_batch_costs_no_more_than_b_and_claims_take_milliseconds() -> None:
-    for recipe in RECIPES.values():
+    for recipe in map(recipe_of, ASKED):
         size = recipe.batch.min_batch_size
         began = time.thread_time()
         larger = claim_of(recipe, size + 137)
@@ -175,7 +181,7 @@ def test_each_mistake_is_refused_by_its_rule_with_what_would_pass(
     name: str, path: str, value: Any, rule: str, words: str
 ) -> None:
     refusals = {
-        refusal.rule: refusal.detail for refusal in check(changed(RECIPES[name], path, value), PERMISSIVE, DRAFT)
+        refusal.rule: refusal.detail for refusal in check(changed(recipe_of(name), path, value), PERMISSIVE, DRAFT)
     }
     assert rule in refusals
     assert words in refusals[rule]
@@ -186,17 +192,17 @@ def test_the_number_of_dummies_that_a_refusal_names_passes() -> None:
     for path, value in (("sampling.dummies.intensity", "3"), ("sampling.dummies.intensity", "4000")):
         (detail,) = [
             refusal.detail
-            for refusal in check(changed(RECIPES["dummies"], path, value), PERMISSIVE, DRAFT)
+            for refusal in check(changed(recipe_of("dummies"), path, value), PERMISSIVE, DRAFT)
             if refusal.rule == "dummies-invalid"
         ]
         found = re.search(r"([0-9.]+) (would|expected ones)", detail)
         assert found is not None
-        assert "dummies-invalid" not in names(changed(RECIPES["dummies"], path, found[1]))
+        assert "dummies-invalid" not in names(changed(recipe_of("dummies"), path, found[1]))
 
 
 def test_full_participation_with_the_new_names_is_amplification_too() -> None:
     for name in ("krr", "dummies"):
-        assert "sampling-one-claimed" in names(changed(RECIPES[name], "sampling.rate", "1"))
+        assert "sampling-one-claimed" in names(changed(recipe_of(name), "sampling.rate", "1"))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +226,7 @@ def test_a_plan_that_cannot_be_is_refused_in_one_line(options: dict[str, Any], m
 
 
 def test_a_claim_that_cannot_be_computed_is_a_refusal() -> None:
-    recipe = changed(RECIPES["dummies"], "sampling.dummies.intensity", "9000")
+    recipe = changed(recipe_of("dummies"), "sampling.dummies.intensity", "9000")
     with pytest.raises(Refusal, match="no report is left"):
         claim_of(recipe)
     with pytest.raises(Refusal, match="no report is left"):
@@ -228,10 +234,10 @@ def test_a_claim_that_cannot_be_computed_is_a_refusal() -> None:
 
 
 def test_the_outlook_says_in_words_what_hides_whom() -> None:
-    lines = outlook_lines(RECIPES["both"], outlook(RECIPES["both"]))
+    lines = outlook_lines(recipe_of("both"), outlook(recipe_of("both")))
     assert any("the number of messages adds epsilon 0." in line for line in lines)
     assert any("does not fill it tells epsilon 0.0" in line and "20,000 devices" in line for line in lines)
     assert any("somebody who knows which others took part: epsilon 0." in line for line in lines)
     assert any("the relay sees who sends: epsilon 2." in line for line in lines)
     assert any("expected standard error" in line for line in lines)
-    assert outlook(RECIPES["both"]).document()["outlook"]["noise_stderr"] > 0
+    assert outlook(recipe_of("both")).document()["outlook"]["noise_stderr"] > 0

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from infra.response_lines import number, warning
 from infra.result_page import result_page
-from infra.result_view import in_order, price_rows, sampling_lines, show_result
+from infra.result_view import price_rows, sampling_lines, show_result
+from tacit.operations.results import in_order
 
 PRIVACY = {"aggregator": 0.9, "both_aggregators": 0.95, "both_aggregators_with_relay": "unbounded"}
 DOCUMENT: dict[str, Any] = {

@@ -118,6 +118,7 @@ def test_many_slots_come_to_the_optimal_composition_of_the_design(
     assert found == pytest.approx(composed, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [2, 5, 10, 100, 1000])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-8), (0.5, 1e-6), (2.0, 1e-8)])
 def test_the_light_bound_is_never_below_the_operators_for_a_gaussian_round(

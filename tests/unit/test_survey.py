@@ -18,9 +18,9 @@ from infra.commands.recipe import new
 from infra.documents.schemas import schema_of
 from infra.lab.kit.recipes import RecipeKit, survey_from
 from infra.survey_flags import FLAGS
-from tacit.accounting.goal import Goal
+from tacit.accounting.requirements import Requirements
 from tacit.errors import FieldError, UsageError
-from tacit.operations.design import goal_of
+from tacit.operations.design import requirements_of
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Number, Question, Recipe
 from tacit.recipe.policy import Policy
@@ -144,15 +144,15 @@ def test_a_census_is_a_survey_of_attributes() -> None:
 
 def test_the_planner_is_asked_what_the_survey_says_and_what_policy_accepts() -> None:
     survey = Survey.from_body({**ASKED, "max_epsilon0": "3"})
-    goal = goal_of(survey, allow_unbounded_local=True)
+    needs = requirements_of(survey, allow_unbounded_local=True)
     number = Number(kind="number", low=0, high=1, unit="0.01")
-    assert goal == Goal(20_000, 1, 1.0, 1e-6, 3.0, "mean", 0, 1, number.step, allow_unbounded_local=True)
+    assert needs == Requirements(20_000, 1, 1.0, 1e-6, 3.0, "mean", 0, 1, number.step, allow_unbounded_local=True)
     policy = Policy(max_epsilon_local="2")
-    assert goal_of(survey, policy).max_epsilon0 == 2
+    assert requirements_of(survey, policy).max_epsilon0 == 2
     cells = survey.having(statistic=None, encoder={"kind": "cells", "cells": 16})
-    assert goal_of(cells) == Goal(20_000, 16, 1.0, 1e-6, 3.0)
+    assert requirements_of(cells) == Requirements(20_000, 16, 1.0, 1e-6, 3.0)
     with pytest.raises(FieldError, match=r"^encoder: is needed"):
-        goal_of(Survey(population=100))
+        requirements_of(Survey(population=100))
     with pytest.raises(FieldError, match=r"^encoder: needs the names of its answers"):
         cells.question()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from Crypto.Hash import TurboSHAKE128
 
-from client_agent import deciding, upload, wallet
+from client_agent import upload, wallet
 from client_agent.agent import READ_WITHIN
 from client_agent.coin import COIN_BITS
 from client_agent.config import Timing
@@ -19,6 +19,7 @@ from infra.documents.schemas import schema_of
 from services.gateway.config import GatewayConfig
 from tacit.errors import DapProblem, ReportError
 from tacit.ohttp import REQUEST_OVERHEAD, SIZE_CLASSES
+from tacit.recipe import asking
 from tacit.recipe.asking import DECIDING_SHARE
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS
 from tacit.tlog.pages import ATTEMPTS, BLOCK
@@ -231,9 +232,9 @@ def test_the_page_names_every_verdict_on_an_upload_and_every_pin() -> None:
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     timing, text = Timing(), " ".join(PAGE.split())
-    assert (DECIDING_SHARE, deciding.TAIL_SHARE, wallet.LATE_SHARE, COIN_BITS) == (0.25, 0.05, 0.25, 128)
+    assert (DECIDING_SHARE, asking.TAIL_SHARE, wallet.LATE_SHARE, COIN_BITS) == (0.25, 0.05, 0.25, 128)
     for said in (
-        f"end - min(duration / 20, {deciding.TAIL_SECONDS:g})",
+        f"end - min(duration / 20, {asking.TAIL_SECONDS:g})",
         "now <= start + duration / 4",
         "within a quarter of what is left of it",
         f"`late_seconds + resume_seconds` ({timing.late_seconds:g} and {timing.resume_seconds:g})",

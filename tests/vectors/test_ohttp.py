@@ -18,9 +18,9 @@ def example(load_vector: Callable[[str], Any]) -> dict[str, Any]:
     return found
 
 
-def _gateway(example: dict[str, Any]) -> ohttp.Gateway:
+def _gateway(example: dict[str, Any]) -> ohttp.Decapsulator:
     config = ohttp.KeyConfig.decode(bytes.fromhex(example["key_config"]))
-    return ohttp.Gateway([(config, hpke.key_pair_from_private(bytes.fromhex(example["skR"])))])
+    return ohttp.Decapsulator([(config, hpke.key_pair_from_private(bytes.fromhex(example["skR"])))])
 
 
 def test_key_configuration_reads_and_writes(example: dict[str, Any]) -> None:

@@ -63,13 +63,13 @@ def sealer(public_key: bytes, suite: hpke.Suite) -> dict[str, Callable[[Sequence
     return found
 
 
-def decapsulator(gateway: ohttp.Gateway) -> dict[str, Callable[[Sequence[bytes]], object]]:
+def decapsulators(keys: ohttp.Decapsulator) -> dict[str, Callable[[Sequence[bytes]], object]]:
     """By path, a call that opens each of some requests to an OHTTP gateway."""
     found: dict[str, Callable[[Sequence[bytes]], object]] = {
-        OPENSSL: lambda messages: [gateway.decapsulate_request(message) for message in messages]
+        OPENSSL: lambda messages: [keys.decapsulate_request(message) for message in messages]
     }
     if has_multibuffer():
-        found[MULTIBUFFER] = lambda messages: decapsulate_all(gateway, messages)
+        found[MULTIBUFFER] = lambda messages: decapsulate_all(keys, messages)
     return found
 
 

@@ -103,7 +103,7 @@ class _Sender:
             await asyncio.sleep(answer.retry_after)
         raise Fatal(f"the relay was overloaded {TRIES} times in a row")
 
-    async def _exchange(self, message: bytes) -> _Answer:
+    async def _exchange(self, message: bytes) -> _Response:
         if self._connection is None or self._connection.closed:
             loop = asyncio.get_running_loop()
             _, self._connection = await loop.create_connection(_Connection, *self._address)
@@ -114,7 +114,7 @@ class _Sender:
 
 
 @dataclass
-class _Answer:
+class _Response:
     status: int = 0
     retry_after: float = 1.0
 
@@ -125,11 +125,11 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.closed = False
         self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Future[_Answer] | None = None
-        self._answer = _Answer()
+        self._waiting: asyncio.Future[_Response] | None = None
+        self._answer = _Response()
         self._parser = httptools.HttpResponseParser(self)
 
-    async def exchange(self, request: bytes) -> _Answer:
+    async def exchange(self, request: bytes) -> _Response:
         if self._transport is None:
             raise Fatal("the relay is not connected")
         self._waiting = asyncio.get_running_loop().create_future()
@@ -157,7 +157,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._answer.status = self._parser.get_status_code()
-        answer, self._answer = self._answer, _Answer()
+        answer, self._answer = self._answer, _Response()
         if not self._parser.should_keep_alive():
             self.closed = True
             self.close()

@@ -8,20 +8,23 @@ those that the system interrupted.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from infra.lab.bench.rows import Row, Subject, Timing, measured
-from infra.lab.bench.targets import DECRYPT, UPDATE, UPDATE_TIMES
+from infra.lab.bench.targets import CHOICE_TIMES, DECRYPT, DECRYPT_SHARE, UPDATE, UPDATE_TIMES, VERIFY_CELLS
 from tacit.adapters.system import OsEntropy
-from tacit.panprivate.elgamal import PrivateKey, decode_ciphertext
+from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.panprivate.single_server import NonZero, Occurrences
-from tacit.panprivate.state import known_bit
+from tacit.panprivate.state import chosen, known_bit
 from tacit.panprivate.stored import OneServer, StoredState, TwoServers
-from tacit.panprivate.two_servers import SharedNonZero, SharedOccurrences, Sharing
+from tacit.panprivate.two_servers import SharedNonZero, SharedOccurrences, Sharing, opened_share, sealed_shares
+from tacit.vdaf.count_vec import Prio3CountVec
+from tacit.vdaf.native.batch import BatchVerifier
 
 K = 16
 """Largest count of the histograms."""
@@ -33,16 +36,20 @@ _ENTROPY = OsEntropy()
 
 def pan_private_rows(repetitions: int, samples: int) -> Iterator[Row]:
     """Updates of every state, decryption of a report, and the timing test with ``samples`` updates of each count's
-    state."""
+    state, and as many of the choice in it."""
     key = PrivateKey.generate(_ENTROPY)
     for subject, path, stored in _states(key):
         state = stored.initial(_ENTROPY)
         floor = _operations(repetitions) * stored.size / (2 * RISTRETTO255.element_size)
         yield subject.row(UPDATE, "device", path, _updates(stored, state, repetitions), floor_us=floor)
-    yield Subject("count").row(DECRYPT, "analyzer", "one server", _decrypts(key, repetitions))
+    floor = _multiplication(repetitions)
+    yield Subject("count").row(DECRYPT, "analyzer", "one server", _decrypts(key, repetitions), floor_us=floor)
+    for subject, cells in ((Subject("count"), 1), (Subject("histogram", {"k": K}), K + 1)):
+        yield from _aggregating(subject, cells, repetitions)
     for subject, path, stored in _states(key):
         if not subject.parameters:
-            yield _timing_row(subject, path, stored, samples)
+            yield _timing_row(UPDATE_TIMES, subject, path, updating(stored), samples)
+    yield _timing_row(CHOICE_TIMES, Subject("count"), "every state", choosing(key), samples)
 
 
 def _states(key: PrivateKey) -> Iterator[tuple[Subject, str, StoredState]]:
@@ -69,7 +76,31 @@ def _updates(stored: StoredState, state: bytes, repetitions: int) -> Timing:
 def _decrypts(key: PrivateKey, repetitions: int) -> Timing:
     public = key.public_key()
     reports = [public.rerandomise(known_bit(number & 1), _ENTROPY).encode() for number in range(_UNITS)]
-    return measured(lambda: [key.decrypt_bit(decode_ciphertext(report)) for report in reports], _UNITS, repetitions)
+    return measured(lambda: list(map(key.open_bit, reports)), _UNITS, repetitions)
+
+
+def _aggregating(subject: Subject, cells: int, repetitions: int) -> Iterator[Row]:
+    """What leader and helper do with a report of ``cells`` kept cells beside what every report costs them."""
+    keys, context, nonce = [PrivateKey.generate(_ENTROPY) for _ in range(2)], b"a task", _ENTROPY(16)
+    sharing = Sharing(keys[0].public_key(), keys[1].public_key(), context)
+    kept = [sharing.rerandomised(sharing.made(1, _ENTROPY), _ENTROPY) for _ in range(cells)]
+    sealed, units = sealed_shares(kept), max(1, _UNITS // cells)
+    verifier = BatchVerifier(Prio3CountVec(2, cells), _ENTROPY(32), context)
+    shares = [opened_share(key, agg_id, cells, sealed[agg_id]) for agg_id, key in enumerate(keys)]
+    (started,) = verifier.leader([nonce], [b""], [shares[0]]).outbounds
+    calls: dict[str, Callable[[], object]] = {
+        "leader": lambda: verifier.leader([nonce], [b""], [shares[0]]),
+        "helper": lambda: verifier.helper([nonce], [b""], [shares[1]], [started]),
+    }
+    for agg_id, (name, call) in enumerate(calls.items()):
+        opening = partial(opened_share, keys[agg_id], agg_id, cells, sealed[agg_id])
+        for operation, one in ((DECRYPT_SHARE, opening), (VERIFY_CELLS, call)):
+            yield subject.row(operation, name, "two servers", measured(partial(_times, one, units), units, repetitions))
+
+
+def _times(call: Callable[[], object], units: int) -> None:
+    for _ in range(units):
+        call()
 
 
 def _operations(repetitions: int) -> float:
@@ -87,20 +118,46 @@ def _operations(repetitions: int) -> float:
     return measured(call, _UNITS, repetitions).micro
 
 
-def _timing_row(subject: Subject, path: str, stored: StoredState, samples: int) -> Row:
-    events, nanoseconds = update_times(stored, samples)
+def _multiplication(repetitions: int) -> float:
+    """Microseconds of what opens one ciphertext at least: one multiplication of an element."""
+    group, scalar = RISTRETTO255, RISTRETTO255.random_scalar(_ENTROPY)
+    element = group.times_base(scalar)
+    return measured(lambda: [group.times(scalar, element) for _ in range(_UNITS)], _UNITS, repetitions).micro
+
+
+def _timing_row(stage: str, subject: Subject, path: str, work: Callable[[int], object], samples: int) -> Row:
+    events, nanoseconds = work_times(work, samples)
     timing = Timing(float(np.median(nanoseconds)) / 1000, 0.0, samples)
-    return subject.row(UPDATE_TIMES, "device", path, timing, ratio=largest_t(events, nanoseconds))
+    return subject.row(stage, "device", path, timing, ratio=largest_t(events, nanoseconds))
 
 
-def update_times(stored: StoredState, samples: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """For ``samples`` updates in random order: whether the event happened in each, and wall nanoseconds."""
+def updating(stored: StoredState) -> Callable[[int], None]:
+    """One state that is updated by every call, with an event (1) or without (0)."""
+    state = stored.initial(_ENTROPY)
+
+    def step(event: int) -> None:
+        nonlocal state
+        state = stored.step(event, state, _ENTROPY)
+
+    return step
+
+
+def choosing(key: PrivateKey) -> Callable[[int], object]:
+    """What an update does with its event, and nothing beside it: a hundredth of its work, so that a difference of
+    nanoseconds does not hide behind the group's operations."""
+    public = key.public_key()
+    one, zero = (public.rerandomise(known_bit(bit), _ENTROPY) for bit in (1, 0))
+    return lambda event: chosen(event, one, zero)
+
+
+def work_times(work: Callable[[int], object], samples: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """For ``samples`` calls of ``work`` in random order: whether the event happened in each, and wall nanoseconds."""
     drawn = np.frombuffer(_ENTROPY(samples), dtype=np.uint8) & 1
     nanoseconds = np.empty(samples, dtype=np.int64)
-    state, clock = stored.initial(_ENTROPY), time.perf_counter_ns
+    clock = time.perf_counter_ns
     for number, event in enumerate(drawn.tolist()):
         start = clock()
-        state = stored.step(event, state, _ENTROPY)
+        work(event)
         nanoseconds[number] = clock() - start
     return drawn.astype(np.bool_), nanoseconds
 

@@ -26,7 +26,7 @@ from infra.lab.bench.implementations import (
     Crypto,
     batch_verifier,
     cryptos,
-    decapsulator,
+    decapsulators,
     has_multibuffer,
     helper_job,
     leader_job,
@@ -188,7 +188,7 @@ def _client(bench: Bench, primitives: Primitives, repetitions: int) -> Iterator[
         yield SUBJECT.row("HPKE seal", "client", path, timing, floor_us=floor)
     config, pair = ohttp.generate_key_config(1, os.urandom)
     messages = [enclose(task, report.encode(), config, bench.now) for report in bench.reports]
-    for path, decapsulate in decapsulator(ohttp.Gateway([(config, pair)])).items():
+    for path, decapsulate in decapsulators(ohttp.Decapsulator([(config, pair)])).items():
         timing = measured(partial(decapsulate, messages), REPORTS, repetitions)
         yield SUBJECT.row("OHTTP decapsulate", "gateway", path, timing, floor_us=primitives.hpke_open)
 

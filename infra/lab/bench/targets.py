@@ -12,7 +12,12 @@ CLAIM, LEDGER = "claim, fresh interpreter", "ledger of 1,000 recipes"
 ACCOUNTING = (CLAIM, LEDGER)
 ALONE, READ = "claim alone", "read and claim"
 ALONE_AT_RATE, UNDER_ATTACK = "upload latency, alone", "upload latency, attacked"
-UPDATE, DECRYPT, UPDATE_TIMES = "state update", "decrypt a report", "state update, |t|"
+UPDATE, DECRYPT = "state update", "decrypt a report"
+UPDATE_TIMES, CHOICE_TIMES = "state update, |t|", "choice in it, |t|"
+DECRYPT_SHARE, VERIFY_CELLS = "decrypt a kept share", "verify a kept share"
+OPEN = "open a report"
+STARTED, IDLE, WEIGHT = "agent start, wall time", "agent idle, a second", "agent memory"
+AGENTS, HOST = (STARTED, IDLE, WEIGHT), "host"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
 SECOND = 1e6
@@ -74,8 +79,11 @@ TARGETS: Sequence[PerformanceTarget] = (
     PerformanceTarget(UPDATE, 4000, paths=("one server",), vdaf="histogram"),
     PerformanceTarget(UPDATE, 20_000, paths=("two servers",), vdaf="histogram"),
     PerformanceTarget(DECRYPT, SECOND / 15_000),
+    PerformanceTarget(IDLE, 0.0002 * SECOND, paths=(HOST,)),
+    PerformanceTarget(WEIGHT, 1 << 20, paths=(HOST,)),
 )
-"""Microseconds: of CPU time per report or, of accounting, in all; of wall time for "wall time" and "latency"."""
+"""Microseconds: of CPU time per report or, of accounting, in all, and of an idle agent, in a second; of wall time for
+"wall time" and "latency". Bytes for an agent's memory."""
 MOST_GROWTH = 1.10
 """Memory with a longer queue over that with a short one."""
 MOST_UNDER_ATTACK = 2.0

@@ -11,20 +11,23 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.command_options import AsJson
-from infra.extras import require_extra
 from infra.lab.bench import history
 from infra.lab.bench.kernels import STAGES, kernel_rows
 from infra.lab.bench.rows import Row, document, machine
 from infra.lab.bench.targets import (
     ACCOUNTING,
+    AGENTS,
+    CHOICE_TIMES,
     MOST_GROWTH,
     MOST_T,
     MOST_UNDER_ATTACK,
     UNDER_ATTACK,
     UPDATE_TIMES,
+    WEIGHT,
     target_of,
 )
 from infra.terminal import answers, notes, plain_table, print_json
+from tacit.extras import require_extra
 from tacit.vdaf.native import level
 
 WIDTH = 120
@@ -119,12 +122,31 @@ def pan_privacy(
     ] = 20_000,
     save: Save = False,
 ) -> None:
-    """CPU time of an update of pan-private state, of a report's decryption, and whether the time tells of an event.
+    """CPU time of updates of pan-private state, of opening reports of it, and whether the time tells of an event.
 
-    "|t|" rows show the median wall time, and Welch's t of updates with and without an event as their ratio; with
-    1,000,000 samples it takes about 20 minutes. Example: tacit bench pan-privacy --samples 100000
+    "|t|" rows show the median wall time, and Welch's t of updates with and without an event as their ratio, and of the
+    choice in them alone; with 1,000,000 samples it takes about 20 minutes. Example:
+    tacit bench pan-privacy --samples 1000
     """
     _deliver(_pan_private(repetitions, samples), as_json=as_json, save=save)
+
+
+@app.command("agents")
+def agents(
+    as_json: AsJson = False,
+    repetitions: Repetitions = LIVE_REPETITIONS,
+    devices: Annotated[int, typer.Option("--devices", min=1, max=2000, help="Devices in the host.")] = 200,
+    window: Annotated[
+        float, typer.Option("--window", min=1, metavar="SECONDS", help="Of a repetition, in which all idle.")
+    ] = 60.0,
+    save: Save = False,
+) -> None:
+    """What a device costs whoever runs it, in a host and in a process of its own: start, processor time, memory.
+
+    Real processes on a stack of its own, idle; the ratio is that of a process of its own over the host.
+    Example: tacit bench agents --devices 20 --window 5 --repetitions 1
+    """
+    _deliver(_agents(repetitions, devices, window), as_json=as_json, save=save)
 
 
 @app.command("all")
@@ -171,9 +193,11 @@ def _accounting(repetitions: int) -> Iterator[Row]:
 
 
 def _pan_private(repetitions: int, samples: int) -> Iterator[Row]:
+    from infra.lab.bench.analyzer import analyzer_rows
     from infra.lab.bench.pan_privacy import pan_private_rows
 
-    return pan_private_rows(repetitions, samples)
+    yield from analyzer_rows(repetitions)
+    yield from pan_private_rows(repetitions, samples)
 
 
 def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
@@ -188,6 +212,13 @@ def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
     from infra.lab.bench.overload import overload_rows
 
     return overload_rows(repetitions, _names(servers))
+
+
+def _agents(repetitions: int, devices: int, window: float) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.agents import agent_rows
+
+    return agent_rows(repetitions, devices, window=window)
 
 
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
@@ -237,6 +268,8 @@ def _table_of(row: Row) -> str:
         return "kernels"
     if row.stage in ACCOUNTING:
         return "accounting"
+    if row.stage in AGENTS:
+        return "agents"
     if row.stage.startswith("memory"):
         return "memory"
     return "running services" if row.offered_rate is not None or "latency" in row.stage else "stages"
@@ -244,14 +277,14 @@ def _table_of(row: Row) -> str:
 
 def _table(name: str, rows: list[Row]) -> Table:
     """The rows, without columns in which nothing stands; a VDAF that all of them share goes into the title."""
-    figure = {"memory": "bytes", "accounting": "CPU"}.get(name, "µs/report")
+    figure = {"memory": "bytes", "accounting": "CPU", "agents": "a device"}.get(name, "µs/report")
     columns = (name, "VDAF", "role", "path", "offered", figure, "floor", "ratio", "spread", "target")
     cells = [_cells(row) for row in rows]
     vdafs = {str(line[VDAF]) for line in cells}
     used = [at for at in range(len(columns)) if any(str(line[at]) for line in cells)]
     if len(vdafs) == 1:
         used = [at for at in used if at != VDAF]
-    title = f"[bold]{vdafs.pop()}[/bold]" if len(vdafs) == 1 and vdafs != {""} else None
+    title = Text(vdafs.pop(), style="bold") if len(vdafs) == 1 and vdafs != {""} else None
     table = plain_table(*(columns[at] for at in used), title=title)
     for column, at in zip(table.columns, used, strict=True):
         column.justify = "right" if at >= RIGHT_FROM else "left"
@@ -280,6 +313,10 @@ def _cells(row: Row) -> list[str | Text]:
 
 
 def _figure(row: Row, value: float) -> str:
+    if row.stage == WEIGHT:
+        return f"{value / 1024:,.0f} KiB"
+    if row.stage in AGENTS:
+        return f"{value / 1000:,.3g} ms"
     if row.stage.startswith("memory"):
         return f"{value / 2**20:.0f} MiB"
     if "latency" in row.stage or row.stage in ACCOUNTING:
@@ -294,7 +331,7 @@ def _verdict(row: Row) -> Text:
         return _met(f"{MOST_GROWTH:.2f}", row.ratio or 0.0, MOST_GROWTH)
     if row.stage == UNDER_ATTACK and row.role.startswith("p99"):
         return _met(f"x {MOST_UNDER_ATTACK:.2f}", row.ratio or 0.0, MOST_UNDER_ATTACK)
-    if row.stage == UPDATE_TIMES:
+    if row.stage in {UPDATE_TIMES, CHOICE_TIMES}:
         return _met(f"|t| {MOST_T:.2f}", row.ratio or 0.0, MOST_T)
     limit = target_of(row)
     return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)

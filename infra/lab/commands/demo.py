@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import math
-import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
 from infra.lab.demo.dataset import Dataset, load_csv, load_randhie
 from infra.lab.demo.report import prepare_report, write_report
 from infra.lab.demo.run import AGENTS_OF_A_CROWD, MOST_AGENTS, DemoRun, rate_of
 from infra.lab.demo.view import Stages, show
 from infra.survey_flags import edges_of
+from infra.terminal import answers, notes
 from tacit.errors import UsageError
 from tacit.recipe.quantity import exact
-from tacit.service.log import set_log_level
 
 DEFAULT_DEVICES = 1500
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 30.0, 0.012
@@ -36,7 +34,17 @@ def demo(
         str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
     ] = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
-    devices: Annotated[int | None, typer.Option(min=1, help="Take the first N rows (at least 200).")] = None,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="Take the first N rows (at least 200; with --model 60 to 2000).")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Devices that many people use watch an event: pan-private or pan-private-single."),
+    ] = None,
+    statistic: Annotated[
+        str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -44,10 +52,15 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    if model is not None:
+        asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
+        return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
+    if statistic is not None or steps is not None:
+        raise typer.BadParameter("--statistic and --steps go with --model pan-private or pan-private-single")
     dataset = _dataset(input_file, column, buckets, categories, devices)
     if not json_output:
         prepare_report(out)
-    progress = Console(stderr=True)
+    progress = notes()
     if dataset.question.proposed:
         say_proposed(dataset, progress)
     if dataset.missing:
@@ -55,16 +68,13 @@ def demo(
     if len(dataset.values) > MOST_AGENTS:
         _say_crowd(len(dataset.values), progress)
     stages = Stages(progress)
-    set_log_level("error")
-    # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder, stages.running():
-        result = asyncio.run(DemoRun(dataset, Path(folder), stages).run())
+    result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages).run())
     if json_output:
         sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
-        return
+        return None
     outputs = write_report(result, out)
-    show(result, Console(), outputs)
+    show(result, answers(), outputs)
+    return None
 
 
 def _dataset(
@@ -116,7 +126,6 @@ def say_proposed(dataset: Dataset, progress: Console) -> None:
     progress.print(
         f"proposed from the file: {flag}\n(in a real recipe these are public and fixed before any device is asked)",
         highlight=False,
-        markup=False,
         style="yellow",
         soft_wrap=True,
     )
@@ -130,7 +139,6 @@ def _say_crowd(devices: int, progress: Console) -> None:
         f"others in batches as tacit fleet simulates them; about {minutes} min on two free cores\n"
         "(for more devices, for rates, faults and other parties' machines: tacit up, then tacit fleet run)",
         highlight=False,
-        markup=False,
         style="yellow",
         soft_wrap=True,
     )
@@ -141,7 +149,6 @@ def _say_missing(dataset: Dataset, progress: Console) -> None:
         f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: devices without a value take part too, with "
         "a draw that says nothing; their answers appear spread over all",
         highlight=False,
-        markup=False,
         style="yellow",
         soft_wrap=True,
     )

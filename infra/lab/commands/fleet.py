@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra.command_options import AsJson, StateDir, checked_name, layout_of
-from infra.extras import require_extra
 from infra.lab.devices.profile import Profile
 from infra.terminal import answers, notes, print_json
 from tacit.errors import UsageError
+from tacit.extras import require_extra
 
 if TYPE_CHECKING:
     from infra.lab.fleet.run import FleetRun, Load
@@ -22,10 +22,15 @@ TOKENS = ("issued", "direct")
 EXTRA = ("matplotlib", "numpy", "psutil")
 DATA_HELP = (
     "uniform, zipf[:EXPONENT] (default) or weights:W,W,... for categories (one weight each); "
-    "uniform (default) or normal:MEAN,DEVIATION for numbers and vectors"
+    "uniform (default) or normal:MEAN,DEVIATION for numbers and vectors; "
+    "events[:RATE], how likely in each step, for watched events"
 )
 
 Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that they are asked.")]
+OfModel = Annotated[
+    str | None,
+    typer.Option("--model", help="The model that the recipe must be of: pan-private, pan-private-single, ..."),
+]
 Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Worker processes (shards of devices).")]
 Data = Annotated[str | None, typer.Option("--data", help=f"What the devices know: {DATA_HELP}.")]
 PopulationFile = Annotated[
@@ -73,6 +78,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Folder for the report (
 @app.command("run")
 def run(
     recipe: Recipe,
+    model: OfModel = None,
     devices: Devices = None,
     rate: Rate = None,
     profile: Arrival = Profile.STEADY,
@@ -97,6 +103,8 @@ def run(
 ) -> None:
     """Run a fleet: every device its own datum, coin and journal line, every contribution over the real wire.
 
+    For a recipe that watches an event (models pan-private and pan-private-single) every sampled device has a stream of
+    events, and keeps the encrypted state over all its steps before it answers.
     Example: tacit fleet run --devices 1000 --recipe visits --workers 2 --oracle --out fleet-out
     """
     if prepared is None and devices is None:
@@ -112,7 +120,7 @@ def run(
     )  # fmt: skip
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
     knowledge = Knowledge(data, population, column, missing)
-    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
+    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, model=model, allow_remote=allow_remote)
     _run(fleet, load, out, oracle=oracle, as_json=as_json)
 
 

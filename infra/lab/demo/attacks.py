@@ -8,13 +8,18 @@ proof is broken. None of them may count, so the collection that follows must fai
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.result import StagedRefusal
 from infra.lab.kit.reports import BoundToken, ReportFactory, no_tokens
+from tacit.dp.claim import UNBOUNDED
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, Refusal
 from tacit.media_types import dap
 from tacit.messages import AggregateShareReq, BatchSelector, Role, UploadRequest
+from tacit.methods.method import plain
+from tacit.models.forms.form import Cap
+from tacit.models.forms.registry import form_of
 from tacit.ports import Clock, Entropy, Transport
 from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage
@@ -57,6 +62,17 @@ class Thief:
             )
             if answer.status != 200:
                 raise Refusal("demo-upload", f"the leader answered {answer.status} to an upload")
+
+
+def understated(recipe: Recipe) -> Recipe:
+    """The same recipe with every claim but the local one divided by two; what is promised to nobody stays so."""
+    body = recipe.body()
+    claims = body["privacy"]["epsilon"]
+    for name in (row.name for row in form_of(recipe.model).adversaries if row.cap is not Cap.LOCAL):
+        if claims[name] != UNBOUNDED:
+            claims[name] = plain(Decimal(claims[name]) / 2)
+    body["name"] = "understated"
+    return Recipe.from_body(body)
 
 
 def refused_recipe(recipe: Recipe, policies: Mapping[str, Policy], now: float) -> StagedRefusal:

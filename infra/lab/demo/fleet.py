@@ -7,7 +7,7 @@ the HTTP connection pool. Nothing about a device is decided here: the agents do 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,15 @@ from client_agent.agent import Agent
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Entry, MemoryAgentStore, State
+from client_agent.panprivate.watches import Watches
 from client_agent.sources import CallableSource
+from infra.lab.kit.reports import BoundToken
 from infra.layout import Layout
+from tacit.errors import Refusal
 from tacit.ports import Clock
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
 from tacit.tokens.software_root import SoftwareRoot
 
 CONCURRENCY = 32
@@ -52,15 +57,19 @@ class Fleet:
         data: Sequence[dict[str, str]],
         world: AgentDeps,
         tick: Callable[[], None],
+        folders: Mapping[int, Path] | None = None,
     ) -> Fleet:
-        """One device per member of ``data`` (metric -> value), each with the policy at its place."""
+        """One device per member of ``data`` (metric -> value), each with the policy at its place. ``folders``: of the
+        devices that keep the states of watched events in files; the others keep them in memory."""
         authority = SoftwareRoot.from_pem(layout.device_authority.read_bytes())
         config = cls.config(layout)
         devices = []
         for number, (row, policy) in enumerate(zip(data, policies, strict=True)):
             store = MemoryAgentStore()
             identity = authority.issue(f"device-{number}", world.entropy, world.clock.now())
-            devices.append(Device(Agent(config, policy, world, store, CallableSource(row.get), identity), store))
+            watches = Watches((folders or {}).get(number), world.clock, world.entropy)
+            agent = Agent(config, policy, world, store, CallableSource(row.get), identity, watches)
+            devices.append(Device(agent, store))
             tick()
         return cls(devices, world.clock)
 
@@ -136,3 +145,21 @@ async def _all(jobs: Iterable[Coroutine[None, None, None]]) -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(CONCURRENCY):
             group.create_task(worker())
+
+
+async def spender_of(devices: Sequence[Device], recipe: Recipe) -> Device:
+    """A device whose report, and with it its token, the leader has."""
+    for device in devices:
+        entry = await device.entry(recipe.hash)
+        if entry is not None and entry.state is State.SENT:
+            return device
+    raise Refusal("demo-staged", "no device has sent its report of the staged recipe")
+
+
+async def loot_of(device: Device, slot: int) -> BoundToken:
+    """The token of ``slot`` that a device holds or held, with its secrets."""
+    for prefetch in await device.store.prefetches():
+        if prefetch.slot.slot == slot and prefetch.token:
+            secrets = prefetch.preimages
+            return BoundToken(prefetch.token, Preimages(secrets[:PREIMAGE_SIZE], secrets[PREIMAGE_SIZE:]))
+    raise Refusal("demo-staged", "a device has no token for the staged recipe")

@@ -15,6 +15,7 @@ NEVER = {
     "gateway": "client address",
     "leader": "the answer, the device",
     "helper": "the answer, the device",
+    "analyzer": "the true answer, the device",
 }
 
 
@@ -33,7 +34,8 @@ class FollowingObserver:
         self._aggregators: dict[str, Mapping[str, str | int]] = {}
 
     def saw(self, party: str, what: Mapping[str, str | int]) -> None:
-        """See ``tacit.ports.Observer``. Aggregators work in batches, so theirs are told apart by report id."""
+        """Note what ``party`` could read of the device that acts alone. Aggregators work in batches, so theirs are told
+        apart by report id."""
         if "report_id" in what:
             if what["report_id"] == self._report_id:
                 self._aggregators[party] = what

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from client_agent.deciding import drawn
+from client_agent.answering import drawn
 from infra.lab.demo.fleet import Device
 from infra.lab.demo.result import StagedRefusal
 from tacit.errors import Refusal

@@ -10,12 +10,13 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from infra.extras import require_extra
 from infra.lab.demo.lettering import Lettering, lettering
 from infra.lab.demo.result import DemoResult
+from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
 from infra.page_style import STYLE
 from infra.terminal import adversary_text, epsilon_text
 from tacit.errors import UsageError
+from tacit.extras import require_extra
 
 NUMBERED = "answer (by its place in the table, where no installed font has its letters)"
 
@@ -84,7 +85,7 @@ def _drawn(result: DemoResult, letters: Lettering) -> bytes:
     for label in axes.get_xticklabels() if letters.slanted else ():
         label.set(rotation=35, horizontalalignment="right", rotation_mode="anchor")
     axes.axhline(0, color="#343a40", linewidth=0.8)
-    axes.set_ylabel("devices")
+    axes.set_ylabel("devices" if all(bucket.is_whole for bucket in result.buckets) else "times on a device")
     axes.set_xlabel(NUMBERED if letters.numbered else "answer")
     axes.set_title(
         f"{letters.title}\n{result.accepted:,} contributions from {result.devices:,} devices, "
@@ -118,7 +119,7 @@ def page(result: DemoResult, picture: bytes) -> str:
 
 def _sections(result: DemoResult) -> list[str]:
     recipe = result.recipe
-    estimates = [(b.label, f"{b.estimate:,.0f}", f"{1.96 * b.stderr:,.0f}", f"{b.truth:,}") for b in result.buckets]
+    estimates = [(b.label, *b.numbers) for b in result.buckets]
     sightings = [(s.party, s.operator, s.text(), s.never) for s in result.sightings]
     refusals = [(r.attempt, r.refused_by, r.reason) for r in result.refusals]
     return [
@@ -129,6 +130,7 @@ def _sections(result: DemoResult) -> list[str]:
             _table(("party", "operator", "could read", "never"), sightings),
         ),
         _section("What was tried and refused", _table(("tried", "refused by", "because"), refusals)),
+        *([_section(INTRUDER_TITLE, _intruder(result))] if isinstance(result, WatchedResult) else []),
         _section(
             "Recipe",
             f"<p>{_text(str(recipe['name']))}, hash <code>{_text(str(recipe['hash']))}</code></p>"
@@ -140,7 +142,7 @@ def _sections(result: DemoResult) -> list[str]:
 def _figures(result: DemoResult) -> str:
     figures = [
         (f"{result.devices:,}", "devices asked"),
-        (f"{result.sampled:,}", "chose to answer"),
+        (f"{result.sampled:,}", "drawn by their own coin"),
         (f"{result.accepted:,}", "contributions counted"),
         (f"{float(result.privacy['epsilon']):.3f}", f"ε at δ = {float(result.privacy['delta']):g}"),
         (f"{result.seconds:.1f} s", "from start to answer"),
@@ -155,6 +157,16 @@ def _price(result: DemoResult) -> str:
         _table(("who might look at your contribution", "ε"), rows, numbers_from=1)
         + f'<p class="soft">{_text(privacy["mechanism"])}, {_text(privacy["relation"])} neighbours, at n = '
         f"{privacy['n']:,} contributions; each device adds ε₀ = {epsilon_text(privacy['epsilon0'], 3)} itself.</p>"
+    )
+
+
+def _intruder(result: WatchedResult) -> str:
+    looks = [(look.words, *map(str, look.sizes), look.before.hex(), look.after.hex()) for look in result.looks]
+    attackers = [(one.name, f"{one.advantage:.2f}", f"{one.stderr:.2f}") for one in result.intruder.attackers]
+    return (
+        _table(("the state file", "bytes before", "bytes after", "state begins", "and then"), looks)
+        + _table(("attacker", "advantage", "s.e. of a coin"), attackers, numbers_from=1)
+        + f'<p class="soft">{_text(result.game_words)}</p>'
     )
 
 

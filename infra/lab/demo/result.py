@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.terminal import estimate_form
+
 SHOWN = 40
 
 
@@ -18,12 +20,25 @@ def _short(value: str | int) -> str:
 
 @dataclass(frozen=True)
 class Bucket:
-    """One answer category at whole-population scale."""
+    """One answer category at whole-population scale; a mean is the one answer that is no whole number."""
 
     label: str
-    truth: int
+    truth: int | float
     estimate: float
     stderr: float
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it counts devices."""
+        return isinstance(self.truth, int)
+
+    @property
+    def numbers(self) -> tuple[str, str, str]:
+        """Estimate, half of its 95 % interval, and truth, as they are written."""
+        if self.is_whole:
+            return f"{self.estimate:,.0f}", f"{1.96 * self.stderr:,.0f}", f"{self.truth:,}"
+        form = estimate_form([self.stderr])
+        return f"{self.estimate:{form}}", f"{1.96 * self.stderr:{form}}", f"{self.truth:{form}}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ class DemoResult:
             "buckets": [
                 {
                     "label": bucket.label,
-                    "truth": bucket.truth,
+                    "truth": bucket.truth if bucket.is_whole else round(bucket.truth, 3),
                     "estimate": round(bucket.estimate, 3),
                     "stderr": round(bucket.stderr, 3),
                 }

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, Group
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import (
     BarColumn,
@@ -22,9 +23,13 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from infra.answer_table import Answer, answers_table
+from infra.answer_table import AnswerRow, answers_table
 from infra.lab.demo.result import DemoResult
+from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
 from infra.terminal import adversary_text, delta_text, epsilon_text
+
+WIDE = 110
+"""Cells of a terminal from which on more bytes of a state are shown."""
 
 
 class Stages:
@@ -33,7 +38,7 @@ class Stages:
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
-            TextColumn("{task.description:<44}"),
+            TextColumn("{task.description:<44}", markup=False),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
@@ -76,13 +81,46 @@ def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
     console.print(_next_steps(outputs))
 
 
+def show_watched(result: WatchedResult, console: Console, outputs: list[str]) -> None:
+    """The same for devices that watch an event, and what an intruder on them learns."""
+    console.print()
+    console.print(_chart(result, console.width))
+    console.print(_intruder(result, console.width))
+    console.print(_price(result))
+    console.print(_sightings(result))
+    console.print(_refusals(result))
+    console.print(_next_steps(outputs, f"--model {result.recipe['model']} "))
+
+
+def _intruder(result: WatchedResult, width: int) -> Panel:
+    shown = 16 if width >= WIDE else 8
+    files = Table(box=None, pad_edge=False, padding=(0, 1))
+    files.add_column("the state file", style="bold", no_wrap=True)
+    files.add_column("bytes", justify="right")
+    files.add_column("state before", style="cyan", no_wrap=True)
+    files.add_column("state after", style="cyan", no_wrap=True)
+    for look in result.looks:
+        before, after = (f"{state[:shown].hex()}…" for state in (look.before, look.after))
+        files.add_row(look.words, " → ".join(f"{size:,}" for size in look.sizes), before, after)
+    guesses = Table(box=None, pad_edge=False, padding=(0, 1))
+    guesses.add_column("attacker", style="bold")
+    guesses.add_column("advantage", justify="right")
+    for one in result.intruder.attackers:
+        guesses.add_row(one.name, f"{one.advantage:.2f} ± {one.stderr:.2f}")
+    best = Text.assemble(
+        "the best guess: ", (f"{result.verdict}: {result.best.advantage:.2f} ± {result.best.stderr:.2f}", "bold green")
+    )
+    body = Group(files, Text(), guesses, best, Text(result.game_words, style="dim"))
+    return Panel(body, title=f"[bold]{INTRUDER_TITLE}")
+
+
 def _chart(result: DemoResult, width: int) -> Panel:
     answers = [
-        Answer(
+        AnswerRow(
             one.label,
             one.estimate,
             one.stderr,
-            (f"{one.estimate:,.0f}", f"{1.96 * one.stderr:,.0f}", f"{one.truth:,}"),
+            one.numbers,
             one.truth,
         )
         for one in result.buckets
@@ -90,11 +128,17 @@ def _chart(result: DemoResult, width: int) -> Panel:
     headings = ("estimate", "± 1.96 s.e.", "truth")
     table = answers_table(answers, "━ estimate  ╌ 95 % interval  ┃ truth", headings, width)
     caption = Text(
-        f"{result.devices:,} devices asked · {result.sampled:,} chose to answer · "
+        f"{_period(result)}{result.devices:,} devices asked · {result.sampled:,} drawn by their own coin · "
         f"{result.accepted:,} contributions counted · {result.rejected:,} rejected",
         style="dim",
     )
     return Panel(Group(table, caption), title=Text(result.question, style="bold"), subtitle=Text(result.source))
+
+
+def _period(result: DemoResult) -> str:
+    if not isinstance(result, WatchedResult):
+        return ""
+    return f"{result.events:,} events in {result.steps:,} step{'s' if result.steps > 1 else ''} · "
 
 
 def _price(result: DemoResult) -> Panel:
@@ -134,13 +178,13 @@ def _refusals(result: DemoResult) -> Panel:
     return Panel(table, title="[bold]What was tried and refused")
 
 
-def _next_steps(outputs: list[str]) -> Panel:
+def _next_steps(outputs: list[str], flags: str = "") -> Panel:
     lines = [
-        "[bold].venv/bin/tacit demo --input FILE.csv --column NAME[/]   your own data, one row a device",
+        f"[bold].venv/bin/tacit demo {flags}--input FILE.csv --column NAME[/]   your own data, one row a device",
         "[bold].venv/bin/tacit up[/]   the parties as processes; then, in a second terminal, "
         "[bold].venv/bin/tacit agent run --config .tacit/agents/0/agent.json[/]",
         "[bold].venv/bin/tacit recipe new[/]   ask a question of your own",
     ]
     if outputs:
-        lines.append(f"[dim]written: {', '.join(outputs)}[/]")
-    return Panel("\n".join(lines), title="[bold]Next")
+        lines.append(f"[dim]written: {escape(', '.join(outputs))}[/]")
+    return Panel(Text.from_markup("\n".join(lines), emoji=False), title="[bold]Next")

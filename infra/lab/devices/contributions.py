@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from client_agent.wallet import HeldToken
 from infra.lab.devices.additions import Addition, addition_of
@@ -17,7 +18,10 @@ from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
 from infra.lab.kit import spoiled
 from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
+from tacit.models.registry import model_of
 from tacit.ports import Entropy
+from tacit.recipe.derive import labels
+from tacit.recipe.model import Recipe
 from tacit.task import Task, input_share_aad
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.vdaf.native.batch import BatchProver
@@ -44,6 +48,34 @@ class Draft:
     answer: Randomised = field(repr=False)
     token: HeldToken
     fault: Fault
+
+
+class Maker(Protocol):
+    """Makes contributions to one recipe."""
+
+    def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
+        """One contribution per draft, in the same order, made once and for all."""
+        ...
+
+
+class WatchedBuilder:
+    """Makes contributions of devices that watched an event: each by the model's own code, as an agent does."""
+
+    def __init__(self, recipe: Recipe, slot_key: bytes, entropy: Entropy) -> None:
+        self._channel = model_of(recipe.model).channel(recipe, slot_key)
+        self._cells = len(labels(recipe))
+        self._entropy = entropy
+
+    def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
+        """As the protocol says; of faults only those that spoil no share (``faults.OF_WATCHED``)."""
+        return [self._contribution(draft) for draft in drafts]
+
+    def _contribution(self, draft: Draft) -> Contribution:
+        answer, held = draft.answer, draft.token
+        body = self._channel.submission(answer.cells, held.token, held.preimages, self._entropy).body
+        if draft.fault is Fault.TRUNCATED:
+            body = body[: len(body) // 2]
+        return Contribution(answer.device, draft.fault, addition_of(answer.measurement, self._cells), body)
 
 
 class Builder:

@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client_agent.coin import COIN_BITS, coin, coin_threshold
+from client_agent.panprivate.recipes import RandomisedCells, randomised, stored_of
 from infra.lab.devices.additions import NUMBER, Numbers
+from infra.lab.devices.events import Opened, kept
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
 from tacit.methods.flips import Flips
 from tacit.methods.method import Answer, Measurement, Method
 from tacit.ports import Entropy
+from tacit.recipe.model import Recipe
 from tacit.recipe.randomised import Sampling
 
 CHUNK = 1 << 16
@@ -101,10 +104,12 @@ def decide(
 
 @dataclass(frozen=True)
 class Randomised:
-    """One sampled device's answer as it goes into the report: what the VDAF takes."""
+    """One sampled device's answer as it goes into the report: what the VDAF takes. ``cells``: the ciphertexts that a
+    device sends which watched an event; the measurement is then what they hold, where that is known, else nothing."""
 
     device: int
     measurement: Measurement | Numbers = field(repr=False)
+    cells: RandomisedCells = field(default=(), repr=False)
 
 
 def with_dummies(
@@ -139,6 +144,16 @@ def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[l
         else:
             answers.append(Randomised(device, measurement))
     return answers, beyond
+
+
+def watched(decided: Decided, recipe: Recipe, opened: Opened, entropy: Entropy) -> list[Randomised]:
+    """The randomised cells of the sampled devices, each out of the state that it kept over its stream of events."""
+    stored, answers = stored_of(recipe), []
+    for device, stream in zip(decided.sampled.tolist(), decided.answers, strict=True):
+        if isinstance(stream, tuple):
+            cells = randomised(recipe, stored, kept(stored, stream, entropy), entropy)
+            answers.append(Randomised(device, opened.numbers(cells), cells))
+    return answers
 
 
 def _kept(randomizer: Method, measurement: Measurement) -> Measurement | Numbers:

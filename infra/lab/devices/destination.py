@@ -27,6 +27,7 @@ from tacit.messages import Role
 from tacit.recipe import derive
 from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
+from tacit.recipe.one_server import has_one_server, one_server_task
 from tacit.recipe.policy import Policy
 from tacit.task import Task
 from tacit.tokens.blind_rsa import TokenKey
@@ -37,7 +38,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Destination:
-    """One verified recipe and the way to its leader."""
+    """One verified recipe and the way to its leader, or its one server."""
 
     relay_url: str
     attester_url: str
@@ -55,13 +56,25 @@ class Destination:
 
     @cached_property
     def task(self) -> Task:
-        """The DAP task that follows from the recipe and the slot's token key."""
+        """The DAP task that follows from the recipe and the slot's token key. Refusal where there is one server."""
         return derive.task_of(self.recipe, self.token_key_spki)
+
+    @property
+    def has_one_server(self) -> bool:
+        """Whether reports go to one server, which has no DAP task."""
+        return has_one_server(self.recipe)
 
     @property
     def url(self) -> str:
         """Where reports go."""
+        if self.has_one_server:
+            return one_server_task(self.recipe, self.token_key_spki).url("reports")
         return self.task.url(Role.LEADER, "reports")
+
+    @property
+    def task_id_text(self) -> str:
+        """By what its servers know the recipe."""
+        return self.recipe.hash_text if self.has_one_server else self.task.task_id_text
 
     @property
     def slot_key(self) -> SlotKey:

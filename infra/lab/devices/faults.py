@@ -69,6 +69,8 @@ FATE: dict[Fault, Fate] = {
 which of the two the leader meets first."""
 
 WORDS = {fault.word: fault for fault in Fault if fault is not Fault.NONE}
+OF_WATCHED = frozenset({Fault.NONE, Fault.DUPLICATE, Fault.TRUNCATED, Fault.ABORT, Fault.SLOW, Fault.VANISH})
+"""Faults of devices that answer from kept state."""
 CHURN = {Fault.ABORT: 0.1, Fault.VANISH: 0.05}
 """What the profile ``churn`` adds: devices that break off and come back, and devices that do not come back."""
 
@@ -88,6 +90,13 @@ class FaultMix:
             faults[(drawn >= edge) & (drawn < edge + share)] = fault
             edge += share
         return faults
+
+    def require_of_watched(self) -> None:
+        """Raise ``UsageError`` for a fault that devices which watched an event cannot be given."""
+        wrong = [fault.word for fault, _ in self.shares if fault not in OF_WATCHED]
+        if wrong:
+            possible = ", ".join(fault.word for fault in sorted(OF_WATCHED - {Fault.NONE}))
+            raise UsageError(f"--faults: {wrong[0]} is not for recipes that watch an event; choose among: {possible}")
 
     def with_churn(self) -> FaultMix:
         """The mix with ``CHURN``, where it does not say otherwise."""

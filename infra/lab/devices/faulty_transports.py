@@ -63,7 +63,7 @@ class SlowTransport(_RawTransport):
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """See ``tacit.ports.Transport``."""
+        """One exchange, its body in pieces. Raises ``TransportError``."""
         async with self._connected(url) as (reader, writer):
             writer.write(_head(method, url, headers, len(body)))
             size = -(-len(body) // PIECES)

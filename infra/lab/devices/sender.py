@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
-from client_agent.upload import Answer, offer
+from client_agent.upload import AttemptResult, offer
 from infra.lab.devices.additions import add
 from infra.lab.devices.contributions import Contribution
 from infra.lab.devices.faults import FATE, Fault
@@ -33,7 +33,7 @@ Note = Callable[[int, State, int], None]
 
 
 @dataclass
-class Outcome:
+class Deliveries:
     """What became of the contributions, by fault: counts by final state, and the sums by cell of what counts."""
 
     states: Counter[tuple[Fault, State]] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ class Sender:
         self._note = note
         self._free = asyncio.Semaphore(window)
         self.progress = Snapshot()
-        self.outcome = Outcome()
+        self.deliveries = Deliveries()
 
     async def run(self, source: AsyncIterator[Due]) -> None:
         """Send everything that ``source`` gives, each when it is due; returns when all have come to their end."""
@@ -108,7 +108,7 @@ class Sender:
         self.progress.started += 1
         if contribution.fault is Fault.VANISH:
             await self._offer(self._clients.aborting, contribution)
-            self._end(contribution, Answer(State.EXPIRED, "vanished"), due, 1)
+            self._end(contribution, AttemptResult(State.EXPIRED, "vanished"), due, 1)
             return True
         if contribution.fault is Fault.ABORT:
             await self._offer(self._clients.aborting, contribution)
@@ -128,14 +128,14 @@ class Sender:
             pause = None
             attempts += 1
             if self._clock.now() >= self._deadline:
-                answer = Answer(State.EXPIRED, "the recipe ended before the report could be stored")
+                answer = AttemptResult(State.EXPIRED, "the recipe ended before the report could be stored")
             else:
                 async with self._free:
                     answer = await self._offer(self._clients.ordinary, contribution)
             if self._end(contribution, answer, due, attempts):
                 return
 
-    async def _offer(self, client: ObliviousClient, contribution: Contribution) -> Answer:
+    async def _offer(self, client: ObliviousClient, contribution: Contribution) -> AttemptResult:
         self.progress.in_flight += 1
         self.progress.attempts += 1
         try:
@@ -143,13 +143,13 @@ class Sender:
         finally:
             self.progress.in_flight -= 1
 
-    def _end(self, contribution: Contribution, answer: Answer, due: float, attempts: int) -> bool:
+    def _end(self, contribution: Contribution, answer: AttemptResult, due: float, attempts: int) -> bool:
         """Count what an answer says; False where it is not the end."""
         if answer.state is not State.SENT:
             self.progress.causes[answer.detail] += 1
         if answer.state is State.SCHEDULED:
             return False
-        self.outcome.add(contribution, answer.state)
+        self.deliveries.add(contribution, answer.state)
         self._note(contribution.device, answer.state, attempts)
         if answer.state is State.SENT:
             now = self._clock.now()

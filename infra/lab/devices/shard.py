@@ -15,11 +15,13 @@ import numpy as np
 
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
+from client_agent.panprivate.recipes import is_watched
 from client_agent.wallet import HeldToken
 from infra.lab.devices.arrivals import arrivals
-from infra.lab.devices.contributions import BATCH, Builder, Contribution, Draft
-from infra.lab.devices.decisions import Decided, Randomised, decide, kept_cells, randomise, with_dummies
+from infra.lab.devices.contributions import BATCH, Builder, Contribution, Draft, Maker, WatchedBuilder
+from infra.lab.devices.decisions import Decided, Randomised, decide, kept_cells, randomise, watched, with_dummies
 from infra.lab.devices.destination import Destination
+from infra.lab.devices.events import Opened
 from infra.lab.devices.faults import NO_FAULTS, Fault, FaultMix
 from infra.lab.devices.faulty_transports import AbortingTransport, SlowTransport
 from infra.lab.devices.journal import FleetJournal, Header
@@ -28,11 +30,13 @@ from infra.lab.devices.population import Population
 from infra.lab.devices.prepared import PreparedWriter, read_contributions
 from infra.lab.devices.profile import Profile
 from infra.lab.devices.sealing import RequestSenders
-from infra.lab.devices.sender import Clients, Due, Outcome, Sender
+from infra.lab.devices.sender import Clients, Deliveries, Due, Sender
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
 from tacit.adapters.tls import ClientTls
+from tacit.methods.method import Method
 from tacit.models.registry import model_of
+from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive
 from tacit.tokens.software_root import SoftwareRoot
@@ -58,7 +62,8 @@ class ShardPlan:
     signs direct ones: one of the two is there unless contributions are ``prepared``. ``rate`` is this shard's own;
     ``send_at`` is the POSIX second from which reports are sent. ``contributions`` of the ``prepared`` file are this
     shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know. The
-    services' clock is ``ahead`` of this machine's, in seconds.
+    services' clock is ``ahead`` of this machine's, in seconds. ``state_keys`` open what devices send that watched an
+    event, so that the oracle knows it.
     """
 
     number: int
@@ -80,6 +85,7 @@ class ShardPlan:
     prepare: Path | None = None
     everybody: bool = False
     ahead: float = 0.0
+    state_keys: tuple[PrivateKey, ...] = field(default=(), repr=False)
 
 
 @dataclass
@@ -97,7 +103,7 @@ class ShardResult:
     prepared: int = 0
     known: list[float] = field(default_factory=list)
     answered: list[float] = field(default_factory=list)
-    outcome: Outcome = field(default_factory=Outcome)
+    deliveries: Deliveries = field(default_factory=Deliveries)
     progress: Snapshot = field(default_factory=Snapshot)
     timings: dict[str, float] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
@@ -111,7 +117,7 @@ class Shard:
         self._world = world
         self._tell = tell
         self._generator = np.random.default_rng(int.from_bytes(world.entropy(16), "big"))
-        self._builder = Builder(plan.target.task, world.entropy)
+        self._builder = _maker(plan.target, world.entropy)
         self._changes: list[tuple[int, State, int]] = []
         self._result = ShardResult(devices=plan.devices)
         self._progress = self._result.progress
@@ -152,20 +158,38 @@ class Shard:
         recipe = plan.target.recipe
         randomizer, sampling = derive.randomizer_of(recipe), recipe.sampling
         cells, adds = kept_cells(randomizer), randomizer.missing_adds(derive.design_of(recipe))
+        opened = self._opened()
         devices = (plan.population, plan.first, plan.devices)
         chunks = decide(sampling, *devices, entropy, self._generator, cells, everybody=plan.everybody)
         for chunk in chunks:
             if plan.everybody:
                 self._add_up(chunk, adds)
-            answers, beyond = randomise(chunk, randomizer, entropy)
-            real = len(answers)
-            answers, beyond = with_dummies(chunk, answers, beyond, randomizer, sampling.dummy_rate, entropy)
+            answers, beyond, dummies = self._answered(chunk, randomizer, opened)
             scheduled = np.array([answer.device for answer in answers], dtype=np.uint32)
             self._journal.decided(chunk.first, chunk.count, scheduled, self._world.clock.now())
             self._result.beyond += len(beyond)
-            self._result.dummies += len(answers) - real
+            self._result.dummies += dummies
             self._result.sampled += len(answers) + len(beyond)
             yield answers
+
+    def _answered(
+        self, chunk: Decided, randomizer: Method, opened: Opened | None
+    ) -> tuple[list[Randomised], list[int], int]:
+        """What the devices of a chunk send, which of them keep back what they drew, and how many send a dummy."""
+        recipe, entropy = self._plan.target.recipe, self._world.entropy
+        if opened is not None:
+            return watched(chunk, recipe, opened, entropy), [], 0
+        answers, beyond = randomise(chunk, randomizer, entropy)
+        real = len(answers)
+        answers, beyond = with_dummies(chunk, answers, beyond, randomizer, recipe.sampling.dummy_rate, entropy)
+        return answers, beyond, len(answers) - real
+
+    def _opened(self) -> Opened | None:
+        """What knows the answers of devices that watched an event; None where they are asked for data."""
+        target = self._plan.target
+        if not is_watched(target.recipe):
+            return None
+        return Opened(target.recipe, None if target.has_one_server else target.task, self._plan.state_keys)
 
     def _add_up(self, chunk: Decided, missing_adds: Sequence[float]) -> None:
         """What the devices of a chunk know, as they have it and as they answer it."""
@@ -274,7 +298,7 @@ class Shard:
             self._note,
         )
         sender.progress = self._progress
-        sender.outcome = self._result.outcome
+        sender.deliveries = self._result.deliveries
         with self._stage("send"):
             await sender.run(source)
 
@@ -307,6 +331,13 @@ class Shard:
         while True:
             self._tell(self._progress)
             await asyncio.sleep(TELL_SECONDS)
+
+
+def _maker(target: Destination, entropy: Entropy) -> Maker:
+    """What makes the recipe's contributions."""
+    if is_watched(target.recipe):
+        return WatchedBuilder(target.recipe, target.token_key_spki, entropy)
+    return Builder(target.task, entropy)
 
 
 class _Stage:

@@ -70,7 +70,7 @@ class IssuedTokens:
         self._entropy = entropy
 
     async def fetch(self, devices: Sequence[int]) -> list[HeldToken | None]:
-        """See ``TokenSource``."""
+        """A token for each device, ``CONCURRENCY`` at a time; None where the quota is spent or every attempt failed."""
         found: list[HeldToken | None] = [None] * len(devices)
         waiting = iter(enumerate(devices))
 
@@ -119,7 +119,7 @@ class DirectTokens:
         self._padding = padding.PSS(mgf=padding.MGF1(self._hash), salt_length=SALT_SIZE)
 
     async def fetch(self, devices: Sequence[int]) -> list[HeldToken | None]:
-        """See ``TokenSource``; none is ever missing."""
+        """A token for each device, signed here; none is ever missing."""
         found: list[HeldToken | None] = []
         for number, _ in enumerate(devices):
             found.append(self._sign())

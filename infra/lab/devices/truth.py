@@ -12,10 +12,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from infra.lab.devices import events
 from infra.lab.devices.population import Data
 from tacit.methods.method import Answer
+from tacit.methods.statistics import STATISTICS
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Number, Question, Range, Vector
+from tacit.recipe.model import Number, Occurrences, Question, Range, Vector
 
 
 def totals(
@@ -46,13 +48,15 @@ def _finite(question: Question, numbers: Data) -> Data:
 
 def _known(question: Question, answers: Sequence[Answer]) -> list[float]:
     spec, labels = question.encoder, encoder_of(question).labels
+    if isinstance(spec, Occurrences):
+        return events.totals(question, spec, [answer for answer in answers if isinstance(answer, tuple)])
     if isinstance(spec, Vector):
         rows = np.asarray(answers, dtype=np.float64).reshape(len(answers), len(labels))
         return [float(entry) for entry in float(spec.step) * rows.sum(axis=0) + float(spec.least * len(answers))]
     if isinstance(spec, Number):
         steps = float(np.sum(np.asarray(answers, dtype=np.float64)))
         return [float(spec.least * len(answers) + Fraction(spec.step) * Fraction(steps))]
-    if question.statistic == "count":
+    if not STATISTICS[question.statistic].is_one_hot:
         return [float(np.count_nonzero(np.asarray(answers)))]
     return [float(count) for count in np.bincount(np.asarray(answers, dtype=np.int64), minlength=len(labels))]
 

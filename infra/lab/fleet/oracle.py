@@ -1,4 +1,4 @@
-"""The oracle: what leader, helper and collector say after a run against what the fleet knows that it sent.
+"""The oracle: what leader and helper (or the one server) and collector say after a run against what the fleet has sent.
 
 Accepted must be the sampled devices minus the injected faults, by cause, and the aggregate, bucket by bucket, the sum
 of the randomised answers that were sent (before debiasing). Where leader and helper add noise of their own, the sums
@@ -21,6 +21,7 @@ from infra.layout import Layout
 from infra.response_lines import warning
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
+from tacit.models.forms.pan_private_single import ANALYZER
 from tacit.operations.services import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.derive import labels
@@ -32,6 +33,7 @@ FALSE_ALARM = 1e-9
 MOST_SUMS = 64
 """Of more released sums only those that differ are shown one by one."""
 AGGREGATORS = ("leader", "helper")
+"""Servers of a recipe, the one that takes reports first."""
 _FINAL = frozenset({"released", "refused"})
 
 
@@ -111,11 +113,12 @@ class Oracle:
         self._layout = layout
         self._target = target
         self._clock = clock
+        self._servers = (ANALYZER,) if target.has_one_server else AGGREGATORS
         self._before: dict[str, dict[str, Any]] = {}
 
     async def before(self, transport: Transport) -> None:
         """Note the counters as they are now."""
-        for name in AGGREGATORS:
+        for name in self._servers:
             self._before[name] = await self._status(name, transport)
 
     async def judge(self, result: FleetResult, transport: Transport, patience: float) -> Verdict:
@@ -123,7 +126,7 @@ class Oracle:
         verdict = Verdict()
         status = await self._settled(result, transport, patience)
         verdict.findings += [*_sent(result), *_counted(result, status), *_causes(result, status)]
-        if any(self._before[name].get("aggregated") for name in AGGREGATORS):
+        if any(self._before[name].get("aggregated") for name in self._servers):
             verdict.remarks.append("the recipe had contributions before this run: its aggregate is not compared")
         elif self._target.recipe.batch.close != "interval_end":
             verdict.remarks.append("batches close at B: which contributions share one is the leader's choice")
@@ -132,7 +135,7 @@ class Oracle:
         return verdict
 
     async def _status(self, name: str, transport: Transport) -> dict[str, Any]:
-        url = f"{self._layout.urls[name]}/v1/tasks/{self._target.task.task_id_text}/status"
+        url = f"{self._layout.urls[name]}/v1/tasks/{self._target.task_id_text}/status"
         try:
             return dict(await call(transport, "GET", url, bearer=self._layout.operator_token(name)))
         except Abort as problem:
@@ -145,9 +148,9 @@ class Oracle:
         until = self._clock.now() + patience
         while True:
             status = {
-                name: _since(self._before.get(name, {}), await self._status(name, transport)) for name in AGGREGATORS
+                name: _since(self._before.get(name, {}), await self._status(name, transport)) for name in self._servers
             }
-            leader = status["leader"]
+            leader = status[self._servers[0]]
             dealt = leader.get("aggregated", 0) + leader.get("rejected", 0)
             if dealt >= _stored(result) or self._clock.now() >= until:
                 return status
@@ -177,7 +180,7 @@ class Oracle:
         if slack:
             verdict.remarks.append(f"aggregators add noise: released sums may differ by {slack:,} from what was sent")
         sums = [
-            Finding(f"released: {label}", result.outcome.sums[cell], counts.get(label, -slack - 1), slack)
+            Finding(f"released: {label}", result.deliveries.sums[cell], counts.get(label, -slack - 1), slack)
             for cell, label in enumerate(labels(recipe))
         ]
         verdict.findings += _shown(sums)
@@ -233,17 +236,17 @@ def _since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 def _accepted(result: FleetResult) -> int:
     """Sampled minus the faults after which a contribution does not count."""
-    return sum(count for (fault, _), count in result.outcome.states.items() if FATE[fault].counts)
+    return sum(count for (fault, _), count in result.deliveries.states.items() if FATE[fault].counts)
 
 
 def _stored(result: FleetResult) -> int:
-    return sum(count for (fault, _), count in result.outcome.states.items() if FATE[fault].stored)
+    return sum(count for (fault, _), count in result.deliveries.states.items() if FATE[fault].stored)
 
 
 def _sent(result: FleetResult) -> list[Finding]:
     """The fleet's own books: every device came to an end, and whoever should be stored was acknowledged."""
     ends = result.contributions + result.beyond + result.without_token
-    states = result.outcome.states
+    states = result.deliveries.states
     acknowledged = sum(count for (_, state), count in states.items() if state is State.SENT)
     return [
         Finding("sampled devices with an end", result.sampled, ends),
@@ -254,17 +257,18 @@ def _sent(result: FleetResult) -> list[Finding]:
 
 def _counted(result: FleetResult, status: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     accepted, stored = _accepted(result), _stored(result)
-    findings = [Finding("leader: stored", stored, status["leader"].get("uploaded", 0))]
-    for name in AGGREGATORS:
+    taker = next(iter(status))
+    findings = [Finding(f"{taker}: stored", stored, status[taker].get("uploaded", 0))]
+    for name in status:
         findings.append(Finding(f"{name}: accepted", accepted, status[name].get("aggregated", 0)))
         findings.append(Finding(f"{name}: distinct tokens", accepted, status[name].get("distinct_nullifiers", 0)))
-    findings.append(Finding("leader: rejected", stored - accepted, status["leader"].get("rejected", 0)))
+    findings.append(Finding(f"{taker}: rejected", stored - accepted, status[taker].get("rejected", 0)))
     return findings
 
 
 def _causes(result: FleetResult, status: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """Rejections by cause, per fault and aggregator."""
-    findings = []
+    findings, taker = [], next(iter(status))
     for fault, count in sorted(result.injected.items()):
         fate = FATE[fault]
         for name, causes in (("leader", fate.leader), ("helper", fate.helper)):
@@ -274,7 +278,7 @@ def _causes(result: FleetResult, status: Mapping[str, Mapping[str, Any]]) -> lis
                     Finding(f"{name}: {fault.word} ({', '.join(causes)})", count, sum(found.get(c, 0) for c in causes))
                 )
     known = {cause for fault in Fault for cause in FATE[fault].leader}
-    for cause, count in sorted(status["leader"].get("rejected_by_cause", {}).items()):
+    for cause, count in sorted(status[taker].get("rejected_by_cause", {}).items()):
         if cause not in known:
-            findings.append(Finding(f"leader: {cause}", 0, count))
+            findings.append(Finding(f"{taker}: {cause}", 0, count))
     return findings

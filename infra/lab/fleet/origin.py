@@ -14,6 +14,7 @@ from infra.command_options import policy_of
 from infra.deployables import deployable
 from infra.lab.devices.columns import read_column
 from infra.lab.devices.destination import Destination, verified_target
+from infra.lab.devices.events import drawn_events, listed_events
 from infra.lab.devices.population import (
     Population,
     WithMissing,
@@ -27,9 +28,13 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tls import ClientTls
+from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.errors import DecodeError, UsageError
+from tacit.models.forms.pan_private import PanPrivateParties
+from tacit.models.forms.pan_private_single import PanPrivateSingleParties
+from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Question, Range, Recipe
+from tacit.recipe.model import Occurrences, Question, Range, Recipe
 from tacit.service.config import load_config, read_secret
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -92,6 +97,22 @@ async def slot_private_key(layout: Layout, target: Destination) -> bytes:
     return found
 
 
+def state_keys(layout: Layout, recipe: Recipe) -> tuple[PrivateKey, ...]:
+    """The private state keys of a local stack's servers, of a recipe that watches an event: the analyzer's, or the
+    leader's and the helper's. Raises ``UsageError`` where they are not those of the recipe."""
+    parties = recipe.parties
+    if isinstance(parties, PanPrivateSingleParties):
+        named = {"analyzer": parties.analyzer.state_key}
+    elif isinstance(parties, PanPrivateParties):
+        named = {"leader": parties.leader.state_key, "helper": parties.helper.state_key}
+    else:
+        return ()
+    found = tuple(read_state_key(layout.configs[name].parent / "state.key") for name in named)
+    if [state_key_text(key) for key in found] != list(named.values()):
+        raise UsageError(f"{layout.state_dir}: this stack's servers have other state keys than recipe {recipe.name}")
+    return found
+
+
 def population_of(
     recipe: Recipe, data: str | None, file: Path | None, column: str | None, missing: float = 0.0
 ) -> Population:
@@ -101,12 +122,26 @@ def population_of(
     if not 0 <= missing <= 1:
         raise UsageError("--missing is a share of the devices, from 0 to 1")
     question = recipe.question
+    if isinstance(question.encoder, Occurrences):
+        return _events(question, question.encoder, data, file, column, missing)
     if file is None:
         population: Population = drawn_population(question, data)
     else:
         cells = [cell for _, cell in read_column(file, column or question.metric)]
         population = _listed(str(file), question, cells)
     return WithMissing(population, missing, encoder_of(question).encode(None)) if missing else population
+
+
+def _events(
+    question: Question, spec: Occurrences, data: str | None, file: Path | None, column: str | None, missing: float
+) -> Population:
+    """What happens on the devices: in each step with one probability, or as often as the rows of a column say."""
+    if missing:
+        raise UsageError("--missing is not for watched events: a device that kept nothing answers as one without any")
+    if file is None:
+        return drawn_events(question, spec, data)
+    cells = [cell for _, cell in read_column(file, column or question.metric)]
+    return listed_events(str(file), question, spec, cells)
 
 
 def _listed(label: str, question: Question, cells: Sequence[str]) -> Population:

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.answer_table import Answer, answers_table
+from infra.answer_table import AnswerRow, answers_table
 from infra.lab.devices.destination import Destination
 from infra.lab.devices.metrics import Snapshot, edge_of
 from infra.lab.fleet.oracle import Estimated, Verdict
@@ -133,7 +133,7 @@ def _answers_table(rows: Sequence[Estimated], width: int) -> Group:
     """At most ``MOST_ANSWERS`` of them, and how many intervals hold the truth."""
     shown = rows[:MOST_ANSWERS]
     form = estimate_form(one.stderr for one in shown)
-    answers = [Answer(one.label, one.estimate, one.stderr, _numbers(one, form), one.truth) for one in shown]
+    answers = [AnswerRow(one.label, one.estimate, one.stderr, _numbers(one, form), one.truth) for one in shown]
     table = answers_table(answers, "estimate ━ with 95 % interval ╌, truth ┃", NUMBERS, width)
     return Group(table, Text(_inside(rows), style="dim"))
 

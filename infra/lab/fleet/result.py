@@ -36,8 +36,8 @@ class FleetResult(ShardResult):
             whole.beyond += shard.beyond
             whole.without_token += shard.without_token
             whole.prepared += shard.prepared
-            whole.outcome.states.update(shard.outcome.states)
-            whole.outcome.sums.update(shard.outcome.sums)
+            whole.deliveries.states.update(shard.deliveries.states)
+            whole.deliveries.sums.update(shard.deliveries.sums)
             for stage, seconds in shard.timings.items():
                 whole.timings[stage] = max(whole.timings.get(stage, 0.0), seconds)
             for stage, seconds in shard.cpu.items():
@@ -47,20 +47,20 @@ class FleetResult(ShardResult):
     @property
     def contributions(self) -> int:
         """Contributions that came to an end, counted or not."""
-        return self.outcome.states.total()
+        return self.deliveries.states.total()
 
     @property
     def injected(self) -> Counter[Fault]:
         """Contributions by fault, those without one left out."""
         found: Counter[Fault] = Counter()
-        for (fault, _), count in self.outcome.states.items():
+        for (fault, _), count in self.deliveries.states.items():
             if fault is not Fault.NONE:
                 found[fault] += count
         return found
 
     def ended(self, state: State, *, counting: bool) -> int:
         """Contributions that ended in ``state``, of those that should count or of those that should not."""
-        states = self.outcome.states.items()
+        states = self.deliveries.states.items()
         return sum(count for (fault, end), count in states if end is state and FATE[fault].counts is counting)
 
     def tokens_ms(self) -> tuple[float, float]:
@@ -84,7 +84,7 @@ class FleetResult(ShardResult):
             "acknowledged": progress.acknowledged,
             "attempts": progress.attempts,
             "injected": {fault.word: number for fault, number in sorted(self.injected.items())},
-            "ended": _by_name(self.outcome.states),
+            "ended": _by_name(self.deliveries.states),
             "problems": dict(progress.causes.most_common()),
             "seconds": self.seconds,
             "stages": {stage: seconds for stage, seconds in self.timings.items() if seconds >= LEAST_SHOWN},

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
+from client_agent.panprivate.recipes import is_watched
 from infra.lab.devices.destination import Destination, require_local
 from infra.lab.devices.faults import parse_faults
 from infra.lab.devices.metrics import Snapshot
@@ -29,7 +30,7 @@ from infra.lab.devices.profile import Profile
 from infra.lab.devices.shard import ShardPlan, ShardResult
 from infra.lab.fleet.cpu import CpuMeter
 from infra.lab.fleet.oracle import Oracle, Verdict
-from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key
+from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
@@ -71,12 +72,16 @@ class Data:
     missing: float = 0.0
 
 
-def open_fleet(origin: Origin, reference: str, load: Load, data: Data, *, allow_remote: bool = False) -> FleetRun:
+def open_fleet(
+    origin: Origin, reference: str, load: Load, data: Data, *, model: str | None = None, allow_remote: bool = False
+) -> FleetRun:
     """A fleet for the recipe called ``reference``, verified as its devices verify it. Raises ``UsageError`` for another
-    machine unless ``allow_remote``, and what ``open_target`` raises."""
+    machine unless ``allow_remote``, for a recipe of another model than ``model``, and what ``open_target`` raises."""
     if not allow_remote:
         require_local(origin.config.relay_url, origin.config.attester_url)
     target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS))
+    if model not in (None, target.recipe.model):
+        raise UsageError(f"recipe {target.recipe.name} is of model {target.recipe.model}, not {model}")
     population = population_of(target.recipe, data.distribution, data.file, data.column, data.missing)
     return FleetRun(origin, target, load, population)
 
@@ -90,6 +95,8 @@ class FleetRun:
             raise UsageError(f"--devices is from 1 to {MAX_DEVICES - 1}")
         self._devices: int = devices
         self._faults = parse_faults(load.faults)
+        if is_watched(target.recipe):
+            self._faults.require_of_watched()
         if load.direct and origin.layout is None:
             raise UsageError("--tokens direct works with a local stack only (--state-dir)")
         self._origin = origin
@@ -171,6 +178,8 @@ class FleetRun:
         """The devices in as many ranges as there are workers."""
         load, workers = self._load, self._load.workers
         slot_key, authority, contributions = b"", b"", 0
+        layout = self._origin.layout
+        opening = state_keys(layout, self._target.recipe) if layout is not None else ()
         if load.prepared is not None:
             contributions = self._contributions(load.prepared)
         elif load.direct and self._origin.layout is not None:
@@ -196,6 +205,7 @@ class FleetRun:
                 prepared=load.prepared,
                 contributions=len(range(number, contributions, workers)),
                 ahead=self._origin.ahead,
+                state_keys=opening,
             )
 
     def _contributions(self, path: Path) -> int:

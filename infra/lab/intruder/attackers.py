@@ -42,7 +42,7 @@ class BestFeature:
         self._features = features
 
     def learn(self, traces: Sequence[Trace], labels: Bits) -> Callable[[Sequence[Trace]], Bits]:
-        """As the protocol says."""
+        """The rule that cuts the best single feature of ``traces`` at its best place."""
         table = self._table(traces)
         cuts = [_best_cut(table[:, column], labels) for column in range(table.shape[1])]
         column = max(range(len(cuts)), key=lambda at: cuts[at][0])
@@ -78,7 +78,7 @@ class LogisticRegression:
     name = "classifier"
 
     def learn(self, traces: Sequence[Trace], labels: Bits) -> Callable[[Sequence[Trace]], Bits]:
-        """As the protocol says."""
+        """The classifier that gradient descent finds for ``labels``."""
         raw = _byte_table(traces)
         mean, spread = raw.mean(axis=0), raw.std(axis=0)
         varying = spread > 0
@@ -135,7 +135,7 @@ def work(trace: Trace) -> list[float]:
 
 
 def metadata(trace: Trace) -> list[float]:
-    """Sizes of the file; how many writes, of how many bytes, when; syncs."""
+    """Sizes of the file; how many writes, of how many bytes, when; syncs; how often it was read."""
     writes = [write for step in trace.writes for write in step]
     return [
         float(max(trace.sizes)),
@@ -144,6 +144,7 @@ def metadata(trace: Trace) -> list[float]:
         float(sum(size for _, _, size in writes)),
         float(sum(when for when, _, _ in writes)),
         float(sum(trace.syncs)),
+        float(sum(trace.accessed)),
     ]
 
 

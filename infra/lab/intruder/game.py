@@ -10,7 +10,7 @@ import numpy as np
 
 from client_agent.panprivate.watch import Plan
 from infra.lab.intruder.attackers import ATTACKERS, Attacker
-from infra.lab.intruder.traces import Keeper, KeeperKind, devices
+from infra.lab.intruder.traces import ONCE, Keeper, KeeperKind, Moments, Trace, devices
 from infra.lab.kit.entropy import SeededEntropy
 
 
@@ -25,7 +25,7 @@ class Advantage:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GameResult:
     """Of one game: looks at storage and memory, and how well each attacker did with them."""
 
     snapshots: int
@@ -44,13 +44,19 @@ def play(
     entropy: SeededEntropy,
     kind: KeeperKind = Keeper,
     attackers: Sequence[Attacker] = ATTACKERS,
-) -> Outcome:
-    """Attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones."""
-    traces, truths = zip(*devices(plan, learning + guessing, entropy, kind), strict=True)
-    labels = np.array(truths, dtype=np.int64)
+    moments: Moments = ONCE,
+) -> GameResult:
+    """Attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones, all looked at at ``moments``."""
+    return judged(list(devices(plan, learning + guessing, entropy, kind, moments)), learning, attackers)
+
+
+def judged(lives: Sequence[tuple[Trace, int]], learning: int, attackers: Sequence[Attacker] = ATTACKERS) -> GameResult:
+    """The game over traces with their truths (1: with events), of which the first ``learning`` are learnt from."""
+    traces, truths = zip(*lives, strict=True)
+    labels, guessing = np.array(truths, dtype=np.int64), len(lives) - learning
     found = []
     for attacker in attackers:
         guess = attacker.learn(traces[:learning], labels[:learning])
         right = float((guess(traces[learning:]) == labels[learning:]).mean())
         found.append(Advantage(attacker.name, 2 * right - 1, 1 / math.sqrt(guessing)))
-    return Outcome(sum(trace.snapshots for trace in traces), tuple(found))
+    return GameResult(sum(trace.snapshots for trace in traces), tuple(found))

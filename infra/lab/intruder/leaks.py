@@ -46,6 +46,15 @@ class WritesAtOnce(Keeper):
             self._disk.sync(file.fileno())
 
 
+class ReadsAgain(Keeper):
+    """Reads the state from its file when the event happens."""
+
+    def happen(self) -> None:
+        """As ever, after a look at what is there."""
+        self.path.read_bytes()
+        super().happen()
+
+
 class Repeats(Keeper):
     """Draws the same randomness in every update."""
 
@@ -99,6 +108,7 @@ class ReturnsEarly(Keeper):
 LEAKS: Mapping[str, KeeperKind] = {
     "update skipped": Skips,
     "sync on event": WritesAtOnce,
+    "read on event": ReadsAgain,
     "same randomness": Repeats,
     "longer on event": Grows,
     "early return": ReturnsEarly,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 
 from client_agent.panprivate.slots import Disk
@@ -18,21 +19,43 @@ from tacit.ports import Entropy
 
 BUSIEST = 3
 """Most events in one step of a device with events."""
+UNREAD = 0
+"""What the intruder sets times of access to after a look (1970): whoever reads the file changes it, also where the
+system notes only the first access after a write (relatime)."""
+
+
+class Moment(Enum):
+    """When the intruder looks. One of them is promised to tell nothing; both are two looks between two ticks."""
+
+    STEP = "after the end of every step"
+    TOLD = "after the events of every step, before the next tick"
+
+
+Moments = Collection[Moment]
+ONCE: Moments = (Moment.STEP,)
+TWICE: Moments = tuple(Moment)
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Before the first step and after each: the file, the state in memory, and the file's size. For each step: the
-    writes as (simulated time, place, bytes), syncs, and of its update (not of recording the events) CPU seconds and the
-    random bytes that it drew."""
+    """At every look: the file, the state in memory, the file's size, and how many files were read since the last one.
+    For each step: the writes as (simulated time, place, bytes), syncs, and of its update (not of recording the events)
+    CPU seconds and the random bytes that it drew."""
 
     files: list[bytes] = field(default_factory=list)
     memories: list[bytes] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    accessed: list[int] = field(default_factory=list)
     writes: list[tuple[tuple[float, int, int], ...]] = field(default_factory=list)
     syncs: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     drawn: list[int] = field(default_factory=list)
+
+    @property
+    def beside_bytes(self) -> tuple[object, ...]:
+        """All that no randomness is in: the same for every device of a recipe."""
+        numbers = (self.sizes, self.syncs, self.drawn, self.accessed)
+        return tuple(self.writes), *(tuple(one) for one in numbers)
 
     @property
     def snapshots(self) -> int:
@@ -49,12 +72,12 @@ class SeenDisk:
         self.syncs = 0
 
     def write(self, file: int, data: bytes, at: int) -> int:
-        """As ``Disk`` says."""
+        """``os.pwrite``, with a note of when, where and how many bytes."""
         self.writes.append((self._now(), at, len(data)))
         return os.pwrite(file, data, at)
 
     def sync(self, file: int) -> None:
-        """As ``Disk`` says."""
+        """Count the call."""
         self.syncs += 1
 
 
@@ -93,35 +116,43 @@ class Keeper:
 KeeperKind = Callable[[Plan, Path, SimClock, Entropy, Disk], Keeper]
 
 
-def devices(plan: Plan, number: int, entropy: SeededEntropy, kind: KeeperKind = Keeper) -> Iterator[tuple[Trace, int]]:
+def devices(
+    plan: Plan, number: int, entropy: SeededEntropy, kind: KeeperKind = Keeper, moments: Moments = ONCE
+) -> Iterator[tuple[Trace, int]]:
     """``number`` devices, each with events (1) or without any (0) by the toss of a coin, and their traces."""
     with tempfile.TemporaryDirectory(prefix="tacit-intruder-") as folder:
         for device in range(number):
             own = entropy.child(f"device {device}")
             label = fair_flips(1, own)
-            recipe = device.to_bytes(len(plan.recipe), "big")
-            yield _lived(replace(plan, recipe=recipe), Path(folder), _events(plan, label, own), own, kind), label
+            own_plan = replace(plan, recipe=device.to_bytes(len(plan.recipe), "big"))
+            events = events_of(plan.schedule.steps, label, own)
+            yield _lived(own_plan, Path(folder), events, own, kind, moments), label
 
 
-def _events(plan: Plan, label: int, entropy: Entropy) -> Sequence[int]:
+def events_of(steps: int, label: int, entropy: Entropy) -> Sequence[int]:
     """How often the event happens in each step: at one step at random at least, for a device of this label."""
-    steps = plan.schedule.steps
     counts = [label * fair_flips(1, entropy) * uniform_below(BUSIEST, entropy) for _ in range(steps)]
     counts[uniform_below(steps, entropy)] += label
     return counts
 
 
-def _lived(plan: Plan, folder: Path, events: Sequence[int], entropy: Entropy, kind: KeeperKind) -> Trace:
+def _lived(
+    plan: Plan, folder: Path, events: Sequence[int], entropy: Entropy, kind: KeeperKind, moments: Moments
+) -> Trace:
     clock = SimClock(plan.schedule.start)
     disk = SeenDisk(clock.now)
     counted = CountedEntropy(entropy)
     keeper = kind(plan, folder, clock, counted, disk)
     trace = Trace()
-    _look(trace, keeper)
+    mark_unread(keeper.path)
+    if Moment.STEP in moments:
+        _look(trace, keeper)
     for count in events:
         disk.writes, disk.syncs = [], 0
         for _ in range(count):
             keeper.happen()
+        if Moment.TOLD in moments:
+            _look(trace, keeper)
         keeper.tick()  # as there is one between every event and the end of its step: caches are warm for all
         clock.jump(plan.schedule.step_seconds)
         counted.drawn = 0
@@ -129,7 +160,8 @@ def _lived(plan: Plan, folder: Path, events: Sequence[int], entropy: Entropy, ki
         keeper.end_step()
         trace.seconds.append((time.thread_time_ns() - start) / 1e9)
         trace.drawn.append(counted.drawn)
-        _look(trace, keeper)
+        if Moment.STEP in moments:
+            _look(trace, keeper)
         trace.writes.append(tuple(disk.writes))
         trace.syncs.append(disk.syncs)
     keeper.watch.close()
@@ -138,7 +170,28 @@ def _lived(plan: Plan, folder: Path, events: Sequence[int], entropy: Entropy, ki
 
 
 def _look(trace: Trace, keeper: Keeper) -> None:
+    trace.accessed.append(int(was_read(keeper.path)))
     data = keeper.path.read_bytes()
+    mark_unread(keeper.path)
     trace.files.append(data)
     trace.memories.append(keeper.watch.state)
     trace.sizes.append(len(data))
+
+
+def mark_unread(path: Path) -> None:
+    """Have the next access to it be seen."""
+    os.utime(path, ns=(UNREAD, path.stat().st_mtime_ns))
+
+
+def was_read(path: Path) -> bool:
+    """Whether somebody read it since it was marked, as far as the file system notes that."""
+    return path.stat().st_atime_ns != UNREAD
+
+
+def notes_reads(folder: Path) -> bool:
+    """Whether times of access are kept at all below a folder (they are not where it is mounted with noatime)."""
+    path = folder / "read"
+    path.write_bytes(b"?")
+    mark_unread(path)
+    path.read_bytes()
+    return was_read(path)

@@ -55,7 +55,8 @@ def party_of(kit: TaskKit, role: Role) -> Party:
     """What the aggregator ``role`` holds for the kit's task."""
     task = kit.task
     verifier = TokenVerifier(task.token_key_spki, task.slot)
-    return Party(task, role, kit.verify_key, kit.key_pairs[role], verifier, task.end_seconds + RETENTION)
+    closes = task.end_seconds + RETENTION
+    return Party(task, role, kit.verify_key, kit.key_pairs[role], verifier, closes, kit.state_keys.get(role))
 
 
 def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory") -> dict[str, Any]:

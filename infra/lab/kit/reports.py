@@ -29,6 +29,7 @@ from tacit.messages import (
     TaskConfiguration,
     TaskExtension,
 )
+from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Entropy
 from tacit.roles import client
 from tacit.task import BatchClose, Task, verify_key_of
@@ -86,6 +87,8 @@ class TaskKit:
     key_pairs: dict[Role, hpke.KeyPair] = field(repr=False)
     verify_key_seed: bytes = field(repr=False)
     issuer_key: IssuerKey = field(repr=False)
+    state_keys: dict[Role, PrivateKey] = field(default_factory=dict, repr=False)
+    """Of a pan-private task's aggregators; else none."""
 
     @property
     def verify_key(self) -> bytes:

@@ -11,9 +11,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 
+from client_agent.answering import drawn
 from client_agent.coin import coin_threshold
-from client_agent.deciding import drawn
 from infra.lab.vectors.cast import SEED, cast
+from infra.lab.vectors.kept_shares import kept_shares
 from infra.lab.vectors.log import log
 from infra.lab.vectors.wire import aggregate, ohttp_exchange, reports
 from tacit.codec import b64url
@@ -193,6 +194,7 @@ DOCUMENTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "reports.json": (reports, "measurement, shares, plaintexts, AADs, seals, report"),
     "ohttp.json": (ohttp_exchange, "an upload in Binary HTTP, encapsulated, and its answer"),
     "log.json": (log, "leaves, checkpoint, cosignature, proofs, head, page, hashes"),
+    "kept_shares.json": (kept_shares, "model pan-private: cells shared, embedded, encrypted, opened, verified"),
     "aggregate.json": (aggregate, "aggregate shares, their seals, sum and estimate"),
 }
 """File -> what makes it, and what it holds."""
@@ -212,7 +214,8 @@ step took, call by call, in order; thresholds are numbers in hex. `ephemeral_pri
 seal. In `answers.json` an answer has two parts: `measurement` is the randomised answer (for `encoded: null` that of a
 missing value), and `sent` the whole decision, with draws of its own: the coin of `rate`, then what it decided, then,
 where nothing is sent and the recipe has dummies, the coin of dummies. `vdaf_rand` is the `rand` of the VDAF's shard,
-whose nonce is the report id.
+whose nonce is the report id. In `kept_shares.json` a cell's `rand` is that of its sharing, and each of its `draws`,
+little-endian modulo the group's order, is the r of one ciphertext.
 
 | file | holds |
 |---|---|

@@ -87,7 +87,7 @@ def ohttp_exchange() -> dict[str, Any]:
     request = Request("POST", scheme, authority, f"/{path}", fields, content)
     message, client_side = ohttp.padded_request(config, request, draw)
     (ephemeral,) = draw.hex()
-    _, server_side = ohttp.Gateway([(config, pair)]).decapsulate_request(message)
+    _, server_side = ohttp.Decapsulator([(config, pair)]).decapsulate_request(message)
     response = Response(200)
     answer = ohttp.padded_response(server_side, response, draw)
     (nonce,) = draw.hex()

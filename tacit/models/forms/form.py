@@ -11,6 +11,9 @@ from typing import Any, ClassVar
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
+from tacit.methods.method import Method
+from tacit.methods.proof import Proof
+from tacit.methods.statistics import StatisticName
 from tacit.models.forms.parties import Parties
 
 
@@ -28,7 +31,8 @@ class Cap(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Adversary:
     """One row of a claim: ``words`` for a person, in which ``{n}`` is the number of reports. ``unbounded``: whether a
-    recipe may state that nothing is guaranteed. ``condition`` and ``otherwise``: on what the number rests that nobody
+    recipe may state that nothing is guaranteed; ``unprotected``: the model guarantees nothing, whatever a recipe
+    states, so that no policy refuses it for that. ``condition`` and ``otherwise``: on what the number rests that nobody
     enforces, and the adversary whose number to go by without it (P16). ``pure``: its delta is 0.
     ``unseen``: it does not see who takes part, so that sampling hides a device from it."""
 
@@ -36,6 +40,7 @@ class Adversary:
     words: str
     cap: Cap | None = None
     unbounded: bool = False
+    unprotected: bool = False
     condition: str | None = None
     otherwise: str | None = None
     pure: bool = False
@@ -47,7 +52,9 @@ class Form(ABC):
     before devices answer, each with an address of its own; pairs of ``different_operators`` (P1). ``proves``: whether a
     recipe names a VDAF, and so has a DAP task, whose key opt-ins confirm; without one the recipe's hash stands for the
     task (P24). ``charged`` is the adversary whose epsilon an account is charged (P22), and
-    ``charged_with_relay`` the one of the balance beside it."""
+    ``charged_with_relay`` the one of the balance beside it. ``watched``: of a model whose devices watch an event over
+    steps (encoder kind ``occurrences``), the statistics that it has and the randomizer of each; empty for a model whose
+    devices answer from a value that they have. ``closes``: how a batch may close."""
 
     name: ClassVar[str]
     parties: ClassVar[type[Parties]]
@@ -57,12 +64,18 @@ class Form(ABC):
     adversaries: ClassVar[tuple[Adversary, ...]]
     charged: ClassVar[str]
     charged_with_relay: ClassVar[str]
+    watched: ClassVar[Mapping[StatisticName, str]] = {}
+    closes: ClassVar[tuple[str, ...]] = ("interval_end", "at_B")
 
     @abstractmethod
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
         """The claim for batches of n messages, dummies among them, by what the method's reports are worth and by who
         sends; ``n`` below ``sample.batch`` says that the rest is not honest. ``ValueError`` names a bad parameter, or
         says that there is no finite epsilon."""
+
+    def proof(self, method: Method) -> Proof:
+        """What proves the outputs of ``method`` in this model, where it proves by a VDAF."""
+        return method.proof
 
     @property
     def names(self) -> tuple[str, ...]:

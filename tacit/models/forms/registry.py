@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from tacit.errors import Refusal
 from tacit.models.forms.form import Adversary, Form
+from tacit.models.forms.pan_private import PanPrivate
+from tacit.models.forms.pan_private_single import PanPrivateSingle
 from tacit.models.forms.secure_aggregation import SecureAggregation
 
 FORMS: dict[str, Form] = {
     SecureAggregation.name: SecureAggregation(),
+    PanPrivate.name: PanPrivate(),
+    PanPrivateSingle.name: PanPrivateSingle(),
 }
 
 
@@ -33,4 +37,6 @@ def adversary(name: str) -> Adversary | None:
 
 def unsupported(model: str) -> str:
     """What a refusal says of a model that this version does not know."""
-    return f"model {model} is not supported; {' and '.join(FORMS)} {'are' if len(FORMS) > 1 else 'is'}"
+    *others, last = FORMS
+    known_ones = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    return f"model {model} is not supported; {known_ones}"

@@ -117,7 +117,7 @@ def _visible(reports: Reports, sample: Sample, n: int, delta: float) -> Claim:
 
 
 def _hidden(reports: Reports, sample: Sample, n: int, delta: float) -> Claim:
-    part = sample.turnout(reports).part_epsilon()
+    part = sample.sending_rates(reports).part_epsilon()
     left, kept = sample.reports_among(n, delta), sample.kept(delta)
     one = reports.aggregate_epsilon(left, kept) + part
     if one > parameters.MAX_EPSILON0:

@@ -68,6 +68,7 @@ class Kernels:
         self._plan = library.tacit_plan_new(level, shape, ctx, len(ctx), self.sizes)
         if not self._plan:
             raise ValueError("the kernels refuse this VDAF, context or level")
+        # not __del__: a plan is freed once also where the interpreter ends before its owner is collected
         weakref.finalize(self, library.tacit_plan_free, self._plan)
         self.helper_share_size = SEED_SIZE + self.sizes.seed
         _require_same_sizes(vdaf, self.sizes)

@@ -1,0 +1,179 @@
+"""Where the answer to a recipe comes from: the device's data, or the state that it kept for the recipe.
+
+Both have one face. All that may refuse a recipe is asked by ``check``, before anything depends on an answer (P27);
+whoever is asked then has something to say, ``Reply``, whatever that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from client_agent import audience
+from client_agent.coin import coin
+from client_agent.journal import AgentStore, Fact, note
+from client_agent.panprivate.recipes import is_watched, plan_of, randomised, stored_of
+from client_agent.panprivate.watches import Watches
+from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
+from tacit.methods.method import Answer, Measurement
+from tacit.ports import Clock, Entropy
+from tacit.recipe import derive
+from tacit.recipe.encoder import MISSING, encoder_of
+from tacit.recipe.model import Question, Recipe
+
+READ_TOGETHER = 4
+"""How many data are read at a time."""
+
+
+class Reply(Protocol):
+    """What a device has to say to one recipe."""
+
+    def drawn(self, entropy: Entropy, chosen: bool | None) -> tuple[Any, str]:
+        """The measurement that an eligible device sends, drawn once, or None and why nothing. The recipe's coin
+        decides, or ``chosen``, what a series' draw says."""
+        ...
+
+
+class Origin(Protocol):
+    """Where the replies to some recipes come from."""
+
+    def check(self, recipe: Recipe) -> None:
+        """Refusal for a recipe that cannot be answered, whatever the answer is."""
+        ...
+
+    def ready(self, recipe: Recipe, now: float) -> bool:
+        """Whether it can be answered at ``now`` (POSIX seconds) already."""
+        ...
+
+    def expect(self, recipe: Recipe) -> None:
+        """The device is going to decide about it later. Refusal as ``check``."""
+        ...
+
+    async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
+        """The replies to ``recipes``, in their order, after at most about ``seconds``. Raises what the store does."""
+        ...
+
+
+class Data:
+    """The device's own data, which a source reads when it is asked."""
+
+    def __init__(self, source: DataSource, attributes: Mapping[str, str], store: AgentStore, clock: Clock) -> None:
+        self._source, self._attributes, self._store, self._clock = source, attributes, store, clock
+
+    def check(self, recipe: Recipe) -> None:
+        """Refusal for a randomizer that cannot be."""
+        derive.randomizer_of(recipe)
+
+    def ready(self, recipe: Recipe, now: float) -> bool:
+        """Always."""
+        return True
+
+    def expect(self, recipe: Recipe) -> None:
+        """Nothing is to be done before."""
+
+    async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
+        """All data are read together; what is not there in time is missing. What is wrong with the source is noted for
+        its owner."""
+        turns, clock = asyncio.Semaphore(READ_TOGETHER), asyncio.get_running_loop().time
+        end = clock() + min(READ_SECONDS, seconds)
+
+        async def reading(question: Question) -> Reading:
+            async with turns:
+                return await read(lambda: audience.datum(question, self._attributes, self._source), end - clock())
+
+        found = await asyncio.gather(*(reading(recipe.question) for recipe in recipes))
+        trouble = next((one.trouble for one in found if one.trouble), "")
+        await note(self._store, Fact.SOURCE_TROUBLE, trouble, self._clock.now())
+        return [DatumReply(recipe, one.value) for recipe, one in zip(recipes, found, strict=True)]
+
+
+class KeptStates:
+    """States of watched events, which are asked when the recipe's interval begins: no sooner, so that all steps are
+    over."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+
+    def check(self, recipe: Recipe) -> None:
+        """Refusal for a randomizer that cannot be, and as ``plan_of``."""
+        derive.randomizer_of(recipe)
+        plan_of(recipe)
+
+    def ready(self, recipe: Recipe, now: float) -> bool:
+        """From the interval's beginning on."""
+        return now >= recipe.interval.start
+
+    def expect(self, recipe: Recipe) -> None:
+        """Watch, if that has not begun (P23: whatever the coin is going to say)."""
+        self._watches.expect(recipe)
+
+    async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
+        """What was kept for each, or the state before the first step; at once."""
+        return [StateReply(recipe, self._watches.state(recipe)) for recipe in recipes]
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Both."""
+
+    data: Origin
+    kept: Origin
+
+    def of(self, recipe: Recipe) -> Origin:
+        """Where the reply to ``recipe`` comes from."""
+        return self.kept if is_watched(recipe) else self.data
+
+    async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
+        """The replies to ``recipes``, in their order."""
+        found: dict[bytes, Reply] = {}
+        for origin in (self.data, self.kept):
+            own = [recipe for recipe in recipes if self.of(recipe) is origin]
+            if own:
+                replies = await origin.replies(own, seconds)
+                found.update(zip((recipe.hash for recipe in own), replies, strict=True))
+        return [found[recipe.hash] for recipe in recipes]
+
+
+@dataclass(frozen=True, slots=True)
+class DatumReply:
+    """A datum, or that there is none."""
+
+    recipe: Recipe
+    value: Value | None
+
+    def drawn(self, entropy: Entropy, chosen: bool | None) -> tuple[Measurement | None, str]:
+        """The encoded datum, randomised (``drawn``)."""
+        return drawn(self.recipe, encoder_of(self.recipe.question).encode(self.value), entropy, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class StateReply:
+    """A state, in which nobody here can see anything."""
+
+    recipe: Recipe
+    state: bytes
+
+    def drawn(self, entropy: Entropy, chosen: bool | None) -> tuple[Any, str]:
+        """The randomizer applied to the encrypted state, if the coin or ``chosen`` says so."""
+        if not (coin(self.recipe.sampling.rate_of(MISSING), entropy) if chosen is None else chosen):
+            return None, ""
+        return randomised(self.recipe, stored_of(self.recipe), self.state, entropy), ""
+
+
+def drawn(
+    recipe: Recipe, answer: Answer | None, entropy: Entropy, chosen: bool | None = None
+) -> tuple[Measurement | None, str]:
+    """What an eligible device sends, and why nothing: its randomised answer (without one, ``MISSING``, a dummy: P27) if
+    the coin of that answer's rate says so, or a series' draw has ``chosen``; where none comes of that, with the
+    probability of dummies a dummy (P20). Nothing tells later that it was one."""
+    randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
+    if coin(sampling.rate_of(answer), entropy) if chosen is None else chosen:
+        measurement = randomizer.missing(entropy) if answer is MISSING else randomizer.randomise(answer, entropy)
+        if measurement is not None:
+            return measurement, ""
+        why = "randomised beyond the bound"
+    if sampling.dummies is not None and coin(sampling.dummy_rate, entropy):
+        return randomizer.dummy(entropy), ""
+    return None, why

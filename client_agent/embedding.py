@@ -1,0 +1,59 @@
+"""An agent within an application: it works beside it, in its event loop, and asks it for the device's data.
+
+What the agent does is what ``tacit agent run`` does, with the same journal, ledger and timing, so that nothing that
+leaves the device depends on what the application is doing. The application says what the data are, and may tell of
+events; it learns what its owner may learn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from client_agent.agent import Agent
+from client_agent.config import AgentConfig
+from client_agent.hints import hints_of
+from client_agent.journal import AgentStore, Fact
+from client_agent.panprivate.listening import kept
+from client_agent.runner import Report, Watch, keep_running, opened_agent
+from client_agent.sources import DataSource
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.ports import Clock
+
+
+@contextlib.asynccontextmanager
+async def embedded(config: AgentConfig, source: DataSource, report: Report | None = None) -> AsyncIterator[Agent]:
+    """The agent of ``config`` at work until the block ends; ``Agent.record`` tells it of events. ``source`` is asked in
+    threads of their own, and takes the place of what ``config`` names. ``report`` hears of everything that changes.
+
+    Raises ``UsageError`` for files that cannot be used, and where another process runs this agent; and at the end of
+    the block whatever ended the agent before it.
+    """
+    clock, stop = SystemClock(), asyncio.Event()
+    async with opened_agent(config, clock, source) as (agent, store):
+        work = asyncio.ensure_future(at_work(agent, store, config, clock, stop, report or _nobody))
+        try:
+            yield agent
+        finally:
+            stop.set()
+            await work
+
+
+async def at_work(
+    agent: Agent, store: AgentStore, config: AgentConfig, clock: Clock, stop: asyncio.Event, report: Report
+) -> None:
+    """Keep an opened agent going until ``stop`` is set; ``report`` hears of what changes from now on."""
+    watch = Watch(store, report)
+    await watch.recall()
+
+    def in_trouble(words: str) -> None:
+        report(Fact.STATE_TROUBLE.value, {"detail": words})
+
+    hints = hints_of(config, clock, OsEntropy())
+    async with kept(agent.watches, config.state_dir, clock, config.timing.tick_seconds, in_trouble):
+        await keep_running(agent, clock, config.timing.poll_seconds, stop, watch, hints)
+
+
+def _nobody(_event: str, _told: dict[str, str | int | float]) -> None:
+    """Is told."""

@@ -1,0 +1,122 @@
+"""The process that keeps a device's watches: it drives them by the clock, and takes events by a local socket.
+
+An application says ``record EVENT TIMES`` in one line and is answered in one, once the event is folded in. The answer,
+what is logged and what is written are the same for events that count and for those after the last step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from client_agent.panprivate.watches import Watches
+from tacit.errors import UsageError
+from tacit.methods.statistics import MAX_OCCURRENCES
+from tacit.ports import Clock
+
+SOCKET = "watch.sock"
+MAX_LINE = 128
+PATIENCE_SECONDS = 10.0
+_LAST_SECOND = (1 << 31) - 1
+"""The latest time that every file system can note."""
+OK, UNWATCHED, MALFORMED = "ok", "not watched", "malformed"
+
+Report = Callable[[str], None]
+"""Told in a line what the owner should know; never about events."""
+
+
+@contextlib.asynccontextmanager
+async def kept(
+    watches: Watches, folder: Path, clock: Clock, tick_seconds: float, report: Report
+) -> AsyncIterator[None]:
+    """Tick every ``tick_seconds`` of the clock, and answer applications at the socket of ``folder`` (mode 0600), while
+    the block runs. Where no socket can be made, that is told, and the rest goes on."""
+    async with listening(watches, folder, report):
+        ticking = asyncio.ensure_future(_tick(watches, clock, tick_seconds))
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticking
+
+
+@contextlib.asynccontextmanager
+async def listening(watches: Watches, folder: Path, report: Report) -> AsyncIterator[None]:
+    """Answer applications at the socket, while the block runs; somebody else ticks."""
+    path = folder / SOCKET
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            path.unlink(missing_ok=True)
+            server = await asyncio.start_unix_server(lambda *pair: _answer(watches, *pair), path, limit=MAX_LINE)
+            stack.callback(path.unlink, missing_ok=True)
+            stack.callback(server.close)
+            path.chmod(0o600)
+            _hide_use(path)
+        except OSError as error:
+            report(f"{path}: {error.strerror or error}; applications cannot tell this agent of events")
+        yield
+
+
+def _hide_use(path: Path) -> None:
+    """Have nobody see in the socket's inode that it was connected to: Linux notes the first time after the file was
+    made, and one a day (relatime), unless the time that is there lies ahead. ``OSError``."""
+    os.utime(path, ns=(_LAST_SECOND * 10**9, path.stat().st_mtime_ns))
+
+
+async def _tick(watches: Watches, clock: Clock, seconds: float) -> None:
+    while True:
+        for _ in watches.ticks():
+            await asyncio.sleep(0)
+        if not len(watches):
+            watches.begun.clear()
+            await watches.begun.wait()  # there is nothing to replace; the next tick is at the same moments as ever
+        due = (math.floor(clock.now() / seconds) + 1) * seconds
+        await clock.sleep(due - clock.now())
+
+
+async def _answer(watches: Watches, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, TimeoutError, ValueError):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            line = await reader.readline()
+        answer = await verdict(watches, line)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            writer.write(f"{answer}\n".encode())
+            await writer.drain()
+    writer.close()
+
+
+async def verdict(watches: Watches, line: bytes) -> str:
+    """What is answered to a line of an application, once what it tells is folded in."""
+    word, _, rest = line.decode("ascii", "replace").rstrip("\n").partition(" ")
+    event, _, times = rest.partition(" ")
+    if word != "record" or not event or not times.isdecimal() or not 0 <= int(times) <= MAX_OCCURRENCES:
+        return MALFORMED
+    is_watched = watches.record(event, 0)
+    for _ in range(min(int(times), watches.most(event))):
+        watches.record(event)
+        await asyncio.sleep(0)
+    return OK if is_watched else UNWATCHED
+
+
+def tell(folder: Path, event: str, times: int) -> str:
+    """What the agent of ``folder`` answers to the event. ``UsageError`` where none is at work, and for an answer that
+    does not come in time."""
+    path = folder / SOCKET
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(PATIENCE_SECONDS)
+            connection.connect(str(path))
+            connection.sendall(f"record {event} {times}\n".encode())
+            return connection.makefile("r", encoding="ascii").readline(MAX_LINE).rstrip("\n")
+    except TimeoutError as error:
+        raise UsageError(
+            f"{path}: no answer in {PATIENCE_SECONDS:g} seconds; the event may count all the same"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path}: no agent watches here; start it with: tacit agent run --config FILE") from error

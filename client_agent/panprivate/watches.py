@@ -1,0 +1,222 @@
+"""All that one device watches: a state for every recipe that it is going to be asked about.
+
+Watches begin and end with recipes, by what the journal and the log say and never by an event. Nothing is left of a
+state once its recipe was decided on, has left the log, or is over: its file, one that was put aside, and one that was
+being made are overwritten and removed, by the next start where the process died in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Iterator, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_agent.panprivate.recipes import most_of, plan_of
+from client_agent.panprivate.slots import OS_DISK, Disk, erase_file
+from client_agent.panprivate.watch import ASIDE, SUFFIX, DamagedStateError, EventWatch, Plan, kept_step
+from tacit.codec import b64url
+from tacit.errors import DecodeError, TacitError, UsageError
+from tacit.ports import Clock, Entropy
+from tacit.recipe.model import Recipe
+from tacit.recipe.watch_work import MAX_WORK, work_per_second
+
+FOLDER = "watched"
+"""Of the states, below the agent's own."""
+MOST = 64
+"""States that a device keeps at a time."""
+_FILE = re.compile(rf"\.?([0-9a-f]{{64}}){re.escape(SUFFIX)}(\{ASIDE}|\.new)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """``until``: the POSIX second from which its recipe is over; ``most``: how often the event counts; ``work``:
+    multiplications a second."""
+
+    event: str
+    most: int
+    work: int
+    until: float
+    watch: EventWatch
+
+
+class Watches:
+    """The states of one device, in files below ``folder``, or in memory alone (None). Does not raise for what a disk
+    does: ``trouble`` says it, and the others go on.
+
+    ``work``: multiplications a second (``tacit.recipe.watch_work``) that all watches together may cost. What does not
+    fit beside those that there are is not watched; which ones fit, recipes say, and no event does."""
+
+    def __init__(
+        self, folder: Path | None, clock: Clock, entropy: Entropy, disk: Disk = OS_DISK, work: int = MAX_WORK
+    ) -> None:
+        self._folder, self._clock, self._entropy, self._disk = folder, clock, entropy, disk
+        self._work = work
+        self._open: dict[bytes, _Watched] = {}
+        self._filed = _found_in(folder)
+        self._troubles: dict[bytes, str] = {}
+        self.begun = asyncio.Event()
+        """Set with each watch that begins, for whoever ticks, and cleared by him."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def trouble(self) -> str:
+        """What the owner should know of a state that is kept, never about events; empty: nothing."""
+        return next(iter(self._troubles.values()), "")
+
+    def expect(self, recipe: Recipe) -> None:
+        """Watch for a recipe about which the device is going to decide, from now on; once. After the last step there
+        is nothing to watch. Refusal as ``plan_of``."""
+        own = recipe.hash
+        if own in self._open:
+            return
+        plan, now = plan_of(recipe), self._clock.now()
+        is_over = plan.schedule.ended(now) == plan.schedule.steps
+        if now >= recipe.interval.end or (is_over and own not in self._filed):
+            return
+        work = work_per_second(recipe)
+        full = self._full(work)
+        if full and own not in self._filed:  # what was taken up goes on
+            self._troubles[own] = f"{recipe.name}: {full}"
+            return
+        watch = self._opened(plan)
+        if watch is not None:
+            self._open[own] = _Watched(recipe.question.metric, most_of(recipe), work, recipe.interval.end, watch)
+            self.begun.set()
+
+    def _full(self, more: int) -> str:
+        """Why there is no room for a watch that costs ``more``; empty: there is."""
+        if len(self._open) >= MOST:
+            return f"{MOST} events are watched here already"
+        busy = sum(watched.work for watched in self._open.values())
+        if busy + more <= self._work:
+            return ""
+        return f"watching it takes {more} multiplications a second, and {busy} of {self._work} are given to others"
+
+    def _opened(self, plan: Plan) -> EventWatch | None:
+        own = plan.recipe
+        if self._folder is None:
+            return EventWatch.in_memory(plan, self._clock.now, self._entropy)
+        for _ in range(2):
+            try:
+                watch = EventWatch.open(plan, self._folder, self._clock.now, self._entropy, self._disk)
+            except DamagedStateError as error:
+                self._filed.add(own)
+                self._troubles[own] = str(error)
+            except (UsageError, OSError) as error:
+                self._troubles.setdefault(own, str(error))
+                return None
+            else:
+                self._filed.add(own)
+                return watch
+        return None
+
+    def state(self, recipe: Recipe) -> bytes:
+        """What an answer is made of. A device that kept nothing has watched nothing: the state before the first
+        step, which nobody can tell from one in which nothing happened."""
+        if recipe.hash in self._filed:
+            self.expect(recipe)  # a device that was off when the steps ended
+        watched = self._open.get(recipe.hash)
+        return plan_of(recipe).stored.initial(self._entropy) if watched is None else watched.watch.state
+
+    def record(self, event: str, times: int = 1) -> bool:
+        """The event happened so often just now; whether any recipe watches it."""
+        watches = [watched.watch for watched in self._open.values() if watched.event == event]
+        for watch in watches:
+            for _ in range(times):
+                watch.record()
+        return bool(watches)
+
+    def most(self, event: str) -> int:
+        """How often the event counts where it counts most; telling of more changes nothing."""
+        return max((watched.most for watched in self._open.values() if watched.event == event), default=0)
+
+    def tick(self) -> None:
+        """Replace all state in memory, write what has come to the end of a step, and erase what is over. A disk that
+        does not take it is asked again at the next tick."""
+        for _ in self.ticks():
+            pass
+
+    def ticks(self) -> Iterator[None]:
+        """``tick``, one state at a time."""
+        for own, watched in list(self._open.items()):
+            if self._open.get(own) is not watched:
+                continue
+            if self._clock.now() >= watched.until:
+                self.forget({own})
+            else:
+                self._advance(own, watched.watch)
+            yield
+
+    def _advance(self, own: bytes, watch: EventWatch) -> None:
+        try:
+            written = watch.advance()
+        except TacitError as error:  # the other states go on
+            self._troubles[own] = str(error)
+        else:
+            if written:
+                self._troubles.pop(own, None)
+
+    def forget(self, recipes: Set[bytes]) -> None:
+        """Erase what is kept for ``recipes`` (hashes): they are decided on."""
+        for own in (self._open.keys() | self._filed) & recipes:
+            self._erase(own)
+        for own in self._troubles.keys() & recipes - self._filed:
+            del self._troubles[own]
+
+    def keep_only(self, recipes: Collection[bytes]) -> None:
+        """Erase everything else: the device is not going to be asked."""
+        self.forget((self._open.keys() | self._filed | self._troubles.keys()) - set(recipes))
+
+    def _erase(self, own: bytes) -> None:
+        watched = self._open.pop(own, None)
+        try:
+            if watched is not None:
+                watched.watch.erase()
+            for path in _files(self._folder, own):
+                erase_file(path, self._entropy)
+        except OSError as error:
+            self._troubles[own] = f"the state of a recipe that is over cannot be erased: {error.strerror or error}"
+        else:
+            self._filed.discard(own)
+
+    def close(self) -> None:
+        """Let go of the files. What was recorded since the last step ended is lost."""
+        for watched in self._open.values():
+            watched.watch.close()
+        self._open.clear()
+
+
+def states_in(folder: Path) -> list[dict[str, str | int]]:
+    """Every state below ``folder``, beside a process that keeps it: recipe (its hash), ended steps, bytes, file.
+    Raises ``UsageError`` for one that is damaged."""
+    rows: list[dict[str, str | int]] = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        named = _FILE.fullmatch(path.name)
+        if named is None:
+            continue
+        try:
+            step, size = kept_step(path), path.stat().st_size
+        except FileNotFoundError:
+            continue  # erased just now
+        except (OSError, DecodeError) as error:
+            raise UsageError(f"{path}: {error}") from error
+        rows.append({"recipe": b64url(bytes.fromhex(named[1])), "step": step, "bytes": size, "path": str(path)})
+    return rows
+
+
+def _found_in(folder: Path | None) -> set[bytes]:
+    """Hashes of the recipes of which there are files."""
+    if folder is None or not folder.is_dir():
+        return set()
+    names = (_FILE.fullmatch(path.name) for path in folder.iterdir())
+    return {bytes.fromhex(name[1]) for name in names if name is not None}
+
+
+def _files(folder: Path | None, own: bytes) -> Iterator[Path]:
+    if folder is not None:
+        name = f"{own.hex()}{SUFFIX}"
+        yield from (folder / name, folder / f"{name}{ASIDE}", folder / f".{name}.new")

@@ -1,0 +1,102 @@
+"""What the admin API answers, for a person; and how commands name a question or a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra.terminal import notes, plain_table, styled
+from tacit.client import Act, Check, Operator, Person, Question
+from tacit.errors import UsageError
+from tacit.moments import when
+
+
+def question_of(operator: Operator, name: str) -> Question:
+    """The question with this id, or the newest of this name. Raises ``UsageError``."""
+    named = [one for one in operator.questions.all() if name in {one.id, one.survey.get("name")}]
+    if not named:
+        raise UsageError(f"there is no question {name}; see: tacit admin question list")
+    exact = [one for one in named if one.id == name]
+    found = exact[0] if exact else named[-1]
+    if len(named) > 1 and not exact:
+        notes().print(f"{name}: the newest, {found.id}; there are {len(named) - 1} older, to be named by their ids")
+    return operator.questions.get(found.id)
+
+
+def person_of(operator: Operator, name: str) -> Person:
+    """The person with this id or name. Raises ``UsageError``."""
+    for one in operator.people.all():
+        if name in {one.id, one.name}:
+            return one
+    raise UsageError(f"there is nobody called {name}; see: tacit admin people list")
+
+
+def questions_table(questions: Sequence[Question]) -> Table:
+    """One line each."""
+    table = plain_table("question", "state", "authors", "approver", "changed", "id")
+    for one in questions:
+        table.add_row(
+            Text(str(one.survey.get("name") or ""), style="bold"),
+            styled(one.state),
+            ", ".join(one.authors),
+            one.approver or "",
+            when(one.changed),
+            Text(one.id, style="dim"),
+        )
+    return table
+
+
+def show_question(question: Question, console: Console) -> None:
+    """All of one."""
+    facts = plain_table("", "")
+    facts.show_header = False
+    survey = [(name, str(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
+    rows: list[tuple[str, str | Text]] = [
+        ("state", styled(question.state)),
+        ("question", str(question.survey.get("text") or "")),
+        ("authors", ", ".join(question.authors)),
+        ("approver", question.approver or ""),
+        ("changed", when(question.changed)),
+        ("recipe", "" if question.hash is None else question.hash + ("" if question.signed else ", not signed")),
+        ("in the log", "" if question.position is None else f"entry {question.position}"),
+        *survey,
+    ]
+    for name, value in rows:
+        if str(value):
+            facts.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(value))
+    console.print(Text(f"{question.survey.get('name') or 'no name yet'} ({question.id})", style="bold"))
+    console.print(facts)
+
+
+def show_check(check: Check, console: Console) -> None:
+    """Every rule's verdict, and what would pass."""
+    table = plain_table("rule", "verdict", "why")
+    for one in check.rules:
+        table.add_row(one["rule"], styled("pass" if one["passed"] else "refused"), Text(one["detail"]))
+    console.print(table)
+    refused = sum(not one["passed"] for one in check.rules)
+    words = f"refused by {refused} of {len(check.rules)} rules" if refused else "accepted by all rules"
+    console.print(Text(words, style="bold green" if check.accepted else "bold red"))
+
+
+def acts_table(acts: Sequence[Act]) -> Table:
+    """One line each."""
+    table = plain_table("", "when", "who", "what", "target", "outcome", "detail")
+    for one in acts:
+        outcome = styled(one.outcome) if one.outcome == "done" else Text(one.outcome, style="yellow")
+        table.add_row(
+            str(one.number), when(one.at), Text(one.who), one.what, Text(one.target), outcome, Text(one.detail)
+        )
+    return table
+
+
+def key_of(operator: Operator, person: Person, name: str) -> str:
+    """The id of the person's key with this id or label. Raises ``UsageError``."""
+    meant = [one for one in operator.people.keys(person) if name in {one.id, one.label}]
+    if len(meant) != 1:
+        words = "several keys" if meant else "no key"
+        raise UsageError(f"{person.name} has {words} called {name}; see: tacit admin keys list {person.name}")
+    return meant[0].id

@@ -1,0 +1,58 @@
+"""``tacit admin``: questions, results, people and the audit log of an organisation, over its admin API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from infra.admin_access import Speaker, reaching
+from infra.admin_view import question_of
+from infra.command_options import AsJson, checked_name
+from infra.commands.admin_audit import audit
+from infra.commands.admin_people import keys, people
+from infra.commands.admin_question import question
+from infra.result_view import show_result
+from infra.terminal import answers, notes, print_json
+from tacit.client import Operator, Results
+
+app = typer.Typer(help="Questions, results, people and audit over an admin API.", no_args_is_help=True)
+app.add_typer(question, name="question")
+
+
+@app.command("results")
+@reaching(Speaker.ANALYST)
+def results(
+    operator: Operator,
+    asked: Annotated[
+        str | None, typer.Argument(metavar="[ID|NAME]", help="Only this question's results.", show_default=False)
+    ] = None,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Ask for its batch, and wait so long for it.")
+    ] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was released, of one question or all; with --wait ask for a question's batch first.
+
+    Example: tacit admin results --json
+    """
+    if wait and asked is None:
+        raise typer.BadParameter("--wait is for one question; name it")
+    one = None if asked is None else question_of(operator, checked_name(asked))
+    if wait and one is not None:
+        with notes().status("waiting for the release"):
+            found = operator.recipes.wait_for_release(one, wait)
+    else:
+        found = operator.recipes.results(one) if one is None or one.hash else Results()
+    if as_json:
+        print_json({"results": list(found)})
+        return
+    for document in found:
+        show_result(document, answers())
+    if not found:
+        answers().print("nothing was released yet; ask with: tacit admin results NAME --wait 60")
+
+
+app.add_typer(people, name="people")
+app.add_typer(keys, name="keys")
+app.add_typer(audit, name="audit")

@@ -1,0 +1,110 @@
+"""``tacit admin audit``: the log of who did what, read and checked."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.admin_access import AdminUrl, KeyFile, Speaker, operator_of, reaching
+from infra.admin_view import acts_table
+from infra.command_options import AsJson, StateDir
+from infra.terminal import answers, print_json
+from services.admin.core.audit import PAGE, follows
+from services.admin.core.config import AdminConfig
+from services.admin.core.store import SqlAdminStore
+from tacit.client import AuditChain, Operator
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError, UsageError
+from tacit.operations.audit_chain import Chain
+from tacit.service.config import load_config
+
+audit = typer.Typer(help="The log of every act.", no_args_is_help=True)
+
+LAST = 50
+Config = Annotated[
+    Path | None, typer.Option("--config", help="Read the database of this configuration, whose service is stopped.")
+]
+Holds = Annotated[
+    str | None, typer.Option("--holds", help="The newest hash of an earlier look, which has to be in the chain still.")
+]
+
+
+@audit.command("list")
+@reaching(Speaker.ADMINISTRATOR)
+def list_acts(
+    operator: Operator,
+    last: Annotated[int, typer.Option("--last", min=1, help="Only so many, the newest.")] = LAST,
+    as_json: AsJson = False,
+) -> None:
+    """List who did what and when, and what came of it. Example: tacit admin audit list --last 20"""
+    found = list(operator.audit.all())[-last:]
+    if as_json:
+        print_json({"acts": [one.document() for one in found]})
+        return
+    answers(120).print(acts_table(found))
+
+
+@audit.command("verify")
+def verify(
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+    holds: Holds = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute the chain of every act, so that none was changed or taken out since.
+
+    Acts that were cut off at the end are noticed with --holds alone. Exit code 1 where the chain is broken.
+    Example: tacit admin audit verify --state-dir .tacit
+    """
+    if config is not None and (url, key_file, state_dir) != (None, None, None):
+        raise typer.BadParameter("give one of --state-dir, --config, and --url with --key-file")
+    if holds is not None:
+        _digest(holds)
+    if config is not None:
+        chain = asyncio.run(_stored(config, holds))
+    else:
+        with operator_of(url, key_file, state_dir, Speaker.ADMINISTRATOR) as operator:
+            chain = operator.audit.verify(holds)
+    if as_json:
+        document = {"rows": chain.rows, "newest": chain.newest, "broken": chain.broken}
+        print_json({**document, **({} if holds is None else {"holds": chain.holds})})
+    elif chain.broken is not None:
+        answers().print(f"act {chain.broken} does not follow from the {chain.rows} before it", style="red")
+    else:
+        answers().print(f"{chain.rows} acts, each follows from those before it\nnewest {chain.newest}", soft_wrap=True)
+    if chain.holds is False and not as_json:
+        answers().print("the hash of the earlier look is not in the chain: acts are missing", style="red")
+    if not chain.whole:
+        raise typer.Exit(1)
+
+
+async def _stored(config: Path, holds: str | None) -> AuditChain:
+    """The chain in the database of a service that does not run."""
+    loaded = load_config(config, AdminConfig)
+    store = SqlAdminStore(loaded.database_url("admin"))
+    chain, found = Chain(), False
+    await store.open()
+    try:
+        while chain.broken is None:
+            async with store.read() as tx:
+                rows = list(await tx.acts(chain.rows, PAGE))
+            if not rows:
+                break
+            chain = follows(chain, rows)
+            found = found or any(b64url(row.hash) == holds for row in rows if row.number <= chain.rows)
+    finally:
+        await store.close()
+    kept = None if holds is None else found
+    return AuditChain(rows=chain.rows, newest=b64url(chain.newest), broken=chain.broken, holds=kept)
+
+
+def _digest(text: str) -> bytes:
+    try:
+        return unb64url(text, length=32, what="--holds")
+    except DecodeError as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,139 @@
+"""``tacit admin people`` and ``tacit admin keys``: who may do what, and the keys that they show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from infra.admin_access import Speaker, reaching
+from infra.admin_view import key_of, person_of
+from infra.command_options import AsJson, checked_name
+from infra.terminal import answers, plain_table, print_json
+from tacit.client import Operator, Person
+from tacit.errors import UsageError
+from tacit.moments import when
+from tacit.service.config import write_secret
+
+people = typer.Typer(help="Add people, change their roles, and shut them out.", no_args_is_help=True)
+keys = typer.Typer(help="Give people API keys, and take them.", no_args_is_help=True)
+
+Who = Annotated[str, typer.Argument(metavar="NAME|ID", help="The person's name or id.", show_default=False)]
+RoleName = Annotated[str, typer.Option("--role", help="viewer, analyst, approver or administrator.")]
+
+
+@people.command("list")
+@reaching(Speaker.ADMINISTRATOR)
+def list_people(operator: Operator, as_json: AsJson = False) -> None:
+    """List everybody with their role. Example: tacit admin people list"""
+    found = list(operator.people.all())
+    if as_json:
+        print_json({"people": [one.document() for one in found]})
+        return
+    table = plain_table("name", "role", "", "since", "id")
+    for one in found:
+        state = "shut out" if one.disabled else "has a password" if one.has_password else ""
+        table.add_row(Text(one.name, style="bold"), one.role, state, when(one.created), Text(one.id, style="dim"))
+    answers(100).print(table)
+
+
+@people.command("add")
+@reaching(Speaker.ADMINISTRATOR)
+def add(
+    operator: Operator,
+    name: Annotated[str, typer.Argument(help="Their name, such as an address.", show_default=False)],
+    role: RoleName = "viewer",
+    as_json: AsJson = False,
+) -> None:
+    """Add a person, who then needs a key. Example: tacit admin people add carol --role analyst"""
+    _tell(operator.people.add(checked_name(name), role), as_json=as_json)
+
+
+@people.command("change")
+@reaching(Speaker.ADMINISTRATOR)
+def change(
+    operator: Operator,
+    who: Who,
+    role: RoleName | None = None,
+    disabled: Annotated[
+        bool | None, typer.Option("--disable/--enable", help="Let them in no more, or again.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a person another role, shut them out, or let them in again. Example: tacit admin people change carol --role
+    viewer"""
+    if role is None and disabled is None:
+        raise typer.BadParameter("give --role, --disable or --enable")
+    found = operator.people.change(person_of(operator, checked_name(who)), role=role, disabled=disabled)
+    _tell(found, as_json=as_json)
+
+
+@keys.command("give")
+@reaching(Speaker.ADMINISTRATOR)
+def give(
+    operator: Operator,
+    who: Who,
+    out: Annotated[Path, typer.Option("--out", help="The file to make (mode 0600).", show_default=False)],
+    label: Annotated[str, typer.Option("--label", help="What the key is for.")] = "",
+    expires: Annotated[
+        int | None, typer.Option("--expires", min=0, help="POSIX second from which it opens nothing.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a person a key, in a file; nobody can read it anywhere else.
+
+    Example: tacit admin keys give carol --label laptop --out carol.key
+    """
+    if out.exists():
+        raise UsageError(f"{out}: exists already")
+    person = person_of(operator, checked_name(who))
+    made = operator.people.give_key(person, label, expires)
+    write_secret(out, f"{made.key}\n".encode())
+    if as_json:
+        print_json({**made.model_dump(mode="json", exclude={"key"}), "file": str(out)})
+        return
+    answers().print(f"key {made.id} of {person.name}: {out}", soft_wrap=True)
+
+
+@keys.command("list")
+@reaching(Speaker.ADMINISTRATOR)
+def list_keys(operator: Operator, who: Who, as_json: AsJson = False) -> None:
+    """List a person's keys, never their text. Example: tacit admin keys list carol"""
+    found = operator.people.keys(person_of(operator, checked_name(who)))
+    if as_json:
+        print_json({"keys": [one.document() for one in found]})
+        return
+    table = plain_table("label", "since", "until", "id")
+    for one in found:
+        until = "" if one.expires is None else when(one.expires)
+        table.add_row(Text(one.label, style="bold"), when(one.created), until, Text(one.id, style="dim"))
+    answers().print(table if found else "no keys")
+
+
+@keys.command("take")
+@reaching(Speaker.ADMINISTRATOR)
+def take(
+    operator: Operator,
+    who: Who,
+    key: Annotated[str, typer.Argument(metavar="LABEL|ID", help="The key's label or id.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Take a key; it opens nothing any more. Example: tacit admin keys take carol laptop"""
+    person = person_of(operator, checked_name(who))
+    taken = key_of(operator, person, checked_name(key))
+    operator.people.take_key(person, taken)
+    if as_json:
+        print_json({"person": person.id, "taken": taken})
+        return
+    answers().print(f"key {taken} of {person.name} opens nothing any more", soft_wrap=True)
+
+
+def _tell(person: Person, *, as_json: bool) -> None:
+    if as_json:
+        print_json(person.document())
+        return
+    state = ", shut out" if person.disabled else ""
+    answers().print(f"{person.name}: {person.role}{state}")
+    answers().print(f"id    {person.id}", soft_wrap=True)

@@ -1,0 +1,164 @@
+"""``tacit admin question``: from a draft over a second person's approval to the log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.admin_access import Speaker, reaching
+from infra.admin_view import question_of, questions_table, show_check, show_question
+from infra.command_options import AsJson, checked_name, read_file, write_file
+from infra.survey_flags import SurveyFile, asking
+from infra.survey_said import Said
+from infra.terminal import answers, notes, print_json
+from tacit.client import Operator, Question
+from tacit.errors import UsageError
+from tacit.operations.publishing import read_leaf
+
+question = typer.Typer(help="Write, check, approve, publish and end questions.", no_args_is_help=True)
+
+Asked = Annotated[str, typer.Argument(metavar="ID|NAME", help="The question's id, or its name.", show_default=False)]
+
+
+@question.command("new")
+@asking(
+    "name", "text", "metric", "buckets", "categories", "boolean", "population", "rate", "epsilon", "delta",
+    "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length", "norm",
+    "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
+    "other_label", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot", "close",
+    "model", "event", "steps", "step_seconds", "most", "watch_start",
+)  # fmt: skip
+@reaching(Speaker.ANALYST)
+def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson = False) -> None:
+    """Write a draft; its flags are those of `tacit recipe new`, and what is missing may come later.
+
+    Example: tacit admin question new --name weekly --metric mdvis --buckets 0,1,2,4 --population 1000
+    """
+    survey = said.survey()
+    draft = operator.questions.create(survey)
+    _tell(draft, as_json=as_json)
+    if survey.missing:
+        notes().print(f"missing until it is submitted: {', '.join(said.missing(survey))}")
+
+
+@question.command("list")
+@reaching(Speaker.ANALYST)
+def list_questions(
+    operator: Operator,
+    state: Annotated[
+        str | None, typer.Option("--state", help="draft, submitted, approved, published, ended or missed.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the questions of the organisation. Example: tacit admin question list"""
+    found = list(operator.questions.all(state))
+    if as_json:
+        print_json({"questions": [one.document() for one in found]})
+    elif found:
+        answers(120).print(questions_table(found))
+    else:
+        answers().print("there is no question; write one with: tacit admin question new")
+
+
+@question.command("show")
+@reaching(Speaker.ANALYST)
+def show(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
+    """Show a question. Example: tacit admin question show weekly"""
+    found = question_of(operator, checked_name(asked))
+    if as_json:
+        print_json(found.document())
+        return
+    show_question(found, answers())
+
+
+@question.command("check")
+@reaching(Speaker.ANALYST)
+def check(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
+    """Check by every rule the recipe that a question would become now; exit code 1 if one refuses it.
+
+    Example: tacit admin question check weekly
+    """
+    found = operator.questions.check(question_of(operator, checked_name(asked)))
+    if as_json:
+        print_json(found.document())
+    else:
+        show_check(found, answers())
+    if not found.accepted:
+        raise typer.Exit(1)
+
+
+@question.command("submit")
+@reaching(Speaker.ANALYST)
+def submit(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
+    """Offer a complete question for approval. Example: tacit admin question submit weekly"""
+    _tell(operator.questions.submit(question_of(operator, checked_name(asked))), as_json=as_json)
+
+
+@question.command("approve")
+@reaching(Speaker.APPROVER)
+def approve(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
+    """Approve what another person wrote, as it is. Example: tacit admin question approve weekly"""
+    _tell(operator.questions.approve(question_of(operator, checked_name(asked))), as_json=as_json)
+
+
+@question.command("publish")
+@reaching(Speaker.ANALYST)
+def publish(
+    operator: Operator,
+    asked: Asked,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the recipe here, to sign it where the analyst's key is.")
+    ] = None,
+    leaf: Annotated[
+        Path | None, typer.Option("--leaf", help="The recipe's leaf, which `tacit recipe sign` wrote.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put an approved question's recipe into the log. Where the service has no signing key, --out writes what has to be
+    signed, and --leaf publishes it then.
+
+    Example: tacit admin question publish weekly
+    """
+    found = question_of(operator, checked_name(asked))
+    if leaf is not None:
+        signed = read_leaf(read_file(leaf), str(leaf))
+        if signed is None:
+            raise UsageError(f"{leaf}: no signed leaf; make one with: tacit recipe sign")
+        done = operator.questions.sign(found, signed)
+    else:
+        done = operator.questions.publish(found)
+    if out is not None and done.recipe is not None:
+        write_file(out, (json.dumps(done.recipe, indent=2, ensure_ascii=False) + "\n").encode())
+    _tell(done, as_json=as_json)
+    if not done.signed:
+        name = out or "FILE"
+        notes().print(
+            f"it waits for its signature: tacit recipe sign {name} --key KEY --out LEAF; then: tacit admin question "
+            f"publish {asked} --leaf LEAF"
+        )
+
+
+@question.command("end")
+@reaching(Speaker.ANALYST)
+def end(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
+    """Say that nobody waits for a published question any more; what the log holds stays.
+
+    Example: tacit admin question end weekly
+    """
+    _tell(operator.questions.end(question_of(operator, checked_name(asked))), as_json=as_json)
+
+
+def _tell(found: Question, *, as_json: bool) -> None:
+    """What came of it."""
+    if as_json:
+        print_json(found.document())
+        return
+    where = "" if found.position is None else f", entry {found.position} of the log"
+    name = found.survey.get("name") or "a question without a name"
+    answers().print(f"{name}: {found.state}{where}")
+    answers().print(f"id    {found.id}", soft_wrap=True)
+    if found.hash:
+        answers().print(f"hash  {found.hash}", soft_wrap=True)

@@ -1,0 +1,126 @@
+"""``tacit agent host``: many devices in one process, told of in numbers alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from client_agent.host import AgentHost, Counts
+from infra.terminal import notes
+from tacit.adapters.descriptors import raise_limit
+from tacit.adapters.system import SystemClock
+from tacit.moments import when
+from tacit.ports import Clock
+from tacit.service.log import get_logger
+
+
+def host(
+    folder: Annotated[Path, typer.Argument(help="A folder with one folder for each device, its agent.json in it.")],
+    every: Annotated[
+        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look for news to tell.")
+    ] = 5.0,
+    until: Annotated[
+        float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stderr, in a terminal too.")] = False,
+) -> None:
+    """Run the agent of every folder in FOLDER, hundreds in one process, until Ctrl-C; folders may come and go.
+
+    Told on stderr: how many devices are at work, failed or in trouble, and the entries of their journals by state,
+    whenever that changes; and why an agent failed, which is tried again. Three file descriptors for each device.
+    Example: tacit agent host .tacit/agents
+    """
+    raise_limit()
+    asyncio.run(_run(folder, every, until, as_json=as_json or not sys.stderr.isatty()))
+
+
+async def _run(folder: Path, every: float, until: float | None, *, as_json: bool) -> None:
+    stop, clock, loop = asyncio.Event(), SystemClock(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if until is not None:
+        loop.call_later(until, stop.set)
+    voice = _JsonVoice() if as_json else _WordVoice(clock)
+    hosting = AgentHost(folder, clock, voice.failed)
+    voice.started()
+    telling = asyncio.ensure_future(_tell(hosting, voice, every))
+    try:
+        await hosting.run(stop)
+    finally:
+        telling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await telling
+    voice.stopped()
+
+
+async def _tell(hosting: AgentHost, voice: _JsonVoice | _WordVoice, every: float) -> None:
+    told: Counts | None = None
+    while True:
+        counts = await hosting.counts()
+        if counts != told:
+            voice.counts(counts)
+            told = counts
+        await asyncio.sleep(every)
+
+
+class _JsonVoice:
+    """One JSON line for everything that changed."""
+
+    def __init__(self) -> None:
+        self._log = get_logger("agent")
+
+    def started(self) -> None:
+        self._log.info("started")
+
+    def failed(self, name: str, why: str) -> None:
+        self._log.warning("failed", folder=name, detail=why)
+
+    def counts(self, counts: Counts) -> None:
+        self._log.info("counts", **dataclasses.asdict(counts))
+
+    def stopped(self) -> None:
+        self._log.info("stopped")
+
+
+class _WordVoice:
+    """The same in words."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._console = clock, notes()
+
+    def started(self) -> None:
+        self._write("starting the devices; Ctrl-C ends them all")
+
+    def failed(self, name: str, why: str) -> None:
+        self._write(f"{name}: {why}", "yellow")
+
+    def counts(self, counts: Counts) -> None:
+        self._write(words_of(counts))
+
+    def stopped(self) -> None:
+        self._write("stopped")
+
+    def _write(self, line: str, style: str = "") -> None:
+        printable = "".join(char if char.isprintable() else " " for char in line)
+        with contextlib.suppress(OSError):  # a terminal that went away stops no agent
+            self._console.print(Text.assemble((f"{when(self._clock.now()).split()[1]} ", "dim"), (printable, style)))
+
+
+def words_of(counts: Counts) -> str:
+    """How it goes, in a line."""
+    parts = [f"{counts.working} of {counts.devices} devices at work"]
+    for number, word in ((counts.changing, "starting or stopping"), (counts.failed, "failed")):
+        if number:
+            parts.append(f"{number} {word}")
+    parts += [f"{number} with {name}" for name, number in sorted(counts.troubles.items())]
+    parts.append(f"tokens held for {counts.slots_held} of {counts.slots_known} slots")
+    parts += [f"{number} {state}" for state, number in sorted(counts.entries.items())]
+    return " · ".join(parts)

@@ -1,0 +1,234 @@
+"""``tacit staging``: every organisation of a deployment on this machine, and hundreds of real devices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from infra.backends import backends, parse_backends
+from infra.command_options import AsJson, layout_of
+from infra.commands.results import collector_access
+from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
+from infra.deployment import Deployment, deploy
+from infra.layout import INDEX, Layout, renew_certificates
+from infra.staging import report as reports
+from infra.staging.agents import counted
+from infra.staging.devices import Devices
+from infra.staging.networks import joined, network_of, require_namespaces
+from infra.staging.running import Mode, Running, require_running, run_staging, stop_staging
+from infra.status import stack_status
+from infra.terminal import answers, notes, plain_table, print_json
+from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.errors import UsageError
+from tacit.operations.results import released
+from tacit.operations.services import logged_recipe, recipes_of
+
+DEFAULT_STATE_DIR = Path(".tacit-staging")
+DEFAULT_EPOCH_SECONDS = 600
+PER_HOST = 250
+SINGLE = 2
+ANSWER_SECONDS = 10.0
+
+app = typer.Typer(help="Run a whole deployment with many devices on this machine.", no_args_is_help=True)
+
+StagingDir = Annotated[
+    Path, typer.Option("--state-dir", help=f"The deployment's folder (default {DEFAULT_STATE_DIR}).")
+]
+ModeName = Annotated[
+    str,
+    typer.Option("--mode", help="processes, all on loopback; or namespaces, a network for each organisation (root)."),
+]
+
+
+@app.command("up")
+def up(
+    agents: Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to run.")] = 100,
+    mode: ModeName = Mode.PROCESSES.value,
+    single: Annotated[
+        int, typer.Option("--single", min=0, max=50, help="Devices of these with a process of their own.")
+    ] = SINGLE,
+    per_host: Annotated[
+        int, typer.Option("--per-host", min=1, max=1000, help="Devices of the others in one process, at most.")
+    ] = PER_HOST,
+    epoch_seconds: Annotated[
+        int | None,
+        typer.Option("--epoch-seconds", min=5, max=366 * 86400, help="Token epoch of a new deployment (default 600)."),
+    ] = None,
+    batch_floor: BatchFloor = None,
+    backends_named: Backends = None,
+    state_dir: StagingDir = DEFAULT_STATE_DIR,
+    as_json: AsJson = False,
+) -> None:
+    """Run every organisation with TLS on every leg, and real devices, until Ctrl-C or tacit staging down.
+
+    A new folder gets fresh keys; devices that exist already stay. Example:
+    tacit staging up --agents 500 --mode processes
+    """
+    wanted, folder, kind = parse_backends(backends_named or [], {}), state_dir.absolute(), _mode(mode)
+    if kind is Mode.NAMESPACES:
+        require_namespaces()
+        if wanted.names:
+            raise UsageError("--with starts its servers on loopback, where namespaces do not reach them; leave it out")
+    network = network_of(folder) if kind is Mode.NAMESPACES else ""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
+        entropy, clock = OsEntropy(), SystemClock()
+        fresh = not (folder / INDEX).exists()
+        seconds = epoch_seconds or (DEFAULT_EPOCH_SECONDS if fresh else None)
+        layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
+        renew_certificates(layout, clock.now())
+        stack.enter_context(backends(layout, wanted, entropy))
+        parts = deploy(layout, Deployment())
+        Devices.of(folder).populate(layout, agents, single, per_host, entropy, clock.now())
+        namespaces = stack.enter_context(joined(folder, network)) if network else {}
+        tell = _print_line if as_json else _show_up
+        asyncio.run(run_staging(layout, parts, kind, namespaces, notes(), tell))
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text}: no such mode; there are {', '.join(Mode)}") from error
+
+
+def _print_line(document: dict[str, Any]) -> None:
+    print(json.dumps(document), flush=True)
+
+
+def _show_up(document: dict[str, Any]) -> None:
+    table = plain_table("organisation", "service", "url")
+    for organisation, services in document["organisations"].items():
+        for name, url in services.items():
+            table.add_row(organisation, name, url)
+    console, agents = answers(), document["agents"]
+    console.print(table)
+    console.print(
+        f"{agents['devices']} devices at work: {agents['hosts']} hosts and {agents['single']} single processes"
+    )
+    console.print(f"Ctrl-C stops everything; the folder is {document['state_dir']}", soft_wrap=True)
+
+
+@app.command("status")
+def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
+    """Show how services and devices are, in counts alone.
+
+    Example: tacit staging status
+    """
+    folder = state_dir.absolute()
+    running = require_running(folder, LOCK)
+    document = {"mode": running.mode.value, **asyncio.run(_counts(layout_of(folder), running))}
+    if as_json:
+        print_json(document)
+        return
+    services, agents = document["services"], document["agents"]
+    answers().print(f"{services['ready']} of {services['all']} services ready, {document['recipes']} recipes")
+    answers().print(
+        f"{agents['working']} of {agents['devices']} devices at work, {agents['failed']} failed; tokens held for "
+        f"{agents['slots_held']} of {agents['slots_known']} slots"
+    )
+    for name, count in (agents["troubles"] | agents["entries"]).items():
+        answers().print(f"  {name}: {count}")
+
+
+async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
+    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
+        found = await stack_status(layout, transport)
+    ready = sum(one.ready for one in found.processes)
+    return {
+        "services": {"ready": ready, "all": len(found.processes)},
+        "recipes": len(found.tasks),
+        "agents": counted(Devices.of(layout.state_dir), running.runs),
+    }
+
+
+@app.command("agents")
+def agents(
+    join: Annotated[int, typer.Option("--join", min=0, max=10_000, help="New devices.")] = 0,
+    leave: Annotated[int, typer.Option("--leave", min=0, help="Devices that go, drawn at random.")] = 0,
+    restart: Annotated[int, typer.Option("--restart", min=0, help="Devices that end and start again.")] = 0,
+    state_dir: StagingDir = DEFAULT_STATE_DIR,
+    as_json: AsJson = False,
+) -> None:
+    """Have devices of a running deployment leave, start again, and join, in this order; hosts follow within seconds.
+
+    A device that left keeps its journal, for the report. Example:
+    tacit staging agents --join 20 --leave 10 --restart 5
+    """
+    folder = state_dir.absolute()
+    require_running(folder, LOCK)
+    devices, entropy = Devices.of(folder), OsEntropy()
+    if not join + leave + restart:
+        raise typer.BadParameter("say what: --join, --leave or --restart, with a number")
+    devices.leave(leave, entropy)
+    devices.restart(restart, entropy)
+    devices.join(layout_of(folder), join, entropy, SystemClock().now())
+    if as_json:
+        print_json({"joined": join, "left": leave, "restarted": restart, "devices": devices.present})
+    else:
+        answers().print(f"{join} joined, {leave} left, {restart} start again: {devices.present} devices")
+
+
+@app.command("report")
+def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
+    """Compare what every device journalled with what was released; exit code 1 where they do not agree.
+
+    Example: tacit staging report --json
+    """
+    folder = state_dir.absolute()
+    require_running(folder, LOCK)
+    document = asyncio.run(_report(layout_of(folder)))
+    if as_json:
+        print_json(document)
+    else:
+        _show_report(document)
+    if document["mismatches"]:
+        raise typer.Exit(1)
+
+
+async def _report(layout: Layout) -> dict[str, Any]:
+    journals = await reports.read_journals(Devices.of(layout.state_dir).configs)
+    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
+        server = layout.urls["recipe_server"]
+        hashes = [one["hash"] for one in await recipes_of(transport, server)]
+        recipes = [(await logged_recipe(transport, server, one))[1] for one in hashes]
+        results = await released(transport, collector_access(layout))
+        found = await stack_status(layout, transport)
+    return reports.report(journals, results, found.tasks, recipes)
+
+
+def _show_report(document: dict[str, Any]) -> None:
+    console = answers()
+    console.print(f"{document['answered']} of {document['devices']} devices with a journal answered")
+    table = plain_table("recipe", "journalled as sent", "released")
+    for row in document["recipes"]:
+        count = "not yet" if row["released"] is None else str(row["released"])
+        table.add_row(Text(row["recipe"]), str(row["journalled"].get("sent", 0)), count)
+    console.print(table)
+    for one in document["mismatches"]:
+        console.print(f"{one['recipe'][:8]}: {one['count']} {one['cause']}: {one['detail']}", markup=False)
+    if not document["released"]:
+        console.print("nothing was released yet; ask with: tacit collect NAME --wait 60")
+    elif not document["mismatches"]:
+        console.print("every answer that was sent to a released recipe was counted once")
+
+
+@app.command("down")
+def down(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
+    """Stop a running deployment and wait until all of it has ended; its folder stays.
+
+    Example: tacit staging down
+    """
+    folder = state_dir.absolute()
+    asyncio.run(stop_staging(folder, LOCK, SystemClock()))
+    if as_json:
+        print_json({"stopped": str(folder)})
+    else:
+        answers().print(f"stopped; its folder stays: {folder}", soft_wrap=True)

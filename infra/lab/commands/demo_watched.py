@@ -1,0 +1,94 @@
+"""``tacit demo --model``: devices that many people use watch an event."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from infra.lab.demo.report import prepare_report, write_report
+from infra.lab.demo.view import Stages, show_watched
+from infra.lab.demo.visits import MAX_STEPS, SYNTHETIC, Visits, load_visits, made_up
+from infra.terminal import answers, notes
+from tacit.extras import require_extra
+from tacit.models.forms.pan_private import PanPrivate
+from tacit.models.forms.registry import FORMS, form_of
+from tacit.service.log import set_log_level
+
+if TYPE_CHECKING:
+    from infra.lab.demo.watched_run import Watching
+
+T = TypeVar("T")
+
+DEFAULT_DEVICES, DEFAULT_STEPS, FEWER_STEPS = 300, 30, 12
+"""So that a run takes about a minute on two free cores; ``FEWER_STEPS``: of a histogram with two servers, whose state
+is the largest."""
+MOST = 4
+"""k of histograms and means."""
+
+
+def watching_of(model: str, statistic: str | None, steps: int | None, *, of_answers: bool) -> Watching:
+    """What the flags ask for; ``of_answers``: whether there are flags that say which answers there are."""
+    names = [name for name, form in FORMS.items() if form.watched]
+    if model not in names:
+        raise typer.BadParameter(f"--model takes {' or '.join(names)}; without it the demo has the main model")
+    statistic = statistic or "count"
+    if statistic not in form_of(model).watched:
+        raise typer.BadParameter(f"--statistic with {model} takes {', '.join(form_of(model).watched)}")
+    if of_answers:
+        raise typer.BadParameter(f"--buckets and --categories do not go with --model: a histogram has 0 to {MOST}+")
+    if steps is None:
+        steps = FEWER_STEPS if (model, statistic) == (PanPrivate.name, "histogram") else DEFAULT_STEPS
+    if not 1 <= steps <= MAX_STEPS:
+        raise typer.BadParameter(f"--steps takes a number from 1 to {MAX_STEPS}")
+    require_extra("the demo of watched events", "demo", "numpy")
+    from infra.lab.demo.watched_run import Watching
+
+    return Watching(model, statistic, steps, 1 if statistic == "count" else MOST)
+
+
+def visits_of(asked: Watching, input_file: Path | None, column: str | None, devices: int | None) -> Visits:
+    """What happened on the devices. Raises ``UsageError``."""
+    if input_file is None:
+        if column:
+            raise typer.BadParameter("--column goes with --input")
+        return made_up(DEFAULT_DEVICES if devices is None else devices)
+    if column is None:
+        raise typer.BadParameter("--input needs --column NAME")
+    return load_visits(input_file, column, asked.steps, devices)
+
+
+def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) -> None:
+    """Run it, and show what came of it."""
+    if not json_output:
+        prepare_report(out)
+    progress = notes()
+    if visits.source == SYNTHETIC:
+        progress.print(f"{SYNTHETIC} (your own: --input FILE.csv --column NAME)", style="yellow", soft_wrap=True)
+    if visits.missing:
+        words = f"{visits.missing:,} of {len(visits.counts):,} cells are empty: nothing happened on these devices"
+        progress.print(words, highlight=False, style="yellow", soft_wrap=True)
+    stages = Stages(progress)
+    from infra.lab.demo.watched_run import WatchedRun
+
+    result = in_a_fresh_folder(stages, lambda folder: WatchedRun(visits, asked, folder, stages).run())
+    if json_output:
+        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
+        return
+    show_watched(result, answers(), write_report(result, out))
+
+
+def in_a_fresh_folder(stages: Stages, run: Callable[[Path], Coroutine[Any, Any, T]]) -> T:
+    """What ``run`` returns, with its progress shown and its keys gone."""
+    set_log_level("error")
+    # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder, stages.running():
+        return asyncio.run(run(Path(folder)))

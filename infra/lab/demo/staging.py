@@ -1,0 +1,187 @@
+"""The world of a demo run: a stack of real services in this process, the clock that the run moves, and what an analyst
+or an operator does in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from client_agent.deciding import Deps as AgentDeps
+from client_agent.journal import State
+from infra.lab.demo.attacks import refused_publication, refused_recipe, understated
+from infra.lab.demo.fleet import Fleet
+from infra.lab.demo.observer import FollowingObserver
+from infra.lab.demo.result import StagedRefusal
+from infra.lab.demo.split_view import refused_split_view
+from infra.lab.demo.view import Stages
+from infra.layout import StackOptions, create_layout, signing_key_of
+from infra.stack import LocalStack
+from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
+from tacit.dp.claim import UNBOUNDED
+from tacit.errors import Refusal
+from tacit.ports import Transport
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import parse_policy
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+
+DAY, HOUR = 86400, 3600
+PRECISION = 300
+MAIN_SLOT, DRILL_SLOT = 0, 1
+WITNESSES = 2
+PREFETCH_SLICES, UPLOAD_SLICES = 12, 12
+RETRIES, RETRY_SECONDS = 4, 10
+"""Further moments before the interval is over, for what a busy machine did not store at once."""
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """What is asked, and a staged recipe of one device too few, for the attacks."""
+
+    main: Recipe
+    drill: Recipe
+
+
+class Staging:
+    """A fresh stack below ``state_dir``. ``servers`` take reports, and the first of them drives what comes of these."""
+
+    def __init__(self, state_dir: Path, options: StackOptions, stages: Stages, *servers: str) -> None:
+        self._stages = stages
+        self._clock = ShiftedClock(SystemClock(), start=SystemClock().now() // DAY * DAY + HOUR)
+        self._epoch = int(self._clock.now()) // DAY + 2
+        self._entropy = OsEntropy()
+        self._observer = FollowingObserver(MAIN_SLOT)
+        self._layout = create_layout(state_dir, options, self._entropy, self._clock.now())
+        self._policy = parse_policy(self._layout.policy_path.read_bytes(), self._layout.policy_path.name)
+        self._stack = LocalStack(self._layout, self._clock, self._entropy, self._observer)
+        self._servers = servers
+        self._seconds: dict[str, float] = {}
+
+    async def _begin(self, world: AgentDeps) -> StagedRefusal:
+        """Keys, directories and the log, and what became of a second history of it."""
+        with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
+            await self._stack.settle("issuer", "gateway", "recipe_server", "attester", "relay")
+        with self._timed("attacks"), self._stages.stage("a second history of the log, for one device", 1):
+            return await refused_split_view(self._layout, self._policy, world)
+
+    async def _publish(self, recipes: Recipes, transport: Transport) -> StagedRefusal:
+        """The recipes into the log, and what became of one that understates its claim."""
+        claim = understated(recipes.main)
+        parties = ("recipe server", *self._servers, "every device")
+        refusal = refused_recipe(claim, dict.fromkeys(parties, self._policy), self._clock.now())
+        await refused_publication(self._signed(claim), self._layout.urls["recipe_server"], transport)
+        with self._stages.stage(f"recipe: signed, logged, {' and '.join(self._servers)} opt in", 4) as tick:
+            for recipe in (recipes.main, recipes.drill):
+                await self._post_leaf(self._signed(recipe), transport)
+                tick()
+            for _ in range(3):
+                await self._stack.step(*self._servers, "collector")
+            tick(2)
+        return refusal
+
+    async def _uploading(
+        self, fleet: Fleet, recipes: Recipes, followed: int, others: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """The interval: reports go out at their random times, servers verify behind them. ``others``: what is sent
+        besides, after the first of the moments."""
+        scheduled = await fleet.count(recipes.main.hash, State.SCHEDULED)
+        scheduled += await fleet.count(recipes.drill.hash, State.SCHEDULED)
+        interval = recipes.main.interval
+        moments = [interval.start + piece * interval.duration // UPLOAD_SLICES for piece in range(1, UPLOAD_SLICES)]
+        moments += [interval.end - left * RETRY_SECONDS for left in range(RETRIES, 0, -1)]
+        name = f"uploads by relay; {' and '.join(self._servers)} verify"
+        with self._timed("uploads"), self._stages.stage(name, scheduled) as tick:
+            for moment in moments:
+                self._jump_to(moment)
+                with self._observer.following(followed):
+                    await fleet.send_due(tick, only=followed)
+                await asyncio.gather(fleet.send_due(tick), self._stack.settle(self._servers[0]))
+                if others is not None and moment == moments[0]:
+                    await others()
+
+    def _prefetch_moments(self) -> list[int]:
+        """The times of the day before at which tokens are fetched that are due."""
+        day = (self._epoch - 1) * DAY
+        return [day + piece * DAY // PREFETCH_SLICES - 1 for piece in range(1, PREFETCH_SLICES + 1)]
+
+    async def _release(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
+        """The collection of a recipe that is released. Refusal ``collection``."""
+        result = await self._collect(recipe, transport)
+        if result.get("state") != "released":
+            raise Refusal("collection", f"the collection ended as {result.get('state')}: {result.get('detail')}")
+        return result
+
+    async def _collect(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
+        with self._timed("collection"), self._stages.stage(f"collection of {recipe.name}", 1):
+            path = "/v1/collections"
+            body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
+            collection = await self._operator_call("POST", "collector", path, transport, body)
+            for _ in range(100):
+                await self._stack.settle(self._servers[0], "collector")
+                collection = await self._operator_call("GET", "collector", f"{path}/{collection['id']}", transport)
+                if collection["state"] in ("released", "refused"):
+                    break
+                self._clock.jump(5)
+            return collection
+
+    def _signed(self, recipe: Recipe) -> SignedLeaf:
+        key = signing_key_of(self._layout)
+        return sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, key)
+
+    async def _post_leaf(self, leaf: SignedLeaf, transport: Transport) -> None:
+        answer = await transport.request(
+            "POST",
+            f"{self._layout.urls['recipe_server']}/v1/leaves",
+            headers={"content-type": "application/json"},
+            body=leaf.encode(),
+        )
+        if answer.status not in (200, 201):
+            raise Refusal("recipe-publication", answer.body.decode("utf-8", "replace")[:300])
+
+    async def _status(self, name: str, task_id: str, transport: Transport) -> dict[str, Any]:
+        return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
+
+    async def _operator_call(
+        self, method: str, service: str, path: str, transport: Transport, body: bytes = b""
+    ) -> dict[str, Any]:
+        url = self._layout.urls[service] + path
+        token = self._layout.operator_token(service)
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        answer = await transport.request(method, url, headers=headers, body=body)
+        if answer.status >= 400:
+            raise Refusal("operator-call", f"{url}: {answer.body.decode('utf-8', 'replace')[:200]}")
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
+
+    def _jump_to(self, moment: float) -> None:
+        self._clock.jump(max(0.0, moment - self._clock.now()))
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - began
+
+
+def recipe_summary(recipe: Recipe) -> dict[str, Any]:
+    """What the JSON document says about the recipe."""
+    return {
+        "name": recipe.name,
+        "hash": recipe.hash_text,
+        "model": recipe.model,
+        "min_batch_size": recipe.batch.min_batch_size,
+        "sampling_rate": float(recipe.rate),
+        "randomizer": {
+            "name": recipe.randomizer.name,
+            "epsilon0": float(recipe.epsilon0) if recipe.epsilon0.is_finite() else UNBOUNDED,
+            "categories": recipe.randomizer.categories,
+        },
+        "vdaf": None if recipe.vdaf is None else recipe.vdaf.model_dump(include={"name", "length", "chunk_length"}),
+    }

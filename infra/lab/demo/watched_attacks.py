@@ -1,0 +1,231 @@
+"""Reports that must not count, in the models of local pan-privacy, each made and uploaded as a client could."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from client_agent.panprivate.recipes import RandomisedCells, randomised, stored_of
+from infra.lab.demo.result import StagedRefusal
+from infra.lab.kit import spoiled
+from infra.lab.kit.reports import BoundToken
+from tacit.errors import Refusal
+from tacit.messages import REPORT_ID_SIZE, Extension, PlaintextInputShare, Report, ReportMetadata, Role, UploadRequest
+from tacit.messages.one_server import OneServerReport
+from tacit.methods.flips import Flips
+from tacit.models.model import Channel
+from tacit.models.pan_private import PanPrivateChannel
+from tacit.models.pan_private_single import AnalyzerChannel
+from tacit.panprivate.elgamal import Ciphertext
+from tacit.panprivate.embedding import embed
+from tacit.panprivate.ristretto import RISTRETTO255
+from tacit.panprivate.state import known
+from tacit.panprivate.stored import TwoServers
+from tacit.panprivate.two_servers import SharedCell, sealed_shares
+from tacit.ports import Entropy
+from tacit.recipe.derive import randomizer_of
+from tacit.recipe.model import Recipe
+from tacit.roles.client import seal_report
+from tacit.task.one_server import Contents
+from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
+from tacit.vdaf.count_vec import Prio3CountVec
+from tacit.vdaf.field import Field64
+
+AGGREGATORS = (Role.LEADER, Role.HELPER)
+SPENT = "a token spent twice"
+NO_BIT = "a report that decrypts to a 2 where a bit belongs"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A report that must not count: the cause under which a server counts it as rejected, and the reason in words."""
+
+    what: str
+    cause: str
+    reason: str
+    body: bytes
+
+
+class Thief(Protocol):
+    """Makes the reports of a model."""
+
+    @property
+    def url(self) -> str:
+        """Where they go."""
+        ...
+
+    def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
+        """One report for each attack: with a token that was spent, and with others that were not."""
+        ...
+
+
+def honest_cells(recipe: Recipe, entropy: Entropy) -> RandomisedCells:
+    """What a device sends on which nothing happened."""
+    stored = stored_of(recipe)
+    return randomised(recipe, stored, stored.initial(entropy), entropy)
+
+
+@dataclass(frozen=True)
+class SharedThief:
+    """For two servers."""
+
+    recipe: Recipe
+    channel: PanPrivateChannel
+    entropy: Entropy
+
+    @property
+    def url(self) -> str:
+        """As the protocol says."""
+        return self.channel.url
+
+    def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
+        """As the protocol says."""
+        proof = "the Prio3 proof does not verify"
+        stolen, no_bit, mixed, moved, other = unspent[:5]
+        bound = "the token is bound to another report"
+        return [
+            Attempt(SPENT, "token-spent", "the token's nullifier is bound to another report", self._valid(spent)),
+            Attempt("a stolen token in the thief's own report", "token-binding", bound, self._stolen(stolen)),
+            Attempt(NO_BIT, "proof", proof, _upload(self._report(self._no_bit(), no_bit))),
+            Attempt("a cell put together from two devices' cells", "proof", proof, self._mixed(mixed)),
+            Attempt(
+                "a sealed share moved into another report",
+                "hpke-decrypt",
+                "it is sealed for the report in which it was made",
+                self._moved(moved, other),
+            ),
+        ]
+
+    def _cells(self) -> list[SharedCell]:
+        return [cell for cell in honest_cells(self.recipe, self.entropy) if isinstance(cell, SharedCell)]
+
+    def _valid(self, token: BoundToken) -> bytes:
+        return self.channel.submission(self._cells(), token.token, token.preimages, self.entropy).body
+
+    def _report(self, cells: Sequence[SharedCell], token: BoundToken, thief: bool = False) -> Report:
+        """The report of any cells; a ``thief`` knows the leader's secret of the token alone."""
+        guess = spoiled.stolen(token.preimages, self.entropy) if thief else token.preimages
+        shares = {}
+        for role, payload in zip(AGGREGATORS, sealed_shares(cells), strict=True):
+            kept = token.preimages if role is Role.LEADER else guess
+            extension = Extension(TOKEN_EXTENSION_TYPE, kept.extension(token.token, role))
+            shares[role] = PlaintextInputShare((extension,), payload)
+        task = self.channel.task
+        metadata = ReportMetadata(self.entropy(REPORT_ID_SIZE), task.interval.start)
+        return seal_report(task, metadata, b"", shares, self.entropy)
+
+    def _stolen(self, token: BoundToken) -> bytes:
+        return _upload(self._report(self._cells(), token, thief=True))
+
+    def _no_bit(self) -> list[SharedCell]:
+        """The first cell holds 2: the Leader's share of a 1 with one more, and the proof of the 1."""
+        stored, vdaf = stored_of(self.recipe), Prio3CountVec(2, 1)
+        if not isinstance(stored, TwoServers):
+            raise TypeError("the recipe has one server")
+        sharing = stored.machine.sharing
+        chunk, seed = vdaf.shard_cell(sharing.context, 1, self.entropy(vdaf.CELL_RAND_SIZE))
+        first, *proof = Field64.decode_vec(chunk)
+        chunk = Field64.encode_vec([(first + 1) % Field64.MODULUS, *proof])
+        cell = SharedCell(tuple(map(known, embed(chunk))), tuple(map(known, embed(seed))))
+        return [sharing.rerandomised(cell, self.entropy), *self._cells()[1:]]
+
+    def _mixed(self, token: BoundToken) -> bytes:
+        """The Leader's part of one device's cell, the Helper's of another's."""
+        ours, theirs = self._cells(), self._cells()
+        return _upload(self._report([SharedCell(ours[0].leader, theirs[0].helper), *ours[1:]], token))
+
+    def _moved(self, token: BoundToken, other: BoundToken) -> bytes:
+        ours, theirs = (self._report(self._cells(), one) for one in (token, other))
+        share = theirs.leader_encrypted_input_share
+        return _upload(Report(ours.report_metadata, ours.public_share, share, ours.helper_encrypted_input_share))
+
+
+@dataclass(frozen=True)
+class SingleThief:
+    """For one server."""
+
+    recipe: Recipe
+    channel: AnalyzerChannel
+    entropy: Entropy
+
+    @property
+    def url(self) -> str:
+        """As the protocol says."""
+        return self.channel.url
+
+    def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
+        """As the protocol says."""
+        stolen, beyond, empty, moved = unspent[:4]
+        guess = Preimages(self.entropy(PREIMAGE_SIZE), self.entropy(PREIMAGE_SIZE))
+        cells = self._payload()
+        return [
+            Attempt(SPENT, "token-spent", "its nullifier is another report's", self._sealed(spent, cells).encode()),
+            Attempt(
+                "a stolen token without its secrets",
+                "token-binding",
+                "the token's nonce is of other secrets",
+                self._sealed(BoundToken(stolen.token, guess), cells).encode(),
+            ),
+            self._beyond(beyond),
+            Attempt(
+                "a report of ciphertexts without randomness",
+                "state-ciphertext",
+                "its ephemeral element is the identity",
+                self._sealed(empty, bytes(len(cells))).encode(),
+            ),
+            Attempt(
+                "a sealed answer moved into another report",
+                "hpke-decrypt",
+                "it is sealed for the report in which it was made",
+                OneServerReport(self.entropy(REPORT_ID_SIZE), self._sealed(moved, cells).sealed).encode(),
+            ),
+        ]
+
+    def _beyond(self, token: BoundToken) -> Attempt:
+        """A number that no honest device could have chosen."""
+        method, payload = randomizer_of(self.recipe), self._payload()
+        (key,) = stored_of(self.recipe).keys
+        number = method.largest + 1 if isinstance(method, Flips) else 2
+        cell = key.rerandomise(known(RISTRETTO255.times_base(RISTRETTO255.scalar(number))), self.entropy).encode()
+        body = self._sealed(token, cell + payload[len(cell) :]).encode()
+        if isinstance(method, Flips):
+            what = f"a report that decrypts to {number:,}, beyond every answer"
+            return Attempt(what, "state-no-number", "it decrypts to no number in the range", body)
+        return Attempt(NO_BIT, "state-no-bit", "it decrypts to no bit", body)
+
+    def _payload(self) -> bytes:
+        cells = honest_cells(self.recipe, self.entropy)
+        return b"".join(cell.encode() for cell in cells if isinstance(cell, Ciphertext))
+
+    def _sealed(self, token: BoundToken, payload: bytes) -> OneServerReport:
+        contents = Contents(token.token, token.preimages, payload)
+        return self.channel.task.seal(self.entropy(REPORT_ID_SIZE), contents, self.entropy)
+
+
+def thief_of(recipe: Recipe, channel: Channel, entropy: Entropy) -> Thief:
+    """Who attacks ``recipe``. ``TypeError`` for a model in which nothing is watched."""
+    if isinstance(channel, PanPrivateChannel):
+        return SharedThief(recipe, channel, entropy)
+    if isinstance(channel, AnalyzerChannel):
+        return SingleThief(recipe, channel, entropy)
+    raise TypeError(f"no device watches anything in model {recipe.model}")
+
+
+def refusals_of(attempts: Sequence[Attempt], rejected: Mapping[str, Mapping[str, int]]) -> list[StagedRefusal]:
+    """What the servers' own counters (``rejected``: by server, by cause) say of the attempts. Raises ``Refusal`` where
+    one of them was not refused."""
+    wanted, found = Counter(attempt.cause for attempt in attempts), []
+    for attempt in attempts:
+        refused_by = [
+            name for name, counts in rejected.items() if counts.get(attempt.cause, 0) >= wanted[attempt.cause]
+        ]
+        if not refused_by:
+            raise Refusal("demo-staged", f"nobody refused {attempt.what}")
+        found.append(StagedRefusal(attempt.what, ", ".join(refused_by), attempt.reason))
+    return found
+
+
+def _upload(report: Report) -> bytes:
+    return UploadRequest((report,)).encode()

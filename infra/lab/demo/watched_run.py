@@ -1,0 +1,413 @@
+"""The demo of local pan-privacy: devices that many people use watch an event for T steps, and an intruder looks on.
+
+Every party and every device is as in ``infra.lab.demo.run``. The recipe is published before the first step; the run
+then moves the clock from the end of one step to the end of the next, records on every device what happens in the step,
+and lets its agent replace what it keeps, as the agent's clock would. One device keeps its state in a file, which is
+read before and after every step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from client_agent.deciding import Deps as AgentDeps
+from client_agent.journal import State
+from client_agent.oblivious import ObliviousClient
+from client_agent.panprivate.recipes import plan_of
+from client_agent.panprivate.slots import newest
+from client_agent.panprivate.watch import Schedule
+from infra.lab.demo.attacks import helper_refusal
+from infra.lab.demo.fleet import Fleet, loot_of, spender_of
+from infra.lab.demo.result import Bucket, Sighting, StagedRefusal
+from infra.lab.demo.staging import (
+    DAY,
+    DRILL_SLOT,
+    HOUR,
+    MAIN_SLOT,
+    PRECISION,
+    WITNESSES,
+    Recipes,
+    Staging,
+    recipe_summary,
+)
+from infra.lab.demo.view import Stages
+from infra.lab.demo.visits import Visits, capped, steps_of
+from infra.lab.demo.watched_attacks import Attempt, refusals_of, thief_of
+from infra.lab.demo.watched_result import WatchedResult, looks_of
+from infra.lab.intruder.game import GameResult, judged
+from infra.lab.intruder.traces import devices as devices_looked_at
+from infra.lab.kit.entropy import SeededEntropy
+from infra.layout import StackOptions
+from tacit.adapters.http import HttpTransport
+from tacit.aggregator.keys import read_peer_file
+from tacit.codec import unb64url
+from tacit.errors import Refusal
+from tacit.messages import UploadRequest
+from tacit.messages.one_server import OneServerReport
+from tacit.models.forms.pan_private_single import ANALYZER, RELEASE, PanPrivateSingle
+from tacit.models.registry import model_of
+from tacit.ohttp import KeyConfig
+from tacit.ports import Transport
+from tacit.problem import read_problem
+from tacit.recipe.builder import propose
+from tacit.recipe.derive import task_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.survey import Survey
+
+PERIOD = 30 * HOUR
+"""Of all steps together; it ends an hour before the interval."""
+BATCH_FLOOR = 20
+DRILL_DEVICES = BATCH_FLOOR - 1
+DRILL_EVENT = "tacit-demo.drill"
+SINGLE_EPSILONS = {"count": (2, 1), "histogram": (4, 3, 2, 1), "mean": (4, 2, 1)}
+"""What one report may tell the analyzer, which sees single ones: the first with which the result of B reports tells no
+more than policies allow."""
+UNSPENT = 5
+"""Tokens that the attacks take."""
+GAME_STEPS, LEARNING, GUESSING = 3, 200, 800
+"""Of the intruder's game: steps of each device, devices with known truth, and fresh ones, at most."""
+AS_MANY = 3
+"""Fresh devices of the game for each device of the demo, at most."""
+LARGE, LESS = 512, 4
+"""Bytes of a state from which on the game has only one in so many devices."""
+SHOWN = 16
+FOLLOWED = 0
+"""Every device is asked, so that the first can be followed."""
+
+
+@dataclass(frozen=True)
+class Watching:
+    """What is asked. ``most``: k, 1 for a count."""
+
+    model: str
+    statistic: str
+    steps: int
+    most: int
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one server."""
+        return self.model == PanPrivateSingle.name
+
+
+class WatchedRun(Staging):
+    """One run, stage by stage; ``run`` returns everything that there is to show."""
+
+    def __init__(self, visits: Visits, watching: Watching, state_dir: Path, stages: Stages) -> None:
+        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR, witnesses=WITNESSES)
+        options = replace(options, unbounded_local=watching.statistic == "mean")
+        servers = (ANALYZER,) if watching.is_single else ("leader", "helper")
+        super().__init__(state_dir, options, stages, *servers)
+        self._visits = visits
+        self._watching = watching
+        self._events = [steps_of(count, watching.steps, self._entropy) for count in visits.counts]
+        self._shown = next((at for at, own in enumerate(self._events) if any(own) and not all(own)), 0)
+        self._folder = state_dir / "watched"
+        self._files: list[tuple[int, bytes]] = []
+
+    async def run(self) -> WatchedResult:
+        """Everything, from empty folders to a released result."""
+        began = time.monotonic()
+        async with self._stack.running(), HttpTransport(connections=64) as transport:
+            world = AgentDeps(self._clock, self._entropy, transport)
+            second = await self._begin(world)
+            with self._timed("recipe"):
+                recipes = Recipes(self._main_recipe(), self._drill_recipe())
+                claimed = await self._publish(recipes, transport)
+            fleet = await self._devices(recipes, world)
+            await self._steps(fleet, recipes)
+            await self._decide(fleet, recipes.main)
+            await self._uploading(fleet, recipes, FOLLOWED)
+            with self._timed("attacks"):
+                refusals = await self._attacks(fleet, recipes, transport)
+            await self._release(recipes.main, transport)
+            intruder, guessed = await self._game(recipes.main)
+            self._seconds["all"] = time.monotonic() - began
+            attempts = (claimed, second, *refusals)
+            return await self._result(fleet, recipes.main, attempts, (intruder, guessed), transport)
+
+    # Stages
+
+    async def _devices(self, recipes: Recipes, world: AgentDeps) -> Fleet:
+        """All of them know the recipe, and watch, before its first step."""
+        stricter = self._policy.model_copy(update={"min_batch_size": BATCH_FLOOR + 1})
+        number = len(self._events)
+        policies = [self._policy if device < DRILL_DEVICES else stricter for device in range(number)]
+        with self._timed("devices"), self._stages.stage("devices: attestation identities", number) as tick:
+            fleet = Fleet.make(self._layout, policies, [{}] * number, world, tick, {self._shown: self._folder})
+        self._jump_to((self._epoch - 1) * DAY)
+        await self._stack.settle("recipe_server")
+        with self._timed("log"), self._stages.stage("devices: log fetched by relay, verified", number) as tick:
+            await fleet.sync(tick)
+        with self._timed("log"), self._stages.stage("devices: verify the recipe, begin to watch", number) as tick:
+            await fleet.consider(tick)
+        if any(len(device.agent.watches) == 0 for device in fleet.devices):
+            entry = await fleet.devices[-1].entry(recipes.main.hash)
+            raise Refusal("demo-watch", f"a device does not watch: {'' if entry is None else entry.detail}")
+        return fleet
+
+    async def _steps(self, fleet: Fleet, recipes: Recipes) -> None:
+        """From the first step to the last; at some times of the day before, devices fetch their tokens besides."""
+        schedule, slices = plan_of(recipes.main).schedule, self._prefetch_moments()
+        ends = [schedule.start + step * schedule.step_seconds for step in range(schedule.steps + 1)]
+        tokens = self._layout.options.slots_per_epoch * len(fleet.devices)
+        self._look(recipes.main)
+        with (
+            self._stages.stage(f"{schedule.steps} steps of {_span(schedule)}, on every device", schedule.steps) as step,
+            self._stages.stage("devices: one blind token per slot", tokens) as tick,
+        ):
+            for moment in sorted({*slices, *ends}):
+                self._jump_to(moment)
+                if moment in slices:
+                    await self._prefetch(fleet, tick)
+                if moment in ends:
+                    with self._timed("steps"):
+                        await self._step(fleet, recipes.main, ends.index(moment))
+                    step(int(moment > schedule.start))
+
+    async def _step(self, fleet: Fleet, recipe: Recipe, step: int) -> None:
+        """The end of the step before ``step``, and what happens in this one."""
+        for number, device in enumerate(fleet.devices):
+            device.agent.tick()
+            if step == 0 and number < DRILL_DEVICES:
+                device.agent.record(DRILL_EVENT)
+            if step < self._watching.steps and (times := self._events[number][step]):
+                device.agent.record(self._visits.event, times)
+            if number == self._shown and step:
+                self._look(recipe)
+            await asyncio.sleep(0)
+
+    def _look(self, recipe: Recipe) -> None:
+        """Note what the one file holds."""
+        plan = plan_of(recipe)
+        path = plan.path(self._folder)
+        state = newest(path).payload[-plan.stored.size :]
+        self._files.append((path.stat().st_size, state[:SHOWN]))
+
+    async def _prefetch(self, fleet: Fleet, tick: Any) -> None:
+        with self._timed("tokens"):
+            with self._observer.following(FOLLOWED):
+                await fleet.prefetch_due(tick, only=FOLLOWED)
+            await fleet.prefetch_due(tick)
+
+    async def _decide(self, fleet: Fleet, recipe: Recipe) -> None:
+        """At the interval's beginning: the states become reports, and are erased."""
+        self._jump_to(recipe.interval.start)
+        name = "devices: randomise what they kept, erase it"
+        with self._timed("answers"), self._stages.stage(name, len(fleet.devices)) as tick:
+            await fleet.consider(tick)
+        if self._folder.exists() and any(self._folder.iterdir()):
+            raise Refusal("demo-watch", "a device kept its state after it had answered")
+        entry = await fleet.devices[FOLLOWED].entry(recipe.hash)
+        if entry is None or entry.state is not State.SCHEDULED:
+            raise Refusal("demo-watch", f"a device has no answer: {'' if entry is None else entry.detail}")
+        self._observer.follow_report(self._report_id(entry.report).hex())
+
+    def _report_id(self, body: bytes) -> bytes:
+        if self._watching.is_single:
+            return OneServerReport.decode(body).report_id
+        return UploadRequest.decode(body).reports[0].report_metadata.report_id
+
+    async def _attacks(self, fleet: Fleet, recipes: Recipes, transport: Transport) -> list[StagedRefusal]:
+        with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
+            drill = recipes.drill
+            channel = model_of(drill.model).channel(drill, fleet.devices[0].agent.live.slot_key(drill))
+            spender = await spender_of(fleet.devices[:DRILL_DEVICES], drill)
+            spent = await loot_of(spender, DRILL_SLOT)
+            others = fleet.devices[DRILL_DEVICES : DRILL_DEVICES + UNSPENT]
+            unspent = [await loot_of(device, DRILL_SLOT) for device in others]
+            thief = thief_of(drill, channel, self._entropy)
+            attempts = thief.attempts(spent, unspent)
+            await self._attack(thief.url, attempts, transport)
+            tick()
+            self._jump_to(recipes.main.interval.end + 1)
+            statuses = {name: await self._settled(name, drill, fleet, transport) for name in self._servers}
+            tick()
+            rejected = {name: status["rejected_by_cause"] for name, status in statuses.items()}
+            refusals = refusals_of(attempts, rejected)
+            collection = await self._collect(drill, transport)
+            if collection.get("state") != "refused":
+                raise Refusal("demo-staged", "a batch of B-1 was released")
+            problem = await self._asked_directly(drill, fleet, transport)
+            said = f"{collection['detail']} ({problem})"
+            attempt = f"a collection at B-1 = {DRILL_DEVICES}"
+            return [*refusals, StagedRefusal(attempt, ", ".join(self._servers), said)]
+
+    async def _attack(self, url: str, attempts: Sequence[Attempt], transport: Transport) -> None:
+        """Upload every report as any client would."""
+        keys = [KeyConfig.decode(unb64url(self._layout.gateway_key_config))]
+        client = ObliviousClient(transport, self._layout.urls["relay"], keys, self._clock, self._entropy)
+        media_type = model_of(self._watching.model).media_type
+        for attempt in attempts:
+            await client.request("POST", url, media_type=media_type, content=attempt.body)
+
+    async def _settled(self, name: str, recipe: Recipe, fleet: Fleet, transport: Transport) -> dict[str, Any]:
+        """A server's status once every report is dealt with; what failed for a moment is tried again."""
+        subject = self._subject(recipe, fleet)
+        status: dict[str, Any] = {}
+        for _ in range(20):
+            await self._stack.settle(self._servers[0])
+            status = await self._status(name, subject, transport)
+            if not status.get("pending"):
+                break
+            self._clock.jump(5)
+        return status
+
+    def _subject(self, recipe: Recipe, fleet: Fleet) -> str:
+        """By what servers know the recipe."""
+        if self._watching.is_single:
+            return recipe.hash_text
+        return task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe)).task_id_text
+
+    async def _asked_directly(self, drill: Recipe, fleet: Fleet, transport: Transport) -> str:
+        """What the server answers to a party that does not care about B."""
+        if not self._watching.is_single:
+            task = task_of(drill, fleet.devices[0].agent.live.slot_key(drill))
+            peer = read_peer_file(self._layout.state_dir / "leader" / "peer.json")
+            return await helper_refusal(task, peer.token, transport)
+        token = self._layout.credentials["aggregates"].read_text(encoding="ascii").strip()
+        url = f"{self._layout.urls[ANALYZER]}/recipes/{drill.hash_text}/aggregate"
+        answer = await transport.request("GET", url, headers={"authorization": f"Bearer {token}"})
+        if answer.status < 400:
+            raise Refusal("demo-staged", "the analyzer released a batch of B-1")
+        return read_problem(answer.body).type.rpartition(":")[2]
+
+    async def _game(self, recipe: Recipe) -> tuple[GameResult, int]:
+        """Attackers against fresh devices of this recipe, half of them with events."""
+        plan = plan_of(recipe)
+        steps = min(GAME_STEPS, plan.schedule.steps)
+        plan = replace(plan, schedule=replace(plan.schedule, steps=steps))
+        fewer, number = LESS if plan.stored.size > LARGE else 1, len(self._events)
+        learning, guessing = min(LEARNING // fewer, number), min(GUESSING // fewer, AS_MANY * number)
+        lives = []
+        name = "an intruder looks at fresh devices, and guesses"
+        with self._timed("intruder"), self._stages.stage(name, learning + guessing) as tick:
+            for life in devices_looked_at(plan, learning + guessing, SeededEntropy(self._entropy(32))):
+                lives.append(life)
+                tick()
+                await asyncio.sleep(0)
+            return judged(lives, learning), guessing
+
+    async def _result(
+        self,
+        fleet: Fleet,
+        recipe: Recipe,
+        refusals: tuple[StagedRefusal, ...],
+        game: tuple[GameResult, int],
+        transport: Transport,
+    ) -> WatchedResult:
+        released = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
+        document = released["results"][0]
+        status = await self._status(self._servers[0], self._subject(recipe, fleet), transport)
+        truth = truths(self._visits.counts, self._watching)
+        intruder, guessed = game
+        schedule = plan_of(recipe).schedule
+        return WatchedResult(
+            source=self._visits.source,
+            question=recipe.question.text,
+            recipe=recipe_summary(recipe),
+            devices=len(self._events),
+            sampled=await fleet.count(recipe.hash, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED),
+            accepted=document["report_count"],
+            rejected=sum(status["rejected_by_cause"].values()),
+            rejected_by_cause=status["rejected_by_cause"],
+            privacy=document["privacy"],
+            buckets=tuple(
+                Bucket(row["label"], truth[row["label"]], row["estimate"], row["stderr"]) for row in document["buckets"]
+            ),
+            sightings=(*self._observer.sightings(FOLLOWED), self._intruders_sight()),
+            refusals=refusals,
+            seconds=self._seconds.pop("all"),
+            stages=self._seconds,
+            steps=schedule.steps,
+            step_seconds=schedule.step_seconds,
+            events=sum(self._visits.counts),
+            intruder=intruder,
+            guessed=guessed,
+            game_steps=min(GAME_STEPS, schedule.steps),
+            looks=looks_of(self._files, self._visits.event, self._events[self._shown]),
+        )
+
+    def _intruders_sight(self) -> Sighting:
+        size, state = self._files[-1]
+        read: dict[str, str | int] = {"file_bytes": size, "writes": len(self._files) - 1, "first_bytes": state.hex()}
+        return Sighting("intruder", "whoever reads the disk", read, "whether, when or how often")
+
+    # Pieces
+
+    def _main_recipe(self) -> Recipe:
+        step_seconds = PERIOD // self._watching.steps
+        return self._recipe("demo", self._visits.event, MAIN_SLOT, step_seconds, self._watching.steps)
+
+    def _drill_recipe(self) -> Recipe:
+        """It watches in the first step alone, and asks one device fewer than B."""
+        return self._recipe("drill", DRILL_EVENT, DRILL_SLOT, PERIOD // self._watching.steps, 1)
+
+    def _recipe(self, name: str, event: str, slot: int, step_seconds: int, steps: int) -> Recipe:
+        parties = self._layout.parties_of(self._watching.model)
+        survey = self._survey(name, event, slot, step_seconds, steps)
+        if not self._watching.is_single:
+            return propose(survey, parties)
+        *larger, least = SINGLE_EPSILONS[self._watching.statistic]
+        most = Decimal(self._policy.max_epsilon_aggregator)
+        for epsilon in larger:
+            recipe = propose(survey.having(epsilon=epsilon), parties)
+            if Decimal(recipe.body()["privacy"]["epsilon"][RELEASE]) <= most:
+                return recipe
+        return propose(survey.having(epsilon=least), parties)
+
+    def _survey(self, name: str, event: str, slot: int, step_seconds: int, steps: int) -> Survey:
+        watching, is_drill = self._watching, slot == DRILL_SLOT
+        begin = self._epoch * DAY + 8 * HOUR
+        start = begin - HOUR - watching.steps * step_seconds
+        most = {} if watching.statistic == "count" else {"most": watching.most}
+        encoder = {"kind": "occurrences", "start": start, "step_seconds": step_seconds, "steps": steps, **most}
+        return Survey.from_body(
+            {
+                "model": watching.model,
+                "name": name,
+                "metric": event,
+                "text": None if is_drill else _text_of(event, watching),
+                "statistic": watching.statistic,
+                "encoder": encoder,
+                "population": BATCH_FLOOR if is_drill else len(self._events),
+                "rate": Decimal(1),
+                "epoch": self._epoch,
+                "slot": slot,
+                "start": begin,
+                "duration": HOUR,
+                "time_precision": PRECISION,
+                **({"min_batch_size": BATCH_FLOOR} if is_drill else {}),
+            }
+        )
+
+
+def _text_of(event: str, watching: Watching) -> str:
+    if watching.statistic == "count":
+        return f"On how many devices did {event} happen?"
+    beyond = f" (more than {watching.most} times count as {watching.most})" if watching.statistic == "mean" else ""
+    return f"How often did {event} happen on a device{beyond}?"
+
+
+def truths(counts: Sequence[int], watching: Watching) -> dict[str, int | float]:
+    """What the result would be without any protection, by label."""
+    if watching.statistic == "count":
+        return {"nonzero": sum(count > 0 for count in counts)}
+    held = capped(counts, watching.most)
+    if watching.statistic == "mean":
+        return {"mean": sum(held) / len(held)}
+    found = Counter(held)
+    labels = [*map(str, range(watching.most)), f"{watching.most}+"]
+    return {label: found[times] for times, label in enumerate(labels)}
+
+
+def _span(schedule: Schedule) -> str:
+    minutes = schedule.step_seconds / 60
+    return f"{minutes / 60:.3g} h" if minutes >= 60 else f"{minutes:.3g} min"

@@ -1,0 +1,194 @@
+"""What an intruder sees of a whole device: every byte below its agent's folder, from the first step to the answer.
+
+That is the journal's database with its write-ahead log and its free pages, the states, locks, the socket and its
+folder, what is in memory, and which of the files were written or read between two looks. The agent is the product's
+own, and applications tell it of events by its socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_agent.agent import Agent
+from client_agent.journal import AgentStore, Fact, Trouble
+from client_agent.panprivate.listening import listening, tell
+from client_agent.panprivate.recipes import is_watched
+from client_agent.panprivate.watches import FOLDER
+from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
+from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
+from infra.lab.kit.clock import SimClock
+from tacit.recipe.model import Occurrences, Recipe
+
+
+@dataclass(frozen=True)
+class Home:
+    """A device at the beginning of its recipe's first step: an agent that has read the log, and its folder.
+    ``entropy`` is the agent's, and ``disk`` where it writes states."""
+
+    agent: Agent
+    store: AgentStore
+    folder: Path
+    recipe: Recipe
+    clock: SimClock
+    entropy: CountedEntropy
+    disk: SeenDisk
+
+
+Leak = Callable[[Home], Awaitable[None]]
+"""A planted mistake: what a device does besides when the event happens."""
+
+
+async def lived(home: Home, events: Sequence[int], leak: Leak | None = None, moments: Moments = ONCE) -> Trace:
+    """The trace of a device on which the event happens so often in each step, up to the decision, and once more when
+    the report was sent. ``ValueError`` for a recipe that is not watched."""
+    asked = home.recipe.question.encoder
+    if not is_watched(home.recipe) or not isinstance(asked, Occurrences):
+        raise ValueError("the recipe watches nothing")
+    async with listening(home.agent.watches, home.folder, _no_trouble):
+        return await _looked_at(home, events, asked.step_seconds, leak, moments)
+
+
+def _no_trouble(words: str) -> None:
+    raise ValueError(words)
+
+
+async def _looked_at(
+    home: Home, events: Sequence[int], step_seconds: int, leak: Leak | None, moments: Moments
+) -> Trace:
+    trace, intruder = Trace(), _Intruder(home)
+    await home.agent.consider()
+    intruder.note()
+    if Moment.STEP in moments:
+        intruder.look(trace)
+    for times in events:
+        home.disk.writes, home.disk.syncs = [], 0
+        await _happens(home, times, leak)
+        touched = intruder.look(trace) if Moment.TOLD in moments else ()
+        home.agent.tick()  # as there is one between every event and the end of its step
+        home.clock.jump(step_seconds)
+        home.entropy.drawn = 0
+        start = time.thread_time_ns()
+        home.agent.tick()
+        trace.seconds.append((time.thread_time_ns() - start) / 1e9)
+        trace.drawn.append(home.entropy.drawn)
+        written, synced = tuple(home.disk.writes), home.disk.syncs
+        await home.agent.consider()
+        touched += intruder.look(trace) if Moment.STEP in moments else ()
+        trace.writes.append(written + touched)
+        trace.syncs.append(synced)
+    await _sent(home)
+    trace.writes.append(intruder.look(trace))
+    return trace
+
+
+async def _happens(home: Home, times: int, leak: Leak | None) -> None:
+    """An application tells it so often."""
+    for _ in range(times):
+        await asyncio.to_thread(tell, home.folder, home.recipe.question.metric, 1)
+        if leak is not None:
+            await leak(home)
+
+
+async def _sent(home: Home) -> None:
+    """The recipe's interval goes by: the report that was made, if one was, is sent."""
+    home.clock.jump(max(0.0, home.recipe.interval.end - 1 - home.clock.now()))
+    await home.agent.send_due()
+
+
+class _Intruder:
+    """Looks at a folder again and again."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._touched: dict[Path, tuple[int, int]] = {}
+
+    def note(self) -> None:
+        """From now on it is seen who reads what. The socket is left as it is: its time says something by itself."""
+        found = self._found()
+        for path in found:
+            if not path.is_socket():
+                mark_unread(path)
+        self._touched = {path: _times(path) for path in found}
+
+    def _found(self) -> list[Path]:
+        return [self._home.folder, *sorted(self._home.folder.rglob("*"))]
+
+    def look(self, trace: Trace) -> tuple[tuple[float, int, int], ...]:
+        """Note everything; what was touched since the last look, as (simulated time, place in the list of files, bytes
+        of it)."""
+        before = self._touched
+        times = {path: _times(path) for path in before if path.exists()}
+        found = self._found()
+        contents = [path.read_bytes() if path.is_file() else b"" for path in found]
+        names = [str(path.relative_to(self._home.folder)).encode() for path in found]
+        trace.files.append(b"".join(part for pair in zip(names, contents, strict=True) for part in pair))
+        trace.memories.append(self._home.agent.watches.state(self._home.recipe))
+        trace.sizes.append(sum(map(len, contents)))
+        trace.accessed.append(sum(times[path][1] != before[path][1] for path in times))
+        written = {path for path in found if path not in before or _times(path)[0] != before[path][0]}
+        self.note()
+        now = self._home.clock.now()
+        return tuple(
+            (now, place, len(content))
+            for place, (path, content) in enumerate(zip(found, contents, strict=True))
+            if path in written
+        )
+
+
+def _times(path: Path) -> tuple[int, int]:
+    """When it was written and when it was read last."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_atime_ns
+
+
+def raw_files(trace: Trace) -> list[float]:
+    """Bytes of everything at every look, and how often the event's name is in it."""
+    named = [float(files.count(b"visit")) for files in trace.files]
+    return [*map(float, trace.sizes), *named, *(float(len(step)) for step in trace.writes)]
+
+
+WHOLE_ATTACKERS: Sequence[Attacker] = (*ATTACKERS, BestFeature("raw files", raw_files))
+
+
+async def _notes(home: Home) -> None:
+    """Tells the owner, in the journal."""
+    await home.store.keep({Fact.STATE_TROUBLE: Trouble(home.clock.now(), "visit").encode()})
+
+
+async def _takes_back(home: Home) -> None:
+    """The same, and removes it at once: the journal says nothing, its write-ahead log does."""
+    before = await home.store.fact(Fact.STATE_TROUBLE)
+    await _notes(home)
+    await home.store.keep({Fact.STATE_TROUBLE: before})
+
+
+async def _spools(home: Home) -> None:
+    """Keeps the event in a file until it is folded in, and removes that: the folder was touched."""
+    spool = home.folder / "events.spool"
+    spool.write_text("visit\n", encoding="utf-8")
+    spool.unlink()
+
+
+async def _logs(home: Home) -> None:
+    """Writes a line."""
+    with (home.folder / "agent.log").open("a", encoding="utf-8") as log:
+        log.write("visit\n")
+
+
+async def _reads(home: Home) -> None:
+    """Looks into a file that is there."""
+    for path in (home.folder / FOLDER).iterdir():
+        path.read_bytes()
+
+
+WHOLE_LEAKS: Mapping[str, Leak] = {
+    "note in the journal": _notes,
+    "note taken back": _takes_back,
+    "event spooled": _spools,
+    "event logged": _logs,
+    "state read": _reads,
+}

@@ -1,0 +1,173 @@
+"""The cast of recipes of model ``pan-private-single``, such recipes by hand, and reports as their devices make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, cast
+
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
+from infra.lab.kit.reports import BoundToken, issuer_key, token_source
+from tacit import hpke
+from tacit.aggregator.keys import HpkeKey
+from tacit.aggregator.state_keys import generate_state_key, state_key_text
+from tacit.codec import b64url
+from tacit.dp.claim import RELATION, UNBOUNDED
+from tacit.messages import HpkeConfig
+from tacit.methods.flips import Flips
+from tacit.methods.rappor import Rappor
+from tacit.methods.rr import Rr
+from tacit.models.forms.registry import form_of
+from tacit.models.pan_private_single import AnalyzerChannel, PanPrivateSingleModel
+from tacit.panprivate.elgamal import Ciphertext, PrivateKey
+from tacit.panprivate.ristretto import RISTRETTO255
+from tacit.panprivate.single_server import NonZero, Occurrences
+from tacit.panprivate.state import known
+from tacit.ports import Entropy
+from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import randomizer_of, shape_of
+from tacit.recipe.model import Occurrences as AskedOccurrences
+from tacit.recipe.model import Question, Recipe
+from tacit.recipe.policy import AggregatorPin, Policy
+from tacit.signing import generate_signing_key
+from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
+from tacit.tokens.slots import Slot
+
+ANALYZER_URL = "http://127.0.0.1:8086"
+OPERATOR = "analyzer.example"
+SLOT = Slot("issuer.example", EPOCH, 0)
+STEP_SECONDS, STEPS = 60, 10
+DEFAULT_MOST = 3
+
+
+class AnalyzerKit(RecipeKit):
+    """All parties of such a recipe with their keys. ``urls`` may replace the analyzer's, too."""
+
+    def __init__(self, seed: bytes | int = 0, urls: Mapping[str, str] | None = None) -> None:
+        super().__init__(seed, urls)
+        entropy = SeededEntropy(seed).child("analyzer kit")
+        self.keys["analyzer"] = generate_signing_key(entropy)
+        pair = hpke.generate_key_pair(entropy)
+        suite = hpke.DEFAULT_SUITE
+        self.hpke_key = HpkeKey(HpkeConfig(21, suite.kem_id, suite.kdf_id, suite.aead_id, pair.public), pair)
+        self.state_key: PrivateKey = generate_state_key(entropy)
+        self.url = {"analyzer": ANALYZER_URL, **(urls or {})}["analyzer"]
+
+    @property
+    def policy(self) -> Policy:
+        """That of ``RecipeKit``, with the analyzer as the trusted server, without caps on claims."""
+        pin = AggregatorPin(url=self.url, signing_key=self._public("analyzer"))
+        caps = {"max_epsilon_aggregator": "9", "max_epsilon_half_batch": "9", "allow_unbounded_local": True}
+        return super().policy.model_copy(update={"aggregators": {OPERATOR: pin}, **caps})
+
+    def single_parties(self) -> dict[str, Any]:
+        """The recipe's member ``parties``."""
+        found = self.parties().model_dump(mode="json")
+        own = {name: found[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")}
+        analyzer = {
+            "operator": OPERATOR,
+            "url": self.url,
+            "hpke_config": b64url(self.hpke_key.config.encode()),
+            "signing_key": self._public("analyzer"),
+            "state_key": state_key_text(self.state_key),
+        }
+        return {**own, "analyzer": analyzer}
+
+    def single_recipe(self, statistic: str = "count", *, most: int | None = None, **batch: Any) -> Recipe:
+        """A recipe that asks every device how often it was visited in the last ten minutes, from NOW on for an hour, at
+        B = 200. ``most``: k, by default 1 of a count and 3 otherwise; ``batch``: other members of its batch."""
+        most = most or (1 if statistic == "count" else DEFAULT_MOST)
+        encoder = {"kind": "occurrences", "start": NOW - STEPS * STEP_SECONDS, "step_seconds": STEP_SECONDS}
+        question = {
+            "text": "How often was it visited?",
+            "metric": "visit",
+            "statistic": statistic,
+            "encoder": {**encoder, "steps": STEPS, "most": most},
+        }
+        body = self.recipe().body()
+        del body["vdaf"], body["privacy"]
+        body = {**body, "model": "pan-private-single", "parties": self.single_parties(), "question": question}
+        body["randomizer"] = _randomizer(question, statistic, most)
+        body["sampling"] = {"rate": "1"}
+        body["batch"] = {**body["batch"], **batch}
+        return claimed(body)
+
+    def analyzer_opt_in(self, recipe: Recipe) -> SignedLeaf:
+        """The analyzer's opt-in."""
+        body = OptIn(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role="analyzer")
+        return sign_leaf(LeafType.OPT_IN, body, OPERATOR, self.keys["analyzer"])
+
+    def analyzer_void(self, recipe: Recipe) -> SignedLeaf:
+        """The analyzer's word that nothing of the recipe was or will be released."""
+        body = Void(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role="analyzer")
+        return sign_leaf(LeafType.VOID, body, OPERATOR, self.keys["analyzer"])
+
+
+def _randomizer(question: dict[str, Any], statistic: str, most: int) -> dict[str, Any]:
+    if statistic == "mean":
+        shape = shape_of(Question.model_validate(question))
+        members = Flips.tuned(shape, Decimal(4), 1, 1e-6).members()
+        return {"name": Flips.NAME, **members}
+    if statistic == "count":
+        return {"name": Rr.NAME, "epsilon0": "4", "categories": 2}
+    return {"name": Rappor.NAME, "epsilon0": "4", "categories": most + 1, "max_weight": most + 1}
+
+
+def claimed(body: dict[str, Any]) -> Recipe:
+    """The recipe with the claim that its parameters give."""
+    form = form_of(body["model"])
+    epsilon0 = body["randomizer"].get("epsilon0", UNBOUNDED)
+    privacy = {"delta": "0.000001", "relation": RELATION, "mechanism": "none", "n": body["batch"]["min_batch_size"]}
+    privacy = {**privacy, "epsilon0": epsilon0, "account": "default", "epsilon": form.unclaimed()}
+    claim = claim_of(Recipe.from_body({**body, "privacy": privacy}))
+    stated = {**privacy, "mechanism": claim.mechanism, "epsilon": claim.rounded_up()}
+    return Recipe.from_body({**body, "privacy": stated})
+
+
+@dataclass
+class Reporter:
+    """A population of devices of one recipe: their states, tokens and reports."""
+
+    recipe: Recipe
+    entropy: Entropy
+    kit: AnalyzerKit = field(default_factory=AnalyzerKit)
+
+    def __post_init__(self) -> None:
+        spki = issuer_key().token_key.spki
+        self.channel: AnalyzerChannel = PanPrivateSingleModel().channel(self.recipe, spki)
+        self._tokens = token_source(issuer_key(), self.entropy)
+
+    def token(self) -> BoundToken:
+        """A fresh token of the recipe's slot."""
+        return self._tokens(SLOT)
+
+    def cells(self, times: int) -> tuple[Ciphertext, ...]:
+        """What a device sends on which the event happened so often: by the state itself, randomised."""
+        key, method = self.kit.state_key.public_key(), randomizer_of(self.recipe)
+        if self.recipe.question.statistic == "count":
+            machine = NonZero(key)
+            state = machine.initial(self.entropy)
+            for _ in range(times):
+                state = machine.step(1, state, self.entropy)
+            return machine.answer(state, Decimal(str(self.recipe.epsilon0)), self.entropy)
+        asked = cast("AskedOccurrences", self.recipe.question.encoder)
+        ladder = Occurrences(key, asked.most)
+        state = ladder.initial(self.entropy)
+        for _ in range(times):
+            state = ladder.step(1, state, self.entropy)
+        if isinstance(method, Flips):
+            return (ladder.mean(state, method.scale, method.flips, self.entropy),)
+        return ladder.histogram(state, Decimal(str(self.recipe.epsilon0)), self.entropy)
+
+    def exact(self, *numbers: int) -> tuple[Ciphertext, ...]:
+        """Encryptions of these very numbers, which no honest device could choose."""
+        key = self.kit.state_key.public_key()
+        plain = (known(RISTRETTO255.times_base(RISTRETTO255.scalar(one))) for one in numbers)
+        return tuple(key.rerandomise(one, self.entropy) for one in plain)
+
+    def report(self, cells: tuple[Ciphertext, ...], token: BoundToken | None = None) -> bytes:
+        """An encoded report of these cells."""
+        bound = token or self.token()
+        return self.channel.submission(cells, bound.token, bound.preimages, self.entropy).body

@@ -1,0 +1,41 @@
+"""The configuration of a Prometheus that watches a stack: every metrics listener by name, and the alert rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+FOLDER = Path(__file__).resolve().parent
+ALERTS = FOLDER / "alerts.yml"
+DASHBOARD = FOLDER / "dashboard.json"
+CONFIG = "prometheus.yml"
+JOB = "tacit"
+SCRAPE_SECONDS = 30
+"""Counts move once a minute: to look more often shows nothing more."""
+
+
+def scrape_config(metrics: Mapping[str, str], *, seconds: int = SCRAPE_SECONDS) -> dict[str, Any]:
+    """For Prometheus: ``metrics`` are the URLs of metrics by the name of a service, which becomes the label
+    ``party``."""
+    return {
+        "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
+        "rule_files": [str(ALERTS)],
+        "scrape_configs": [
+            {
+                "job_name": JOB,
+                "static_configs": [
+                    {"targets": [urlsplit(url).netloc], "labels": {"party": name}} for name, url in metrics.items()
+                ],
+            }
+        ],
+    }
+
+
+def write_scrape_config(folder: Path, metrics: Mapping[str, str]) -> Path:
+    """Write it as JSON, which is YAML too, into ``folder``. Raises ``OSError``."""
+    path = folder / CONFIG
+    path.write_text(json.dumps(scrape_config(metrics), indent=1))
+    return path

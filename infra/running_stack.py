@@ -1,0 +1,91 @@
+"""A stack that runs in the foreground: its processes, whoever wants to know when they are ready, and a signal that ends
+all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from rich.console import Console
+
+from infra.deployment import Parts
+from infra.layout import Layout
+from infra.monitoring.scraping import write_scrape_config
+from infra.processes import ServiceProcess, running, watch
+from infra.readiness_watch import until_recipes, watch_readiness
+from infra.workers import Part
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+
+WhenReady = Callable[[list[ServiceProcess]], AbstractAsyncContextManager[None]]
+"""Entered once every service is ready and recipes can be made, left before the services end."""
+Within = Callable[[Part], Sequence[str]]
+
+
+async def run_stack(
+    layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within = lambda _part: ()
+) -> None:
+    """Run the processes of ``layout`` until SIGTERM, SIGINT or SIGHUP; ``within`` as in ``infra.processes.running``.
+    Raises ``UsageError`` where one of them does not start."""
+    stopping = asyncio.Event()
+    with _stop_signals(stopping):
+        starting = asyncio.ensure_future(_run(layout, parts, notes, when_ready, within, stopping))
+        told = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not starting.done():
+            notes.print("stopping the services")
+            starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+
+
+def tell_prometheus(layout: Layout, services: list[ServiceProcess]) -> None:
+    """Write what a Prometheus needs in order to watch the stack, for whoever starts one."""
+    found = {part.label: part.metrics for one in services for part in one.part.services}
+    try:
+        write_scrape_config(layout.state_dir, {name: url for name, url in found.items() if url is not None})
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror or 'cannot be written'}") from error
+
+
+async def _run(
+    layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within, stopping: asyncio.Event
+) -> None:
+    notes.print(f"starting {len(layout.configs)} services in {layout.state_dir}")
+    async with running(layout, parts, within) as services:
+        if not await until_recipes(layout, SystemClock()):
+            notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
+        async with when_ready(services):
+            looking = asyncio.ensure_future(watch_readiness(layout, services, SystemClock(), notes.print))
+            try:
+                await watch(services, lambda service, status: _report(notes, service, status))
+            finally:
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
+            notes.print("no service is left; Ctrl-C ends this command")
+            await stopping.wait()
+
+
+def _report(notes: Console, service: ServiceProcess, status: int) -> None:
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+    notes.print(
+        f"{service.title} (pid {service.pid}) {how}; start it again with:\n"
+        f"  {service.restart_command}\n  its log: {service.log}"
+    )
+
+
+@contextlib.contextmanager
+def _stop_signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,56 @@
+"""Stacks of before there was an admin service get one, when they are started."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from infra.deployables import SERVICES
+from infra.layout import CREDENTIALS, OPERATORS, Layout, bearer_token, free_ports, write_config, write_index
+from infra.remembered_servers import amend_config
+from infra.service_configs import ServiceConfigs
+from infra.stack_people import ADMIN, make_people, write_admin_files
+from infra.stack_tls import OPERATOR, listen_files
+from tacit.errors import UsageError
+from tacit.ports import Entropy
+from tacit.service.config import write_secret
+from tacit.service.keys import read_signing_key
+
+CREDENTIAL = "collections"
+"""By which the admin service opens the collector."""
+
+
+def with_admin(layout: Layout, entropy: Entropy) -> Layout:
+    """``layout`` with an admin service, which it gets where it has none; the index is written last, so that what was
+    cut short is done again. Raises ``UsageError`` for a stack that lacks other services too."""
+    if ADMIN in layout.configs:
+        return layout
+    lacking = [name for name in SERVICES if name not in layout.configs and name != ADMIN]
+    if lacking:
+        raise UsageError(f"{layout.state_dir}: this stack has no {lacking[0]}; choose another --state-dir")
+    folder, ports = layout.state_dir / ADMIN, free_ports(2)
+    scheme = urlsplit(layout.urls["collector"]).scheme
+    urls = {**layout.urls, ADMIN: f"{scheme}://127.0.0.1:{ports[0]}"}
+    policy = json.loads(layout.policy_path.read_text())
+    made = ServiceConfigs(layout.options, urls, layout.log_key, "", policy, {})
+    write_admin_files(folder, layout.all_parties, read_signing_key(layout.analyst_key))
+    keys = make_people(folder, layout.state_dir / OPERATOR, lambda: bearer_token(entropy))
+    _let_into_collector(layout, bearer_token(entropy))
+    config = write_config(layout.state_dir, ADMIN, (ports[0], ports[1]), layout.options, made)
+    token = {CREDENTIAL: folder / f"{CREDENTIAL}.token"}
+    configs = {name: layout.configs[name] for name in SERVICES if name != ADMIN} | {ADMIN: config}
+    configs |= {name: path for name, path in layout.configs.items() if name not in configs}
+    grown = replace(layout, urls=urls, configs=configs, credentials={**layout.credentials, **token, **keys})
+    write_index(grown)
+    return grown
+
+
+def _let_into_collector(layout: Layout, token: bytes) -> None:
+    for holder in CREDENTIALS[CREDENTIAL]:
+        write_secret(layout.state_dir / holder / f"{CREDENTIAL}.token", token)
+    path = layout.configs["collector"]
+    amend_config(path, admin_token=f"{CREDENTIAL}.token")
+    if layout.options.tls:
+        listen = json.loads(path.read_text())["listen"]
+        amend_config(path, listen={**listen, **listen_files("collector", CREDENTIALS, OPERATORS)})

@@ -1,0 +1,134 @@
+"""The processes of a staging deployment's devices: hosts of hundreds, and single agents."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infra.agents import CONFIG_NAME
+from infra.child import Child, last_words
+from infra.processes import tacit_command
+from infra.staging.devices import Devices
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+
+START_SECONDS = 600.0
+LOOK_SECONDS = 0.25
+WATCH_SECONDS = 3.0
+TELL_SECONDS = "1"
+"""How often a host looks whether its counts changed."""
+LOG_SUFFIX = ".log"
+SINGLE_LOG = "agent.log"
+LOG_TAIL_BYTES = 65_536
+
+
+@contextlib.asynccontextmanager
+async def agents_at_work(devices: Devices, within: Sequence[str]) -> AsyncIterator[dict[Path, Child]]:
+    """The processes of all ``devices``, by log, every device at work, while the block runs; ``within`` stands before
+    their commands. Raises ``UsageError`` where one ends, or not all are at work after ``START_SECONDS``."""
+    children: dict[Path, Child] = {}
+    try:
+        for log, command in _commands(devices).items():
+            log.unlink(missing_ok=True)
+            children[log] = Child([*within, *command], log)
+        await _until_at_work(devices, children)
+        yield children
+    finally:
+        await asyncio.gather(*(asyncio.to_thread(child.stop) for child in children.values()))
+
+
+def _commands(devices: Devices) -> dict[Path, list[str]]:
+    """What each process is told, by its log."""
+    hosts = {
+        host.with_suffix(LOG_SUFFIX): ["agent", "host", str(host), "--every", TELL_SECONDS, "--json"]
+        for host in devices.hosts
+    }
+    single = {
+        folder / SINGLE_LOG: ["agent", "run", "--config", str(folder / CONFIG_NAME), "--json"]
+        for folder in devices.single
+    }
+    return {log: tacit_command(*arguments) for log, arguments in (hosts | single).items()}
+
+
+async def watch_agents(children: Mapping[Path, Child], say: Callable[[str], None]) -> None:
+    """Say of each process that ends that it has, until cancelled."""
+    clock, left = SystemClock(), dict(children)
+    while True:
+        for log in [log for log, child in left.items() if not child.runs]:
+            say(f"agents ended: {last_words(log).removeprefix('tacit: ')}; see {log}")
+            del left[log]
+        await clock.sleep(WATCH_SECONDS)
+
+
+async def _until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:
+    clock, wanted = SystemClock(), devices.present
+    until = clock.now() + START_SECONDS
+    while (await asyncio.to_thread(counted, devices))["working"] < wanted:
+        for log, child in children.items():
+            if not child.runs:
+                raise UsageError(f"agents did not start: {last_words(log).removeprefix('tacit: ')}; see {log}")
+        if clock.now() > until:
+            raise UsageError(
+                f"not all of {wanted} devices are at work after {START_SECONDS:.0f} s; see {devices.folder}"
+            )
+        await clock.sleep(LOOK_SECONDS)
+
+
+def counted(devices: Devices, runs: Callable[[Path], bool] = lambda _log: True) -> dict[str, Any]:
+    """How it goes with the devices, in numbers as ``tacit agent host`` tells them; of those with a process of their own
+    only whether they started. ``runs``: whether the process that writes a log has not ended."""
+    logs = [log for host in devices.hosts if runs(log := host.with_suffix(LOG_SUFFIX))]
+    told = [found for log in logs if (found := _last_counts(log))]
+    alone = sum(runs(log) and _started(log) for log in (folder / SINGLE_LOG for folder in devices.single))
+
+    def total(name: str) -> int:
+        return sum(int(one[name]) for one in told)
+
+    def by_name(name: str) -> dict[str, int]:
+        found = Counter[str]()
+        for one in told:
+            found.update(one[name])
+        return dict(sorted(found.items()))
+
+    return {
+        "hosts": len(logs),
+        "single": len(devices.single),
+        "devices": devices.present,
+        "working": total("working") + alone,
+        "changing": total("changing"),
+        "failed": total("failed"),
+        "troubles": by_name("troubles"),
+        "slots_held": total("slots_held"),
+        "slots_known": total("slots_known"),
+        "entries": by_name("entries"),
+    }
+
+
+def _last_counts(log: Path) -> dict[str, Any]:
+    """The last counts that a host told, or nothing."""
+    for line in reversed(_tail(log)):
+        with contextlib.suppress(ValueError):
+            found: dict[str, Any] = json.loads(line)
+            if found.get("event") == "counts":
+                return found
+    return {}
+
+
+def _started(log: Path) -> bool:
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        return b'"started"' in file.read(LOG_TAIL_BYTES)
+    return False
+
+
+def _tail(log: Path) -> list[str]:
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - LOG_TAIL_BYTES))
+        return file.read().decode("utf-8", "replace").splitlines()
+    return []

@@ -1,0 +1,119 @@
+"""The devices of a staging deployment on disk: a folder for each, those of one host process together.
+
+``staging/host-1/0`` is a device of the first host, ``staging/single/500`` one with a process of its own. A host takes
+up and lets go what appears and disappears below its folder, so that churn is a matter of files: a device that leaves
+keeps its journal, and only its configuration gets another name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.agents import CONFIG_NAME, provision_devices
+from infra.layout import Layout
+from tacit.adapters.folder_lock import alone_in
+from tacit.errors import UsageError
+from tacit.ports import Entropy
+
+FOLDER = "staging"
+HOST = "host-{}"
+SINGLE = "single"
+LEFT = "left.json"
+"""What the configuration of a device that left is called."""
+LOCK = "devices.lock"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Those below ``folder``."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, state_dir: Path) -> Devices:
+        """Of the stack in ``state_dir``."""
+        return cls(state_dir / FOLDER)
+
+    @property
+    def hosts(self) -> list[Path]:
+        """The folder of each host process."""
+        found = [path for path in self.folder.glob(HOST.format("*")) if path.is_dir()]
+        return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+    @property
+    def hosted(self) -> list[Path]:
+        """Folders of devices that hosts run."""
+        return _numbered(path.parent for host in self.hosts for path in host.glob(f"*/{CONFIG_NAME}"))
+
+    @property
+    def single(self) -> list[Path]:
+        """Folders of devices with a process of their own."""
+        return _numbered(path.parent for path in self.folder.glob(f"{SINGLE}/*/{CONFIG_NAME}"))
+
+    @property
+    def configs(self) -> list[Path]:
+        """Configurations of all devices that there ever were, those that left included."""
+        found = [path for name in (CONFIG_NAME, LEFT) for path in self.folder.glob(f"*/*/{name}")]
+        return sorted(found, key=lambda path: int(path.parent.name))
+
+    @property
+    def present(self) -> int:
+        """How many there are now."""
+        return len(self.hosted) + len(self.single)
+
+    def populate(self, layout: Layout, agents: int, single: int, per_host: int, entropy: Entropy, now: float) -> None:
+        """Make devices until there are ``agents``, of which at most ``single`` have a process of their own, and as many
+        hosts as ``per_host`` of the others take; those that there are stay."""
+        alone = min(max(0, single - len(self.single)), max(0, agents - self.present))
+        provision_devices(layout, self._fresh([self.folder / SINGLE] * alone), entropy, now)
+        more = max(0, agents - self.present)
+        for number in range(1, math.ceil((len(self.hosted) + more) / per_host) + 1):
+            (self.folder / HOST.format(number)).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.join(layout, more, entropy, now)
+
+    def join(self, layout: Layout, count: int, entropy: Entropy, now: float) -> None:
+        """Add ``count`` devices to the hosts that have the fewest. Raises ``UsageError`` where there is no host."""
+        with self._alone():
+            load = {host: len(list(host.glob(f"*/{CONFIG_NAME}"))) for host in self.hosts}
+            if count and not load:
+                raise UsageError("no host runs here to take devices in; start with more of them than --single")
+            places = []
+            for _ in range(count):
+                host = min(load, key=lambda one: load[one])
+                load[host] += 1
+                places.append(host)
+            provision_devices(layout, self._fresh(places), entropy, now)
+
+    def leave(self, count: int, entropy: Entropy) -> None:
+        """Let ``count`` devices go, drawn at random. Raises ``UsageError``."""
+        with self._alone():
+            for folder in self._some(count, "leave", entropy):
+                (folder / CONFIG_NAME).rename(folder / LEFT)
+
+    def restart(self, count: int, entropy: Entropy) -> None:
+        """Have ``count`` devices end and start again, drawn at random. Raises ``UsageError``."""
+        with self._alone():
+            for folder in self._some(count, "start again", entropy):
+                (folder / CONFIG_NAME).touch()
+
+    def _some(self, count: int, what: str, entropy: Entropy) -> Sequence[Path]:
+        hosted = self.hosted
+        if count > len(hosted):
+            raise UsageError(f"{count} devices cannot {what}: hosts run {len(hosted)}")
+        return sorted(hosted, key=lambda _folder: entropy(8))[:count]
+
+    def _fresh(self, places: Sequence[Path]) -> list[Path]:
+        """A folder for a new device in each of ``places``; none has a number that another has or had."""
+        first = 1 + max((int(path.parent.name) for path in self.configs), default=-1)
+        return [place / str(number) for number, place in enumerate(places, first)]
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        return alone_in(self.folder, LOCK, "devices are joining or leaving just now; try again")
+
+
+def _numbered(folders: Iterable[Path]) -> list[Path]:
+    return sorted(folders, key=lambda path: int(path.name))

@@ -1,0 +1,166 @@
+"""What the agents of a staging deployment journalled, beside what was released of it.
+
+Nobody in a real deployment can do this: servers know no device, and a journal leaves none. Here all of it lies on one
+machine, and the sums have to agree: every answer that a journal calls sent is counted, or there is a cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from client_agent.config import AgentConfig
+from client_agent.journal import State
+from client_agent.runner import database_of, journal_of
+from client_agent.sources import open_source
+from tacit.codec import b64url
+from tacit.errors import UsageError
+from tacit.methods.statistics import STATISTICS
+from tacit.operations.status import TaskStatus
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Recipe
+from tacit.service.config import load_config
+
+LATE, REFUSED, LOST, UNJOURNALLED = "late", "refused", "lost", "unjournalled"
+ASKED = frozenset({State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED})
+"""States of a device that was charged, for all of which the estimates speak."""
+READ_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Journals:
+    """What all journals say: ``devices`` that have one, those that ``answered`` any recipe, and by recipe the entries
+    in each state and the folders of the devices that were charged."""
+
+    devices: int = 0
+    answered: int = 0
+    states: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    asked: Mapping[str, Sequence[AgentConfig]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What servers say of one recipe: the contributions that its releases counted, ``None`` while there is none; those
+    that were ``rejected`` by cause, and those still ``waiting``."""
+
+    released: int | None
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """``count`` answers to a recipe that somebody journalled and no release counted, or the other way round; ``cause``
+    is ``late``, ``refused``, ``lost`` or ``unjournalled``."""
+
+    recipe: str
+    cause: str
+    count: int
+    detail: str
+
+
+def mismatches(recipe: str, states: Mapping[str, int], served: Served) -> list[Mismatch]:
+    """Why the answers of journals in ``states`` are not those that were released: nothing before a release, and nothing
+    where each was sent and counted once."""
+    if served.released is None:
+        return []
+    rejected = sum(served.rejected.values())
+    missing = states.get(State.SENT, 0) - served.released - rejected - served.waiting
+    causes = ", ".join(f"{count} {cause}" for cause, count in sorted(served.rejected.items()))
+    found = [
+        Mismatch(recipe, LATE, states.get(State.EXPIRED, 0), "their time passed before anybody took them"),
+        Mismatch(recipe, LATE, states.get(State.SCHEDULED, 0), "still on devices when the batch was released"),
+        Mismatch(recipe, LATE, served.waiting, "still waiting at the server when the batch was released"),
+        Mismatch(recipe, REFUSED, states.get(State.FAILED, 0), "refused when they were sent"),
+        Mismatch(recipe, REFUSED, rejected, f"rejected after they were taken: {causes}"),
+        Mismatch(recipe, LOST, max(0, missing), "sent, and neither counted nor rejected"),
+        Mismatch(recipe, UNJOURNALLED, max(0, -missing), "counted, and no journal says that it sent them"),
+    ]
+    return [one for one in found if one.count]
+
+
+def report(
+    journals: Journals, results: Iterable[Mapping[str, Any]], tasks: Iterable[TaskStatus], recipes: Iterable[Recipe]
+) -> dict[str, Any]:
+    """The document of ``tacit staging report --json``; ``results``: what was released; ``tasks``: what servers say of
+    the recipes. ``journalled`` and ``released`` count answers to recipes with a release, ``answered`` devices."""
+    by_hash: dict[str, list[Mapping[str, Any]]] = {}
+    for result in results:
+        by_hash.setdefault(result["recipe_hash"], []).append(result)
+    pages = {task.recipe_hash: task.leader or task.analyzer for task in tasks}
+    rows, found, sent = list[dict[str, Any]](), list[Mismatch](), 0
+    for recipe in recipes:
+        name = recipe.hash_text
+        released, states = by_hash.get(name, []), journals.states.get(name, {})
+        count = sum(one["report_count"] for one in released) if released else None
+        page = pages.get(name, {})
+        served = Served(count, page.get("rejected_by_cause", {}), int(page.get("pending", 0)))
+        found += mismatches(name, states, served)
+        sent += 0 if count is None else states.get(State.SENT, 0)
+        rows.append(
+            {
+                "recipe": recipe.name,
+                "hash": name,
+                "journalled": dict(states),
+                "released": count,
+                "rejected": dict(served.rejected),
+                "estimates": compared(recipe, released, journals.asked.get(name, ())),
+            }
+        )
+    return {
+        "devices": journals.devices,
+        "answered": journals.answered,
+        "released": sum(row["released"] or 0 for row in rows),
+        "journalled": sent,
+        "mismatches": [asdict(one) for one in found],
+        "recipes": rows,
+    }
+
+
+def compared(
+    recipe: Recipe, released: Sequence[Mapping[str, Any]], asked: Iterable[AgentConfig]
+) -> list[dict[str, Any]]:
+    """The estimates of a recipe's one release, each with the number of devices that it stands for: of ``asked``, those
+    whose own data give this answer. Nothing where a question has no such number, or a batch is not of all devices."""
+    one_hot = STATISTICS[recipe.question.statistic].is_one_hot
+    if len(released) != 1 or recipe.batch.close == "at_B" or not one_hot:
+        return []
+    truth, encoder = Counter[object](), encoder_of(recipe.question)
+    for config in asked:
+        if config.source is None:
+            return []
+        value = open_source(config.source).value(recipe.question.metric)
+        truth[None if value is None else encoder.encode(value)] += 1
+    return [
+        {"label": row["label"], "estimate": row["estimate"], "stderr": row["stderr"], "truth": truth[place]}
+        for place, row in enumerate(released[0]["buckets"])
+    ]
+
+
+async def read_journals(configs: Sequence[Path]) -> Journals:
+    """What the journals of these devices say; a device that never started has none. Raises ``UsageError``."""
+    room = asyncio.Semaphore(READ_AT_ONCE)
+    states: dict[str, Counter[str]] = {}
+    asked: dict[str, list[AgentConfig]] = {}
+
+    async def read(path: Path) -> bool | None:
+        config = load_config(path, AgentConfig)
+        if not database_of(config).exists():
+            return None
+        async with room, journal_of(config) as store:
+            entries = await store.entries()
+        for entry in entries:
+            name = b64url(entry.recipe_hash)
+            states.setdefault(name, Counter())[entry.state.value] += 1
+            if entry.state in ASKED:
+                asked.setdefault(name, []).append(config)
+        return any(entry.state is State.SENT for entry in entries)
+
+    if not configs:
+        raise UsageError("no device was ever here; start with: tacit staging up --agents 20")
+    found = [one for one in await asyncio.gather(*map(read, configs)) if one is not None]
+    return Journals(len(found), sum(found), states, asked)

@@ -1,0 +1,146 @@
+"""A staging deployment at work: its stack, each organisation where it belongs, its devices, and who is told when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from infra.deployment import Parts
+from infra.layout import OPERATORS, Layout
+from infra.processes import ServiceProcess
+from infra.running_stack import run_stack, tell_prometheus
+from infra.stack_options import ORGANISATIONS, organisation_of
+from infra.staging.agents import agents_at_work, counted, watch_agents
+from infra.staging.devices import Devices
+from infra.staging.networks import DEVICES, entering, remove
+from infra.status import lives
+from infra.workers import Part
+from tacit.adapters.folder_lock import alone_in
+from tacit.errors import UsageError
+from tacit.ports import Clock
+
+RUNNING = "staging.json"
+STOP_SECONDS = 120.0
+LOOK_SECONDS = 0.2
+
+
+class Mode(enum.StrEnum):
+    """How the organisations are kept apart."""
+
+    PROCESSES = "processes"
+    NAMESPACES = "namespaces"
+
+
+async def run_staging(
+    layout: Layout,
+    parts: Parts,
+    mode: Mode,
+    namespaces: Mapping[str, str],
+    notes: Console,
+    tell: Callable[[dict[str, Any]], None],
+) -> None:
+    """Run services and devices until a signal; ``tell`` gets the document of ``tacit staging up --json`` once all are
+    ready. ``namespaces`` by organisation, empty where there are none. Raises ``UsageError``."""
+    devices, marker = Devices.of(layout.state_dir), layout.state_dir / RUNNING
+
+    def within(part: Part) -> list[str]:
+        name = part.name if part.name in OPERATORS else part.config.parent.name
+        return entering(namespaces[organisation_of(name)]) if namespaces else []
+
+    @contextlib.asynccontextmanager
+    async def with_devices(services: list[ServiceProcess]) -> AsyncIterator[None]:
+        if not namespaces:
+            tell_prometheus(layout, services)  # in namespaces each organisation's metrics are its own
+        notes.print(f"starting {devices.present} devices")
+        async with agents_at_work(devices, entering(namespaces[DEVICES]) if namespaces else []) as children:
+            pids = {str(log): child.group for log, child in children.items()}
+            marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
+            looking = asyncio.ensure_future(watch_agents(children, notes.print))
+            try:
+                serving = [part for service in services for part in service.part.services]
+                tell(describe(layout, mode, serving, counted(devices)))
+                yield
+            finally:
+                looking.cancel()
+                marker.unlink(missing_ok=True)
+
+    await run_stack(layout, parts, notes, with_devices, within)
+
+
+def describe(layout: Layout, mode: Mode, services: Iterable[Part], agents: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of ``tacit staging up --json``: ``mode``, the URL of each service by organisation, paths of
+    credentials by name, and how many ``hosts``, ``single`` processes and ``devices`` there are."""
+    urls: dict[str, dict[str, str]] = {name: {} for name in ORGANISATIONS}
+    for part in services:
+        urls[organisation_of(part.config.parent.name)][part.label] = part.url
+    return {
+        "mode": mode.value,
+        "state_dir": str(layout.state_dir),
+        "organisations": urls,
+        "credentials": {name: str(path) for name, path in sorted(layout.credentials.items())},
+        "agents": {name: agents[name] for name in ("hosts", "single", "devices")},
+    }
+
+
+@dataclass(frozen=True)
+class Running:
+    """A deployment that runs; ``agents``: process ids by log."""
+
+    mode: Mode
+    pid: int
+    agents: Mapping[str, int]
+
+    def runs(self, log: Path) -> bool:
+        """Whether the agents that write ``log`` have not ended."""
+        return str(log) in self.agents and lives(self.agents[str(log)])
+
+
+def require_running(state_dir: Path, lock: str) -> Running:
+    """The staging deployment that runs in ``state_dir`` and holds ``lock``. Raises ``UsageError`` where none does."""
+    found = _marker(state_dir)
+    if found is None or not _is_held(state_dir, lock):
+        raise UsageError(f"{state_dir}: no staging deployment runs here; start one with: tacit staging up --agents 20")
+    return found
+
+
+async def stop_staging(state_dir: Path, lock: str, clock: Clock) -> None:
+    """Tell the deployment in ``state_dir`` to stop, and wait until it has let ``lock`` go. Raises ``UsageError`` where
+    none runs there (what one that was killed left of its networks is taken away), and where it does not stop."""
+    try:
+        found = require_running(state_dir, lock)
+    except UsageError:
+        (state_dir / RUNNING).unlink(missing_ok=True)
+        with contextlib.suppress(UsageError, OSError):
+            remove(state_dir)
+        raise
+    os.kill(found.pid, signal.SIGTERM)
+    until = clock.now() + STOP_SECONDS
+    while _is_held(state_dir, lock):
+        if clock.now() > until:
+            raise UsageError(f"{state_dir}: still stopping after {STOP_SECONDS:.0f} s (pid {found.pid})")
+        await clock.sleep(LOOK_SECONDS)
+
+
+def _is_held(state_dir: Path, lock: str) -> bool:
+    try:
+        with alone_in(state_dir, lock, "runs"):
+            return False
+    except UsageError:
+        return True
+
+
+def _marker(state_dir: Path) -> Running | None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        found = json.loads((state_dir / RUNNING).read_text())
+        return Running(Mode(found["mode"]), int(found["pid"]), found["agents"])
+    return None

@@ -1,0 +1,79 @@
+"""What the recipe server shows: the log and the privacy accounts, which everybody may read anyway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from recipe_server.ports import LedgerTx
+from recipe_server.service import RecipeService
+from recipe_server.witnessing import WitnessDriver
+from tacit.accounting.budgets import accountant_of_record
+from tacit.ledger.account import Account
+from tacit.ledger.balance import balance
+from tacit.ports import Clock
+from tacit.service.app import METRICS
+from tacit.service.metrics import Reading, number_of
+from tacit.service.store import Transactions
+
+FRESH_SECONDS = 3600.0
+"""For which what accounts have spent is not computed again, unless the log has grown."""
+
+
+class LedgerGauge:
+    """How much of each account is taken. The accountant may work for seconds, so that it does once per size of the log
+    and hour, in a thread, and a page shows what it found last."""
+
+    def __init__(self, store: Transactions[LedgerTx], accounts: Sequence[Account], clock: Clock) -> None:
+        self._store = store
+        self._accounts = accounts
+        self._clock = clock
+        self._found: dict[tuple[str, ...], float] = {}
+        self._of: tuple[int, int] | None = None
+        self._working: asyncio.Task[None] | None = None
+
+    async def read(self, size: int) -> Reading:
+        """Parts of 1 by account; waits for the first answer alone. Raises what the last attempt to find it raised."""
+        wanted = size, int(self._clock.now() // FRESH_SECONDS)
+        if self._working is not None and self._working.done():
+            done, self._working = self._working, None
+            done.result()
+        if wanted != self._of and self._working is None:
+            self._working = asyncio.create_task(self._work(wanted))
+        if self._of is None and self._working is not None:
+            await asyncio.shield(self._working)
+        return self._found
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+
+    async def _work(self, wanted: tuple[int, int]) -> None:
+        now = self._clock.now()
+        for account in self._accounts:
+            async with self._store.read() as tx:
+                charges = await tx.charges(account.name, now)
+            found = await asyncio.to_thread(balance, charges, account, now, accountant_of_record())
+            self._found[account.name,] = found.peak / float(account.epsilon)
+        self._of = wanted
+
+
+def add_log_metrics(
+    app: web.Application, service: RecipeService, ledger: LedgerGauge, witnesses: Sequence[WitnessDriver]
+) -> None:
+    """Have ``app`` show its log."""
+
+    async def cosigned() -> Reading:
+        return {(driver.name,): driver.cosigned for driver in witnesses if driver.cosigned}
+
+    async def spent() -> Reading:
+        return await ledger.read(service.size)
+
+    metrics = app[METRICS]
+    metrics.add("tacit_log_entries", number_of(lambda: service.size))
+    metrics.add("tacit_log_cosigned_timestamp_seconds", cosigned)
+    metrics.add("tacit_ledger_spent_ratio", spent)

@@ -1,0 +1,164 @@
+"""The admin service as an aiohttp application."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from aiohttp import web
+
+from services.admin.core import openapi
+from services.admin.core.config import AdminConfig
+from services.admin.core.events import Events, YieldWatch
+from services.admin.core.log import Log, Whole
+from services.admin.core.people import People, first_people
+from services.admin.core.planning import Planner
+from services.admin.core.ports import AdminTx
+from services.admin.core.publishing import Publishing
+from services.admin.core.questions import Questions
+from services.admin.core.restored import close_restored
+from services.admin.core.routing import ADMIN, Admin, endpoint
+from services.admin.core.sign_in import SignIn
+from services.admin.core.store import SqlAdminStore
+from services.admin.handlers.routes import ROUTES
+from services.admin.pages.views.table import add_pages
+from tacit import media_types
+from tacit.adapters.http import HttpTransport
+from tacit.adapters.origins import require_secure_url
+from tacit.errors import DecodeError, UsageError
+from tacit.models.forms.parties import Parties
+from tacit.models.forms.registry import FORMS
+from tacit.operations.results import CollectorAccess
+from tacit.service.app import Deps, Handler, add_driver, add_store, make_app, refuse_expect
+from tacit.service.callers import Callers
+from tacit.service.config import read_secret
+from tacit.service.keys import read_signing_key
+from tacit.service.log import REQUEST, RequestId
+from tacit.service.store import Transactions
+from tacit.tlog.canonical import parse_json, validated
+
+NAME = "admin"
+RETRY_SECONDS = LOOK_SECONDS = 5.0
+REQUEST_ID = "X-Request-Id"
+ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
+HTML = "text/html; charset=utf-8"
+
+
+def create_app(config: AdminConfig, deps: Deps) -> web.Application:
+    """The admin service of ``config``. Raises ``UsageError`` for an unsafe or unreadable setting."""
+    require_secure_url(config.log.url, insecure_http=config.insecure_http)
+    app = make_app(
+        NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, {}), middlewares=[_remember_id]
+    )
+    store = SqlAdminStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    app[ADMIN] = admin = make_admin(config, deps, store)
+
+    async def storage(_app: web.Application) -> AsyncIterator[None]:
+        await store.open()
+        try:
+            await close_restored(admin, store.closed_until)
+            await _let_in_the_first(admin)
+            yield
+        finally:
+            await store.close()
+
+    app.cleanup_ctx.append(storage)
+    add_store(app, lambda: store.durable)
+    add_driver(app, admin.publishing, RETRY_SECONDS, "publishing what was signed")
+    watch = YieldWatch(store, admin.events, admin.log, admin.collector, deps.clock)
+    add_driver(app, watch, LOOK_SECONDS, "watching yields")
+    app.on_shutdown.append(_end_streams)
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, endpoint(route), expect_handler=refuse_expect)
+    _add_documents(app)
+    add_pages(app)
+    app.on_response_prepare.append(_show_id)
+    return app
+
+
+def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) -> Admin:
+    """Everything that handlers use, over ``store``. Raises ``UsageError``."""
+    questions = Questions(read_parties(config.parties), config.policy, deps.clock, deps.entropy)
+    log = Log(config, deps)
+    key = None if config.analyst_key is None else read_signing_key(config.analyst_key)
+    collector = None
+    if config.collector is not None:
+        require_secure_url(config.collector.url, insecure_http=config.insecure_http)
+        token = read_secret(config.collector.token).decode("ascii", "replace").strip()
+        collector = CollectorAccess(config.collector.url, config.log.url, token)
+    return Admin(
+        config=config,
+        deps=deps,
+        store=store,
+        sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy),
+        people=People(deps.entropy),
+        questions=questions,
+        publishing=Publishing(store, questions, log, config.policy, config.epoch_seconds, deps.clock, key),
+        log=log,
+        whole=Whole(config, deps),
+        collector=collector,
+        events=Events(),
+        planner=Planner(config.policy),
+    )
+
+
+def read_parties(path: Path) -> Mapping[str, Parties]:
+    """The parties of recipes by model, from a JSON file ``{model: parties}``. Raises ``UsageError``."""
+    try:
+        found = parse_json(path.read_bytes(), str(path))
+        if not isinstance(found, dict) or not set(found) <= set(FORMS):
+            raise UsageError(f"{path}: must hold the parties by model: {', '.join(FORMS)}")
+        return {model: validated(FORMS[model].parties, body, f"{path}: {model}") for model, body in found.items()}
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+
+
+def make_transport(config: AdminConfig) -> HttpTransport:
+    """The transport for ``Deps`` of an admin service that runs on its own."""
+    return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
+
+
+async def _let_in_the_first(admin: Admin) -> None:
+    """Read the file of the first people into an empty store."""
+    if admin.config.people is None:
+        return
+    async with admin.store.transaction() as tx:
+        if await tx.people(0, 1):
+            return
+        for person, key in first_people(admin.config.people, admin.now, admin.deps.entropy):
+            await tx.add_person(person)
+            await tx.add_key(key)
+
+
+async def _end_streams(app: web.Application) -> None:
+    app[ADMIN].events.end()
+
+
+def _add_documents(app: web.Application) -> None:
+    """What describes the service, for everybody."""
+    described = json.dumps(openapi.document(ROUTES), separators=(",", ":")).encode()
+    shown = openapi.page(ROUTES).encode()
+
+    async def get_openapi(_request: web.Request) -> web.Response:
+        return web.Response(body=described, headers={"Content-Type": media_types.JSON})
+
+    async def get_docs(_request: web.Request) -> web.Response:
+        return web.Response(body=shown, headers={"Content-Type": HTML})
+
+    app.router.add_get("/openapi.json", get_openapi)
+    app.router.add_get("/docs", get_docs)
+
+
+@web.middleware
+async def _remember_id(request: web.Request, handler: Handler) -> web.StreamResponse:
+    request[ID] = REQUEST.get()
+    return await handler(request)
+
+
+async def _show_id(request: web.Request, response: web.StreamResponse) -> None:
+    """People may quote it: the lines of the log that the request gave rise to have it too."""
+    if (found := request.get(ID)) is not None:
+        response.headers[REQUEST_ID] = found.text()

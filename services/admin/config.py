@@ -1,0 +1,7 @@
+"""The configuration, where every service has it."""
+
+from __future__ import annotations
+
+from services.admin.core.config import AdminConfig, SignInConfig
+
+__all__ = ["AdminConfig", "SignInConfig"]

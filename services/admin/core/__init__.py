@@ -1,0 +1,1 @@
+"""What the service knows and does, below its HTTP resources and pages."""

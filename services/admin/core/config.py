@@ -1,0 +1,65 @@
+"""Configuration of the admin service. Secrets stand in files of their own, readable by their owner only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tacit.aggregator.config import LogConfig
+from tacit.recipe.policy import Policy
+from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+
+
+class OwnCollector(Frozen):
+    """The organisation's own collector."""
+
+    url: str
+    """Its URL."""
+    token: ConfigPath
+    """File (0600) with the bearer token that opens it to this service."""
+
+
+class SignInConfig(Frozen):
+    """Sessions of browsers, and the pauses after failures to sign in."""
+
+    session_seconds: int = Field(default=12 * 3600, ge=60, le=30 * 86400)
+    """Seconds after its beginning in which a session ends."""
+    idle_seconds: int = Field(default=3600, ge=60, le=30 * 86400)
+    """Seconds without a request after which a session ends."""
+    free_failures: int = Field(default=5, ge=1, le=100)
+    """Failures of one account before the first pause, in which nothing is heard of it."""
+    first_pause_seconds: int = Field(default=2, ge=1)
+    """Seconds of the first pause; each further failure doubles it."""
+    longest_pause_seconds: int = Field(default=900, ge=1)
+    """Seconds of the longest pause."""
+    forget_seconds: int = Field(default=86400, ge=1)
+    """Seconds without a failure after which those of before count no more; a success ends them at once."""
+
+
+class AdminConfig(ServiceConfig):
+    """The admin service of the analyst's organisation."""
+
+    log: LogConfig
+    """The log into which recipes are published."""
+    policy: Policy = Policy()
+    """What drafts are checked against before the log is asked; an approval holds for it."""
+    parties: ConfigPath
+    """JSON file with the parties of recipes by model; an approval holds for them."""
+    epoch_seconds: Annotated[int, Field(ge=5, le=366 * 86400)] = 86400
+    """Length of the issuer's token epochs in seconds."""
+    analyst_key: ConfigPath | None = None
+    """File (0600) with the key that signs recipes; without it signatures come from elsewhere, over the recipe that
+    waits for one."""
+    collector: OwnCollector | None = None
+    """The organisation's collector; without it nothing can be collected or shown of results."""
+    people: ConfigPath | None = None
+    """File (0600) with the first people and the digests of their keys; it is read into an empty store, once."""
+    sign_in: SignInConfig = SignInConfig()
+    """Sessions of browsers, and the pauses after failures to sign in."""
+    answer_days: Annotated[int, Field(ge=1, le=365)] = 7
+    """Days for which the answer to a request with an Idempotency-Key is kept."""
+    audit_addresses: bool = False
+    """Whether the audit log holds the address that an act came from, instead of loopback or remote alone."""
+    max_body: Annotated[int, Field(gt=0)] = 1 << 16
+    """Largest request body in bytes."""

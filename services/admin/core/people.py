@@ -1,0 +1,198 @@
+"""Who may do what: roles, people, and their personal API keys.
+
+A key is 256 random bits. It is shown once, to whoever makes it; what is kept is its SHA-256 digest, which is enough for
+a value that nobody can guess. Passwords of local accounts, which people choose, are kept as argon2id hashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from services.admin.core.ports import PeopleTx
+from services.admin.core.problems import Problem, not_found, refuse
+from services.admin.core.records import ApiKey, Person
+from tacit.codec import b64url, unb64url
+from tacit.errors import Abort, DecodeError, FieldError, UsageError
+from tacit.ports import Entropy
+from tacit.service.auth import token_digest
+from tacit.service.config import read_secret
+
+KEY_PREFIX: Final = "tacit-"
+"""Of every key, so that a person or a scanner can tell one from other text."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}")
+LEAST_PASSWORD, MOST_PASSWORD = 12, 256
+HASHER = PasswordHasher()
+"""argon2id with the parameters of RFC 9106's second recommendation, the package's own default."""
+
+
+class Permission(enum.StrEnum):
+    """What a route asks of whoever calls it."""
+
+    READ = "read"
+    """See questions, recipes, results, accounts and the log."""
+    WRITE = "write"
+    """Write, edit, delete and submit drafts."""
+    APPROVE = "approve"
+    """Approve what others wrote."""
+    OPERATE = "operate"
+    """Publish what is approved, collect, and end."""
+    AUDIT = "audit"
+    """Read the audit log."""
+    PEOPLE = "people"
+    """Add people, change them, and give and take keys."""
+
+
+class Role(enum.StrEnum):
+    """What a person is."""
+
+    VIEWER = "viewer"
+    ANALYST = "analyst"
+    APPROVER = "approver"
+    ADMINISTRATOR = "administrator"
+
+
+PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
+    Role.VIEWER: frozenset({Permission.READ}),
+    Role.ANALYST: frozenset({Permission.READ, Permission.WRITE, Permission.OPERATE, Permission.AUDIT}),
+    Role.APPROVER: frozenset(
+        {Permission.READ, Permission.WRITE, Permission.APPROVE, Permission.OPERATE, Permission.AUDIT}
+    ),
+    Role.ADMINISTRATOR: frozenset({Permission.READ, Permission.OPERATE, Permission.AUDIT, Permission.PEOPLE}),
+}
+"""The one table of who may do what. Whoever gives keys writes and approves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever sent a request: a person, by key or by session."""
+
+    person: Person
+    by: str
+
+    def may(self, permission: Permission) -> bool:
+        """Whether the role has the permission."""
+        return permission in PERMISSIONS[Role(self.person.role)]
+
+
+def forbidden(permission: Permission) -> Abort:
+    """The answer to somebody who is known and may not."""
+    return refuse(Problem.FORBIDDEN, f"this needs a role that may {permission}")
+
+
+def new_id(entropy: Entropy) -> str:
+    """A fresh id: 96 random bits in hexadecimal."""
+    return entropy(12).hex()
+
+
+def new_key(entropy: Entropy) -> str:
+    """A fresh API key."""
+    return KEY_PREFIX + b64url(entropy(32))
+
+
+class People:
+    """People and their keys. ``entropy``: of ids, keys and salts."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+
+    async def add(self, tx: PeopleTx, name: str, role: Role, password: str, now: int) -> Person:
+        """A new person; ``password``: a hash of ``hashed``, or empty. Raises ``Abort`` (409) where the name is taken,
+        and ``FieldError`` for one that cannot be one."""
+        if not NAME.fullmatch(name):
+            raise FieldError("name", "takes 1 to 64 of letters, digits, space and ._@+-, a letter or digit first")
+        if await tx.person_named(name) is not None:
+            raise refuse(Problem.NAME_TAKEN, "another person has this name")
+        person = Person(new_id(self._entropy), name, role.value, now, password)
+        await tx.add_person(person)
+        return person
+
+    async def change(
+        self, tx: PeopleTx, person_id: str, role: Role | None, disabled: bool | None, password: str | None
+    ) -> Person:
+        """The person with what is given. Whoever is disabled, or gets another password, is signed out everywhere.
+        Raises ``Abort`` (409) where no administrator would be left."""
+        before = await existing(tx, person_id)
+        after = replace(
+            before,
+            role=before.role if role is None else role.value,
+            disabled=before.disabled if disabled is None else disabled,
+            password=before.password if password is None else password,
+        )
+        await tx.put_person(after)
+        if not await tx.active_with_role(Role.ADMINISTRATOR):
+            raise refuse(Problem.LAST_ADMINISTRATOR, "make another one first")
+        if after.disabled or password is not None:
+            await tx.drop_sessions(person_id=person_id)
+        return after
+
+    async def give_key(
+        self, tx: PeopleTx, person_id: str, label: str, expires: int | None, now: int
+    ) -> tuple[ApiKey, str]:
+        """A new key of a person, and its text, which nobody can read again."""
+        await existing(tx, person_id)
+        text = new_key(self._entropy)
+        key = ApiKey(new_id(self._entropy), person_id, label, now, expires, token_digest(text))
+        await tx.add_key(key)
+        return key, text
+
+    async def take_key(self, tx: PeopleTx, person_id: str, key_id: str) -> None:
+        """From now on the key opens nothing, nor do the sessions that it may have been exchanged for. Raises ``Abort``
+        (404)."""
+        if not await tx.drop_key(person_id, key_id):
+            raise not_found("key")
+        await tx.drop_sessions(person_id=person_id)
+
+    async def hashed(self, password: str) -> str:
+        """The argon2id hash of a password; it takes a while, in a thread of its own. Raises ``FieldError``."""
+        if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
+            raise FieldError("password", f"takes {LEAST_PASSWORD} to {MOST_PASSWORD} characters")
+        salt = self._entropy(16)
+        return await asyncio.to_thread(lambda: HASHER.hash(password, salt=salt))
+
+
+async def fits(password: str, kept: str) -> bool:
+    """Whether ``password`` is the one of the hash ``kept``."""
+
+    def verified() -> bool:
+        try:
+            return HASHER.verify(kept, password)
+        except (VerificationError, InvalidHashError):
+            return False
+
+    return await asyncio.to_thread(verified)
+
+
+async def existing(tx: PeopleTx, person_id: str) -> Person:
+    """The person. Raises ``Abort`` (404)."""
+    found = await tx.person(person_id)
+    if found is None:
+        raise not_found("person")
+    return found
+
+
+def first_people(path: Path, now: int, entropy: Entropy) -> list[tuple[Person, ApiKey]]:
+    """The people of the 0600 file ``path``: ``{"people": [{"name", "role", "key_sha256"}]}``, digests in base64url.
+    Raises ``UsageError``."""
+    try:
+        listed = json.loads(read_secret(path))["people"]
+        found = [_first(one, now, entropy) for one in listed]
+    except (ValueError, KeyError, TypeError, DecodeError) as error:
+        raise UsageError(f"{path}: must be {{'people': [{{'name', 'role', 'key_sha256'}}, ...]}}") from error
+    if all(person.role != Role.ADMINISTRATOR for person, _ in found):
+        raise UsageError(f"{path}: names no administrator")
+    return found
+
+
+def _first(one: dict[str, Any], now: int, entropy: Entropy) -> tuple[Person, ApiKey]:
+    person = Person(new_id(entropy), str(one["name"]), Role(one["role"]).value, now)
+    digest = unb64url(one["key_sha256"], length=32, what="key_sha256")
+    return person, ApiKey(new_id(entropy), person.id, "first", now, digest=digest)

@@ -1,0 +1,53 @@
+"""Ways to ask, compared while somebody writes: what each would cost in privacy and give in accuracy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, Final
+
+from services.admin.core.questions import text_of
+from tacit.accounting.planner import alternatives, proposal
+from tacit.errors import Refusal
+from tacit.operations.design import alternative_document, requirements_of
+from tacit.operations.drafting import refusals_document
+from tacit.recipe.policy import Policy
+from tacit.recipe.survey import Survey
+
+KEPT: Final = 256
+"""Comparisons that are remembered; each takes up to half a second of one core."""
+
+
+class Planner:
+    """Compares under a policy, one comparison at a time."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._computing = asyncio.Semaphore(1)
+
+    async def compared(self, survey: Survey) -> dict[str, Any]:
+        """``{proposal, refusals, alternatives}``: the proposal is None where none is allowed, and the refusals say
+        why. Raises ``FieldError`` and ``UsageError``."""
+        asked = text_of(survey)
+        async with self._computing:
+            known = self._known.pop(asked, None)
+            found = known if known is not None else await asyncio.to_thread(self._compare, survey)
+        self._known[asked] = found
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return found
+
+    def _compare(self, survey: Survey) -> dict[str, Any]:
+        needs = requirements_of(survey, self._policy)
+        wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
+        found = alternatives(needs, wanted)
+        try:
+            chosen, refusals = alternative_document(needs, proposal(found, wanted)), list[dict[str, Any]]()
+        except Refusal as refusal:
+            chosen, refusals = None, refusals_document([refusal])
+        return {
+            "proposal": chosen,
+            "refusals": refusals,
+            "alternatives": [alternative_document(needs, one) for one in found],
+        }

@@ -1,0 +1,167 @@
+"""What the admin service's parts ask of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from services.admin.core.records import Answer, ApiKey, AuditRow, Failures, Person, Question, QuestionState, Session
+
+
+class QuestionsTx(Protocol):
+    """What the life of a question asks of a transaction."""
+
+    async def question(self, question_id: str) -> Question | None:
+        """One question."""
+        ...
+
+    async def questions(
+        self, after: int, limit: int, state: QuestionState | None = None, recipe_hash: str = ""
+    ) -> Sequence[Question]:
+        """At most ``limit`` questions behind number ``after`` in the order in which they were written."""
+        ...
+
+    async def questions_of(self, recipe_hashes: Sequence[str]) -> Mapping[str, str]:
+        """Of these recipes those that came from a question here, with its id."""
+        ...
+
+    async def newest_published(self, limit: int) -> Sequence[str]:
+        """Hashes of the recipes of published questions that have not ended, the newest first."""
+        ...
+
+    async def question_counts(self) -> Mapping[str, int]:
+        """How many questions are in each state; states without any may be left out."""
+        ...
+
+    async def unsent(self, limit: int) -> Sequence[Question]:
+        """Approved questions whose signed recipe may not be in the log yet."""
+        ...
+
+    async def add_question(self, question: Question) -> None:
+        """Keep a new question; its number is given to it."""
+        ...
+
+    async def put_question(self, question: Question, before: Question) -> bool:
+        """Replace ``before``, unless somebody else has since: then False. Raises ``Fatal`` for a move that
+        ``QUESTION_STATES`` does not hold."""
+        ...
+
+    async def drop_question(self, question: Question) -> bool:
+        """Delete it as it is, unless somebody has changed it since: then False. Raises ``Fatal`` as above."""
+        ...
+
+
+class PeopleTx(Protocol):
+    """What people, their keys and their sessions ask of a transaction."""
+
+    async def person(self, person_id: str) -> Person | None:
+        """One person."""
+        ...
+
+    async def person_named(self, name: str) -> Person | None:
+        """The person of this name."""
+        ...
+
+    async def people(self, after: int, limit: int) -> Sequence[Person]:
+        """At most ``limit`` people behind number ``after``, in order."""
+        ...
+
+    async def active_with_role(self, role: str) -> int:
+        """How many people who are not disabled have the role."""
+        ...
+
+    async def add_person(self, person: Person) -> None:
+        """Keep a new person; the number is given."""
+        ...
+
+    async def put_person(self, person: Person) -> None:
+        """Replace one."""
+        ...
+
+    async def key_of(self, digest: bytes) -> ApiKey | None:
+        """The key with this digest."""
+        ...
+
+    async def keys(self, person_id: str) -> Sequence[ApiKey]:
+        """A person's keys, the oldest first."""
+        ...
+
+    async def add_key(self, key: ApiKey) -> None:
+        """Keep a new key."""
+        ...
+
+    async def drop_key(self, person_id: str, key_id: str) -> bool:
+        """Delete a person's key; whether there was one."""
+        ...
+
+    async def drop_access(self) -> None:
+        """Delete every key, session and password, and let nobody in any more."""
+        ...
+
+    async def session(self, digest: bytes) -> Session | None:
+        """The session of this cookie."""
+        ...
+
+    async def put_session(self, session: Session) -> None:
+        """Keep a new session, or when one was seen last."""
+        ...
+
+    async def drop_sessions(self, *, digest: bytes = b"", person_id: str = "", began_before: int = 0) -> int:
+        """End one session, all of a person's, or all that began earlier; how many."""
+        ...
+
+    async def failures(self, account: bytes) -> Failures | None:
+        """What is remembered of failures to sign in."""
+        ...
+
+    async def put_failures(self, failures: Failures) -> None:
+        """Remember it."""
+        ...
+
+    async def drop_failures(self, *, account: bytes = b"", last_before: int = 0) -> None:
+        """Forget those of an account, or all that ended earlier."""
+        ...
+
+
+class AnswersTx(Protocol):
+    """What repeated requests ask of a transaction."""
+
+    async def answer(self, key: bytes) -> Answer | None:
+        """What was answered under this key."""
+        ...
+
+    async def add_answer(self, answer: Answer) -> None:
+        """Keep it; a second one of the same key is an integrity error."""
+        ...
+
+    async def drop_answers(self, before: int) -> int:
+        """Forget those given before a POSIX second; how many."""
+        ...
+
+
+class AuditTx(Protocol):
+    """What the audit log asks of a transaction."""
+
+    async def last_act(self) -> AuditRow | None:
+        """The newest row."""
+        ...
+
+    async def newest_of(self, what: str) -> AuditRow | None:
+        """The newest row of what was done."""
+        ...
+
+    async def add_act(self, row: AuditRow) -> None:
+        """Append a row; a second one of its number is an integrity error."""
+        ...
+
+    async def acts(self, after: int, limit: int) -> Sequence[AuditRow]:
+        """At most ``limit`` rows behind number ``after``, in order."""
+        ...
+
+
+class PublishingTx(QuestionsTx, AuditTx, Protocol):
+    """What publishing asks of a transaction."""
+
+
+class AdminTx(QuestionsTx, PeopleTx, AnswersTx, AuditTx, Protocol):
+    """Everything."""

@@ -1,0 +1,56 @@
+"""Every problem document of this service's own: its type, its status and its title."""
+
+from __future__ import annotations
+
+import enum
+
+from tacit.errors import Abort
+
+
+class Problem(enum.Enum):
+    """Type (URI), status and title."""
+
+    FORBIDDEN = ("urn:tacit:problem:forbidden", 403, "Your role may not do this.")
+    OWN_DRAFT = ("urn:tacit:problem:own-draft", 403, "Another person has to approve it.")
+    CSRF = ("urn:tacit:problem:csrf", 403, "The request shows no CSRF token.")
+    NOT_FOUND = ("urn:tacit:problem:not-found", 404, "There is no such thing here.")
+    QUESTION_STATE = ("urn:tacit:problem:question-state", 409, "The question's state does not allow this.")
+    APPROVAL_VOID = ("urn:tacit:problem:approval-void", 409, "The approval does not hold any more.")
+    INTERVAL_BEGAN = ("urn:tacit:problem:interval-began", 409, "The recipe's interval began before the log had it.")
+    SIGNED = ("urn:tacit:problem:signed", 409, "Another signature was given before.")
+    OTHER_RECIPE = ("urn:tacit:problem:other-recipe", 409, "This is not the recipe that waits.")
+    NAME_TAKEN = ("urn:tacit:problem:name-taken", 409, "The name is taken.")
+    LAST_ADMINISTRATOR = ("urn:tacit:problem:last-administrator", 409, "Nobody could give keys any more.")
+    SHOWN_ONCE = ("urn:tacit:problem:shown-once", 409, "This was done, and its answer is shown only once.")
+    CHANGED = ("urn:tacit:problem:changed", 412, "Somebody has changed it since.")
+    FIELD = ("urn:tacit:problem:field", 422, "A member of the document cannot be used.")
+    USAGE = ("urn:tacit:problem:usage", 422, "The document cannot be used.")
+    SIGNATURE = ("urn:tacit:problem:signature", 422, "The signature is not the analyst's.")
+    IDEMPOTENCY_KEY = ("urn:tacit:problem:idempotency-key", 422, "This Idempotency-Key belongs to another request.")
+    PRECONDITION = ("urn:tacit:problem:precondition", 428, "If-Match is missing.")
+    LOCKED_OUT = ("urn:tacit:problem:locked-out", 429, "The account is locked.")
+    EXTRA_MISSING = ("urn:tacit:problem:extra-missing", 501, "The service is installed without what this needs.")
+    PEER_ANSWER = ("urn:tacit:problem:peer-answer", 502, "Another service answered with something else.")
+    LOG_UNVERIFIED = ("urn:tacit:problem:log-unverified", 502, "What the log shows does not verify.")
+    PEER_AWAY = ("urn:tacit:problem:peer-away", 503, "Another service cannot be reached.")
+
+    @property
+    def uri(self) -> str:
+        """The problem's type."""
+        return self.value[0]
+
+
+def refuse(problem: Problem, detail: str, **extensions: object) -> Abort:
+    """The refusal; ``extensions`` are further members of its document."""
+    uri, status, title = problem.value
+    return Abort(uri, detail, status=status, title=title, extensions=dict(extensions))
+
+
+def not_found(what: str) -> Abort:
+    """The answer where nothing is."""
+    return refuse(Problem.NOT_FOUND, f"no {what} has this id")
+
+
+def away(peer: str, why: str) -> Abort:
+    """The answer while another service is away."""
+    return refuse(Problem.PEER_AWAY, f"the {peer}: {why}; ask again later", peer=peer)

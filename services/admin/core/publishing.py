@@ -1,0 +1,240 @@
+"""From an approved question to an entry of the log: placed, signed, sent; at each step in the store before the next.
+
+The recipe is fixed, with its epoch and slot, when somebody first asks to publish. From the moment in which its signed
+leaf is stored the same bytes are sent until the log has taken or refused them, whatever ends in between: the log knows
+bytes that it holds, so that sending them again adds nothing. Only once the log has refused them is the question free
+again, or once the recipe's interval has begun and the log does not have it: devices that decide early would
+miss it. Where the key is elsewhere the recipe waits for its signature, and may be placed anew as long as it has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Final
+from weakref import WeakValueDictionary
+
+from services.admin.core import audit
+from services.admin.core.log import Log, told
+from services.admin.core.ports import PublishingTx
+from services.admin.core.problems import Problem, away, refuse
+from services.admin.core.questions import Questions, survey_of
+from services.admin.core.records import Act, Question, QuestionState
+from tacit.codec import unb64url
+from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
+from tacit.operations.checking import Checked, checked, context_at
+from tacit.operations.drafting import Drafted, drafted, refusals_document
+from tacit.operations.publishing import send_leaf, signed_leaf
+from tacit.operations.services import logged_recipe
+from tacit.ports import Clock, TransportError
+from tacit.recipe.context import Stage
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.recipe.survey import Survey
+from tacit.service.app import refused
+from tacit.service.store import Transactions
+from tacit.signing import SigningKey
+from tacit.tlog.canonical import canonical_bytes, parse_canonical
+from tacit.tlog.leaves import LeafType, SignedLeaf
+
+BATCH: Final = 16
+
+
+class Publishing:
+    """Publishes over a store. ``key``: the analyst's, where this service holds it."""
+
+    def __init__(
+        self,
+        store: Transactions[PublishingTx],
+        questions: Questions,
+        log: Log,
+        policy: Policy,
+        epoch_seconds: int,
+        clock: Clock,
+        key: SigningKey | None,
+    ) -> None:
+        self._store = store
+        self._questions = questions
+        self._log = log
+        self._policy = policy
+        self._epoch_seconds = epoch_seconds
+        self._clock = clock
+        self._key = key
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def signs_with(self) -> bytes | None:
+        """The public half of the analyst's key, where this service holds it."""
+        return None if self._key is None else self._key.public
+
+    async def drafted(self, survey: Survey) -> Drafted:
+        """The recipe that the survey would become now. Raises ``UsageError``, and ``Abort`` where the log is away."""
+        live = await self._log.live()
+        parties, now = self._questions.parties_of(survey), self._clock.now()
+        return await asyncio.to_thread(drafted, survey, parties, live, self._policy, self._epoch_seconds, now)
+
+    async def checked(self, survey: Survey) -> tuple[Drafted, Checked]:
+        """The same, with what every rule says of it. Raises as ``drafted``."""
+        found = await self.drafted(survey)
+        live = await self._log.live()
+        context = context_at(found.recipe, live, self._clock.now(), Stage.DRAFT)
+        return found, await asyncio.to_thread(checked, found.recipe, self._policy, context)
+
+    async def publish(self, question_id: str, tag: str | None = None) -> Question:
+        """The question, published; or approved still, with a recipe that waits for its signature. Raises ``Abort``: 409
+        for another state or an approval that holds no more, 422 where a rule refuses, 503 where the log is away."""
+        async with self._alone(question_id):
+            async with self._store.read() as tx:
+                question = await self._questions.at(tx, question_id, tag)
+            if question.state is QuestionState.PUBLISHED:
+                return question
+            self._require_approval(question)
+            if not question.leaf:
+                question = await self._placed(question)
+            return await self._sent(question) if question.leaf else question
+
+    async def sign(self, question_id: str, leaf: SignedLeaf) -> Question:
+        """Publish with a signature from elsewhere. Raises ``Abort``: 409 for another recipe than the one that waits,
+        422 for a signature that is not the analyst's; otherwise as ``publish``."""
+        async with self._alone(question_id):
+            async with self._store.read() as tx:
+                question = await self._questions.at(tx, question_id, None)
+            if question.state is QuestionState.PUBLISHED and question.leaf == leaf.encode():
+                return question
+            self._require_approval(question)
+            if not question.leaf:
+                self._require_own(question, leaf)
+                question = await self._stored(question, replace(question, leaf=leaf.encode()))
+            elif question.leaf != leaf.encode():
+                raise refuse(Problem.SIGNED, "its recipe has a signature already")
+            return await self._sent(question)
+
+    async def step(self) -> int:
+        """Send what is signed and not known to be in the log, so that a publish that a crash or an absent log cut short
+        is completed; what came of it is an act of nobody's. Returns how many the log answered for. Raises
+        ``TransportError`` while it is away."""
+        async with self._store.read() as tx:
+            waiting = await tx.unsent(BATCH)
+        moved = 0
+        for one in waiting:
+            async with self._alone(one.id):
+                async with self._store.read() as tx:
+                    question = await tx.question(one.id)
+                if question is None or question.state is not QuestionState.APPROVED or not question.leaf:
+                    continue
+                try:
+                    await self._sent(question, by_itself=True)
+                except Abort as problem:
+                    if problem.status >= 500:
+                        raise TransportError("the log does not take what is to be published") from problem
+                moved += 1
+        return moved
+
+    def _alone(self, question_id: str) -> asyncio.Lock:
+        """Held while a question is being published; there as long as anybody holds it or waits."""
+        return self._locks.setdefault(question_id, asyncio.Lock())
+
+    def _require_approval(self, question: Question) -> None:
+        if question.state not in {QuestionState.APPROVED, QuestionState.MISSED}:
+            raise refuse(
+                Problem.QUESTION_STATE,
+                f"it is {question.state}; only what is approved can be published",
+                state=question.state.value,
+            )
+        if not question.leaf and question.approval != self._questions.binding(question):
+            raise refuse(
+                Problem.APPROVAL_VOID, "parties or policy are others than those that were approved; submit it again"
+            )
+
+    def _require_own(self, question: Question, leaf: SignedLeaf) -> None:
+        if not question.recipe or leaf.type is not LeafType.RECIPE or leaf.body_bytes() != question.recipe:
+            raise refuse(Problem.OTHER_RECIPE, "sign the recipe that publish answers with")
+        analyst = self._questions.parties_of(survey_of(question)).analyst
+        try:
+            leaf.verify(unb64url(analyst.signing_key))
+        except CryptoError as error:
+            raise refuse(Problem.SIGNATURE, str(error)) from error
+        if leaf.signer != analyst.operator:
+            raise refuse(Problem.SIGNATURE, "the leaf names another signer")
+
+    async def _placed(self, question: Question) -> Question:
+        """The question with its recipe fixed and, where the key is here, signed."""
+        if question.recipe:
+            kept = _recipe_of(question)
+            if kept.interval.start > self._clock.now():
+                return await self._signed(question, kept)
+        found = await self.drafted(survey_of(question))
+        if found.refusals:
+            raise _refused(found.refusals)
+        return await self._signed(question, found.recipe)
+
+    async def _signed(self, question: Question, recipe: Recipe) -> Question:
+        body = canonical_bytes(recipe.body())
+        leaf = b"" if self._key is None else signed_leaf(recipe, self._key).encode()
+        if (body, leaf) == (question.recipe, question.leaf):
+            return question
+        fixed = replace(question, recipe=body, recipe_hash=recipe.hash_text, leaf=leaf)
+        return await self._stored(question, replace(fixed, state=QuestionState.APPROVED))
+
+    async def _sent(self, question: Question, *, by_itself: bool = False) -> Question:
+        """The question once the log has its leaf. Raises ``Abort``; where the log refused it, or its interval has
+        begun, after it is free again. ``by_itself``: no request is there to be the act of the audit log."""
+        act = self._own_act(question) if by_itself else None
+        if _recipe_of(question).interval.start <= self._clock.now():
+            return await self._found(question, act)
+        try:
+            position = await send_leaf(self._log.transport, self._log.url, SignedLeaf.decode(question.leaf))
+        except Abort as problem:
+            if not problem.type.startswith(REFUSAL_PREFIX):  # not of the log's rules: perhaps of something before it
+                raise away("log", problem.detail or problem.title) from problem
+            rule = problem.type.removeprefix(REFUSAL_PREFIX)
+            freed = replace(question, recipe=b"", recipe_hash="", leaf=b"")
+            await self._stored(question, freed, act and replace(act, outcome=rule[:64]))
+            raise refused(Refusal(rule, problem.detail or problem.title)) from problem
+        except (TransportError, DecodeError) as error:
+            raise away("log", "it gave no answer that says whether it has the recipe, which is sent again") from error
+        return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
+
+    def _own_act(self, question: Question) -> Act:
+        words = f"recipe {question.recipe_hash}, sent again"
+        return Act("", "question.publish", question.id, int(self._clock.now()), "service", "done", words)
+
+    async def _found(self, question: Question, act: Act | None) -> Question:
+        """The question, if an earlier try reached the log. Raises ``Abort`` (409) where none did."""
+        try:
+            async with told("log"):
+                found, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
+        except Abort as problem:
+            if problem.status != HTTPStatus.NOT_FOUND:
+                raise
+            missed = replace(question, state=QuestionState.MISSED, recipe=b"", recipe_hash="", leaf=b"")
+            await self._stored(question, missed, act and replace(act, outcome="interval-began"))
+            words = "the log does not have its recipe, and devices decide by now; publish it again"
+            raise refuse(Problem.INTERVAL_BEGAN, words, state=QuestionState.MISSED.value) from problem
+        position = int(found["index"])
+        return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
+
+    async def _stored(self, before: Question, after: Question, act: Act | None = None) -> Question:
+        async with self._store.transaction() as tx:
+            moved = await self._questions.move(tx, before, after)
+            if act is not None:
+                await audit.record(tx, act)
+            return moved
+
+
+def recipe_document(question: Question) -> dict[str, object] | None:
+    """The recipe that is fixed for a question, as JSON."""
+    return json.loads(question.recipe) if question.recipe else None
+
+
+def _recipe_of(question: Question) -> Recipe:
+    return Recipe.from_body(parse_canonical(question.recipe, "recipe"))
+
+
+def _refused(refusals: tuple[Refusal, ...]) -> Abort:
+    """Every rule that refuses, the first one as the problem's type."""
+    abort = refused(refusals[0])
+    abort.extensions["refusals"] = refusals_document(refusals)
+    return abort

@@ -1,0 +1,167 @@
+"""The life of a question from draft to approval. Whoever wrote any of a text cannot approve it.
+
+What is approved is the text together with the parties and the policy of this organisation (``binding``). The epoch and
+the slot in which a recipe asks are not known before it is published, for both pass while people read; everything else
+of the recipe follows from what is bound, and any change of it voids the approval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from services.admin.core.people import Permission, Principal, forbidden, new_id
+from services.admin.core.ports import QuestionsTx
+from services.admin.core.problems import Problem, not_found, refuse
+from services.admin.core.records import QUESTION_STATES, Question, QuestionState
+from tacit.errors import Abort, FieldError, UsageError
+from tacit.models.forms.parties import Parties
+from tacit.ports import Clock, Entropy
+from tacit.recipe.policy import Policy
+from tacit.recipe.survey import Survey
+from tacit.tlog.canonical import canonical_bytes
+
+LABEL = b"tacit approval v1\0"
+
+
+def text_of(survey: Survey) -> str:
+    """The survey as canonical JSON."""
+    return canonical_bytes(survey.model_dump(mode="json", exclude_none=True)).decode()
+
+
+def survey_of(question: Question) -> Survey:
+    """Inverse of ``text_of``."""
+    return Survey.from_body(json.loads(question.text))
+
+
+def etag_of(question: Question) -> str:
+    """The entity tag of a question as it is now."""
+    return f'"{question.revision}"'
+
+
+class Questions:
+    """What may happen to a question, in a transaction of the caller's. ``parties``: by model."""
+
+    def __init__(self, parties: Mapping[str, Parties], policy: Policy, clock: Clock, entropy: Entropy) -> None:
+        self._parties = parties
+        self._policy = policy
+        self._clock = clock
+        self._entropy = entropy
+
+    @property
+    def parties(self) -> Mapping[str, Parties]:
+        """Those of each model."""
+        return self._parties
+
+    def parties_of(self, survey: Survey) -> Parties:
+        """The parties of the survey's model. Raises ``FieldError``."""
+        found = self._parties.get(survey.model)
+        if found is None:
+            raise FieldError("model", f"this organisation has no parties of model {survey.model}")
+        return found
+
+    def binding(self, question: Question) -> bytes:
+        """What an approval holds for: a digest of text, parties and policy."""
+        survey = survey_of(question)
+        bound: dict[str, Any] = {
+            "survey": json.loads(question.text),
+            "parties": self.parties_of(survey).model_dump(mode="json"),
+            "policy": self._policy.model_dump(mode="json", exclude_none=True),
+        }
+        return hashlib.sha256(LABEL + canonical_bytes(bound)).digest()
+
+    async def create(self, tx: QuestionsTx, who: Principal, survey: Survey) -> Question:
+        """A new draft."""
+        now = int(self._clock.now())
+        question = Question(new_id(self._entropy), QuestionState.DRAFT, 1, text_of(survey), (who.person.id,), now, now)
+        await tx.add_question(question)
+        return question
+
+    async def edit(
+        self, tx: QuestionsTx, who: Principal, question_id: str, survey: Survey, tag: str | None
+    ) -> Question:
+        """The question with another text: a draft again, of one author more. Raises ``Abort``: 404, 409 where it is
+        published, or may be, 412 and 428."""
+        before = await self.at(tx, question_id, tag, needed=True)
+        if before.leaf:
+            raise self._wrong_state(before, "is being published")
+        authors = tuple(dict.fromkeys((*before.authors, who.person.id)))
+        cleared = replace(before, approver="", approval=b"", recipe=b"", recipe_hash="")
+        return await self.move(
+            tx, before, replace(cleared, state=QuestionState.DRAFT, text=text_of(survey), authors=authors)
+        )
+
+    async def delete(self, tx: QuestionsTx, question_id: str, tag: str | None) -> None:
+        """The draft is gone. Raises as ``edit``."""
+        before = await self.at(tx, question_id, tag, needed=True)
+        if not QUESTION_STATES.allows(before.state, None):
+            raise self._wrong_state(before, "is no draft")
+        if not await tx.drop_question(before):
+            raise changed()
+
+    async def submit(self, tx: QuestionsTx, question_id: str, tag: str | None) -> Question:
+        """Offer a complete question for approval. Raises ``FieldError`` for what is missing, and ``Abort``."""
+        before = await self.at(tx, question_id, tag)
+        if before.leaf:
+            raise self._wrong_state(before, "is being published")
+        survey = survey_of(before)
+        self.parties_of(survey)
+        if survey.missing:
+            raise FieldError(survey.missing[0], "is needed to make a recipe")
+        survey.question()
+        cleared = replace(before, approver="", approval=b"", recipe=b"", recipe_hash="")
+        return await self.move(tx, before, replace(cleared, state=QuestionState.SUBMITTED))
+
+    async def approve(self, tx: QuestionsTx, who: Principal, question_id: str, tag: str | None) -> Question:
+        """Let it be published as it is. Raises ``Abort``: 403 ``own-draft`` for whoever wrote any of it."""
+        before = await self.at(tx, question_id, tag)
+        if who.person.id in before.authors:
+            raise refuse(Problem.OWN_DRAFT, "you wrote some of it")
+        if not who.may(Permission.APPROVE):
+            raise forbidden(Permission.APPROVE)
+        approved = replace(before, approver=who.person.id, approval=self.binding(before))
+        return await self.move(tx, before, replace(approved, state=QuestionState.APPROVED), anew=True)
+
+    async def end(self, tx: QuestionsTx, question_id: str, tag: str | None) -> Question:
+        """Nobody waits for it any more; what the log holds stays."""
+        before = await self.at(tx, question_id, tag)
+        return await self.move(tx, before, replace(before, state=QuestionState.ENDED))
+
+    async def at(self, tx: QuestionsTx, question_id: str, tag: str | None, *, needed: bool = False) -> Question:
+        """The question, if it is at ``tag`` (None: whatever it is at, unless a tag is ``needed``). Raises ``Abort``:
+        404, 412 and 428."""
+        found = await tx.question(question_id)
+        if found is None:
+            raise not_found("question")
+        if tag is None and needed:
+            raise refuse(Problem.PRECONDITION, "send the ETag that you have read in If-Match")
+        if tag is not None and tag not in {etag_of(found), "*"}:
+            raise changed()
+        return found
+
+    async def move(self, tx: QuestionsTx, before: Question, after: Question, *, anew: bool = False) -> Question:
+        """``after`` in the place of ``before``. ``anew``: even a move into the same state must be one of the table's
+        for people. Raises ``Abort`` (409) for a move that the table does not hold."""
+        if not QUESTION_STATES.allows(before.state, after.state) or (anew and before.state == after.state):
+            raise self._wrong_state(before, f"cannot become {after.state}")
+        moved = replace(after, revision=before.revision + 1, changed=int(self._clock.now()))
+        if not await tx.put_question(moved, before):
+            raise changed()
+        return moved
+
+    def _wrong_state(self, question: Question, why: str) -> Abort:
+        return refuse(Problem.QUESTION_STATE, f"it is {question.state} and {why}", state=question.state.value)
+
+
+def changed() -> Abort:
+    """The answer to somebody who has not read the newest text."""
+    return refuse(Problem.CHANGED, "read it again, and send its ETag")
+
+
+def field_problem(error: UsageError) -> Abort:
+    """What a person is told of a document with a wrong member."""
+    extensions = {"field": error.field} if isinstance(error, FieldError) else {}
+    return refuse(Problem.FIELD if extensions else Problem.USAGE, str(error), **extensions)

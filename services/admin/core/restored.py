@@ -1,0 +1,65 @@
+"""What an operator closes by accepting a database from the past (``--accept-rollback``, docs/restoring.md).
+
+Such a database has forgotten keys that were taken, people who were let in no more, and approvals that an edit took
+back. So nobody is let in but those of the file of first people, with the keys and roles that stand there, and every
+approval has to be given again. The row of the audit log by which this is noted says that it was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from services.admin.core import audit
+from services.admin.core.people import first_people
+from services.admin.core.ports import AdminTx
+from services.admin.core.records import Act, AuditRow, QuestionState
+from services.admin.core.routing import Admin
+from tacit.errors import UsageError
+
+ACCEPTED: Final = "store.accept-rollback"
+PAGE: Final = 200
+_VOID: Final = (QuestionState.APPROVED, QuestionState.MISSED)
+
+
+async def close_restored(admin: Admin, closed_until: int) -> None:
+    """Close it, once for each acceptance, in one transaction; nothing where ``closed_until`` is 0. Raises
+    ``UsageError`` where no file says who may come in."""
+    if not closed_until:
+        return
+    async with admin.store.read() as reading:
+        if _is_noted(await reading.newest_of(ACCEPTED), closed_until):
+            return
+    if admin.config.people is None:
+        raise UsageError("an older database was accepted, so that no key opens it: let `people` name a file with some")
+    people = first_people(admin.config.people, max(admin.now, closed_until), admin.deps.entropy)
+    async with admin.store.transaction() as tx:
+        if _is_noted(await tx.newest_of(ACCEPTED), closed_until):
+            return
+        await tx.drop_access()
+        for person, key in people:
+            known = await tx.person_named(person.name)
+            if known is None:
+                await tx.add_person(person)
+            else:
+                await tx.put_person(replace(known, role=person.role, disabled=False))
+            await tx.add_key(key if known is None else replace(key, person=known.id))
+        for state in _VOID:
+            await _take_approvals(admin, tx, state)
+        await audit.record(tx, Act("", ACCEPTED, "", admin.now, "operator", "done", _detail(closed_until)))
+
+
+async def _take_approvals(admin: Admin, tx: AdminTx, state: QuestionState) -> None:
+    """Those of the questions in ``state``; what was signed for them is sent no more."""
+    while page := await tx.questions(0, PAGE, state):
+        for one in page:
+            without = replace(one, approver="", approval=b"", recipe=b"", recipe_hash="", leaf=b"")
+            await admin.questions.move(tx, one, replace(without, state=QuestionState.SUBMITTED))
+
+
+def _is_noted(row: AuditRow | None, closed_until: int) -> bool:
+    return row is not None and row.act.detail == _detail(closed_until)
+
+
+def _detail(closed_until: int) -> str:
+    return f"closed until {closed_until}"

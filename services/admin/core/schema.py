@@ -1,0 +1,96 @@
+"""The admin service's tables."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, MetaData, String, Table, Text
+
+from tacit.adapters.upsert import Int64
+
+MIGRATIONS = "services.admin.migrations"
+
+METADATA = MetaData()
+
+QUESTIONS = Table(
+    "questions",
+    METADATA,
+    Column("number", Int64, primary_key=True, autoincrement=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("authors", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Column("approver", String(32), nullable=False),
+    Column("approval", LargeBinary(32), nullable=False),
+    Column("recipe", LargeBinary, nullable=False),
+    Column("recipe_hash", String(43), nullable=False),
+    Column("leaf", LargeBinary, nullable=False),
+    Column("position", BigInteger),
+    Index("questions_recipe_hash", "recipe_hash"),
+    Index("questions_state", "state"),
+)
+PEOPLE = Table(
+    "people",
+    METADATA,
+    Column("number", Int64, primary_key=True, autoincrement=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("role", String(16), nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("password", String(256), nullable=False),
+    Column("disabled", Boolean, nullable=False),
+)
+KEYS = Table(
+    "api_keys",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    Column("person", String(32), nullable=False),
+    Column("label", String(64), nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("expires", BigInteger),
+    Index("api_keys_person", "person"),
+)
+SESSIONS = Table(
+    "sessions",
+    METADATA,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("person", String(32), nullable=False),
+    Column("began", BigInteger, nullable=False),
+    Column("seen", BigInteger, nullable=False),
+    Index("sessions_person", "person"),
+)
+FAILURES = Table(
+    "failures",
+    METADATA,
+    Column("account", LargeBinary(32), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+ANSWERS = Table(
+    "answers",
+    METADATA,
+    Column("key", LargeBinary(32), primary_key=True),
+    Column("request", LargeBinary(32), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("status", BigInteger, nullable=False),
+    Column("headers", Text, nullable=False),
+    Column("body", LargeBinary),
+    Index("answers_at", "at"),
+)
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("previous", LargeBinary(32), nullable=False),
+    Column("hash", LargeBinary(32), nullable=False),
+    Column("who", String(32), nullable=False),
+    Column("what", String(64), nullable=False),
+    Column("target", String(64), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("source", String(64), nullable=False),
+    Column("outcome", String(64), nullable=False),
+    Column("detail", Text, nullable=False),
+)

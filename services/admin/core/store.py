@@ -1,0 +1,276 @@
+"""The admin service's database: one transaction holds an act, its audit row and the answer that was given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.admin.core.records import (
+    QUESTION_STATES,
+    Act,
+    Answer,
+    ApiKey,
+    AuditRow,
+    Failures,
+    Person,
+    Question,
+    QuestionState,
+    Session,
+)
+from services.admin.core.schema import (
+    ANSWERS,
+    AUDIT,
+    FAILURES,
+    KEYS,
+    METADATA,
+    MIGRATIONS,
+    PEOPLE,
+    QUESTIONS,
+    SESSIONS,
+)
+from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.watermark import Watermark
+from tacit.errors import Fatal
+
+_ACT = ("who", "what", "target", "at", "source", "outcome", "detail")
+
+
+class _Rows:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def _one(self, query: sa.Select[Any]) -> Mapping[str, Any] | None:
+        row: Mapping[str, Any] | None = (await self._connection.execute(query)).mappings().first()
+        return row
+
+    async def _all(self, query: sa.Select[Any]) -> Sequence[Mapping[str, Any]]:
+        found: Sequence[Mapping[str, Any]] = (await self._connection.execute(query)).mappings().all()
+        return found
+
+    async def _run(self, statement: sa.Executable) -> int:
+        result: Any = await self._connection.execute(statement)
+        return int(result.rowcount)
+
+
+class SqlQuestions(_Rows):
+    """``services.admin.core.ports.QuestionsTx``."""
+
+    async def question(self, question_id: str) -> Question | None:
+        """One question."""
+        row = await self._one(sa.select(QUESTIONS).where(QUESTIONS.c.id == question_id))
+        return None if row is None else _question(row)
+
+    async def questions(
+        self, after: int, limit: int, state: QuestionState | None = None, recipe_hash: str = ""
+    ) -> Sequence[Question]:
+        """In the order in which they were written."""
+        query = sa.select(QUESTIONS).where(QUESTIONS.c.number > after).order_by(QUESTIONS.c.number).limit(limit)
+        if state is not None:
+            query = query.where(QUESTIONS.c.state == state.value)
+        if recipe_hash:
+            query = query.where(QUESTIONS.c.recipe_hash == recipe_hash)
+        return [_question(row) for row in await self._all(query)]
+
+    async def questions_of(self, recipe_hashes: Sequence[str]) -> Mapping[str, str]:
+        """Id by hash."""
+        query = sa.select(QUESTIONS.c.recipe_hash, QUESTIONS.c.id).where(QUESTIONS.c.recipe_hash.in_(recipe_hashes))
+        return {row["recipe_hash"]: row["id"] for row in await self._all(query)}
+
+    async def newest_published(self, limit: int) -> Sequence[str]:
+        """The newest first."""
+        published = QUESTIONS.c.state == QuestionState.PUBLISHED.value
+        query = sa.select(QUESTIONS.c.recipe_hash).where(published).order_by(QUESTIONS.c.number.desc()).limit(limit)
+        return [row["recipe_hash"] for row in await self._all(query)]
+
+    async def question_counts(self) -> Mapping[str, int]:
+        """By state."""
+        rows = await self._all(sa.select(QUESTIONS.c.state, sa.func.count().label("n")).group_by(QUESTIONS.c.state))
+        return {row["state"]: int(row["n"]) for row in rows}
+
+    async def unsent(self, limit: int) -> Sequence[Question]:
+        """Signed, and not known to be in the log."""
+        waiting = (QUESTIONS.c.state == QuestionState.APPROVED.value) & (sa.func.length(QUESTIONS.c.leaf) > 0)
+        query = sa.select(QUESTIONS).where(waiting).order_by(QUESTIONS.c.number).limit(limit)
+        return [_question(row) for row in await self._all(query)]
+
+    async def add_question(self, question: Question) -> None:
+        """A new row."""
+        QUESTION_STATES.check(None, question.state)
+        await self._run(sa.insert(QUESTIONS).values(_columns(question)))
+
+    async def put_question(self, question: Question, before: Question) -> bool:
+        """Compare the revision, and set."""
+        QUESTION_STATES.check(before.state, question.state)
+        moved = sa.update(QUESTIONS).where(QUESTIONS.c.id == before.id, QUESTIONS.c.revision == before.revision)
+        return await self._run(moved.values(_columns(question))) == 1
+
+    async def drop_question(self, question: Question) -> bool:
+        """Compare the revision, and delete."""
+        QUESTION_STATES.check(question.state, None)
+        same = (QUESTIONS.c.id == question.id) & (QUESTIONS.c.revision == question.revision)
+        return await self._run(sa.delete(QUESTIONS).where(same)) == 1
+
+
+class SqlPeople(_Rows):
+    """``services.admin.core.ports.PeopleTx``."""
+
+    async def person(self, person_id: str) -> Person | None:
+        """By id."""
+        row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.id == person_id))
+        return None if row is None else Person(**row)
+
+    async def person_named(self, name: str) -> Person | None:
+        """By name."""
+        row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.name == name))
+        return None if row is None else Person(**row)
+
+    async def people(self, after: int, limit: int) -> Sequence[Person]:
+        """In order."""
+        query = sa.select(PEOPLE).where(PEOPLE.c.number > after).order_by(PEOPLE.c.number).limit(limit)
+        return [Person(**row) for row in await self._all(query)]
+
+    async def active_with_role(self, role: str) -> int:
+        """How many."""
+        query = sa.select(sa.func.count()).where(PEOPLE.c.role == role, PEOPLE.c.disabled.is_(False))
+        return int((await self._connection.execute(query)).scalar_one())
+
+    async def add_person(self, person: Person) -> None:
+        """A new row."""
+        await self._run(sa.insert(PEOPLE).values(_columns(person)))
+
+    async def put_person(self, person: Person) -> None:
+        """Replace the row."""
+        if await self._run(sa.update(PEOPLE).where(PEOPLE.c.id == person.id).values(_columns(person))) != 1:
+            raise Fatal("no person has this id")
+
+    async def key_of(self, digest: bytes) -> ApiKey | None:
+        """By digest."""
+        row = await self._one(sa.select(KEYS).where(KEYS.c.digest == digest))
+        return None if row is None else ApiKey(**row)
+
+    async def keys(self, person_id: str) -> Sequence[ApiKey]:
+        """The oldest first."""
+        query = sa.select(KEYS).where(KEYS.c.person == person_id).order_by(KEYS.c.created, KEYS.c.id)
+        return [ApiKey(**row) for row in await self._all(query)]
+
+    async def add_key(self, key: ApiKey) -> None:
+        """A new row."""
+        await self._run(sa.insert(KEYS).values(asdict(key)))
+
+    async def drop_key(self, person_id: str, key_id: str) -> bool:
+        """Whether there was one."""
+        return await self._run(sa.delete(KEYS).where(KEYS.c.id == key_id, KEYS.c.person == person_id)) == 1
+
+    async def drop_access(self) -> None:
+        """Every key, session and password."""
+        await self._run(sa.delete(KEYS))
+        await self._run(sa.delete(SESSIONS))
+        await self._run(sa.update(PEOPLE).values(password="", disabled=True))
+
+    async def session(self, digest: bytes) -> Session | None:
+        """By the digest of its cookie."""
+        row = await self._one(sa.select(SESSIONS).where(SESSIONS.c.digest == digest))
+        return None if row is None else Session(**row)
+
+    async def put_session(self, session: Session) -> None:
+        """Replace the row, if there is one."""
+        await self._run(sa.delete(SESSIONS).where(SESSIONS.c.digest == session.digest))
+        await self._run(sa.insert(SESSIONS).values(asdict(session)))
+
+    async def drop_sessions(self, *, digest: bytes = b"", person_id: str = "", began_before: int = 0) -> int:
+        """All that any of the three names."""
+        named = (SESSIONS.c.digest == digest) | (SESSIONS.c.person == person_id) | (SESSIONS.c.began < began_before)
+        return await self._run(sa.delete(SESSIONS).where(named))
+
+    async def failures(self, account: bytes) -> Failures | None:
+        """By the account's digest."""
+        row = await self._one(sa.select(FAILURES).where(FAILURES.c.account == account))
+        return None if row is None else Failures(**row)
+
+    async def put_failures(self, failures: Failures) -> None:
+        """Replace the row, if there is one."""
+        await self.drop_failures(account=failures.account)
+        await self._run(sa.insert(FAILURES).values(asdict(failures)))
+
+    async def drop_failures(self, *, account: bytes = b"", last_before: int = 0) -> None:
+        """All that either names."""
+        await self._run(sa.delete(FAILURES).where((FAILURES.c.account == account) | (FAILURES.c.last < last_before)))
+
+
+class SqlAdminTx(SqlQuestions, SqlPeople):
+    """``services.admin.core.ports.AdminTx``."""
+
+    async def answer(self, key: bytes) -> Answer | None:
+        """By key."""
+        row = await self._one(sa.select(ANSWERS).where(ANSWERS.c.key == key))
+        return None if row is None else Answer(**row)
+
+    async def add_answer(self, answer: Answer) -> None:
+        """A new row."""
+        await self._run(sa.insert(ANSWERS).values(asdict(answer)))
+
+    async def drop_answers(self, before: int) -> int:
+        """How many."""
+        return await self._run(sa.delete(ANSWERS).where(ANSWERS.c.at < before))
+
+    async def last_act(self) -> AuditRow | None:
+        """The newest."""
+        row = await self._one(sa.select(AUDIT).order_by(AUDIT.c.number.desc()).limit(1))
+        return None if row is None else _audit_row(row)
+
+    async def newest_of(self, what: str) -> AuditRow | None:
+        """The newest of one kind."""
+        row = await self._one(sa.select(AUDIT).where(AUDIT.c.what == what).order_by(AUDIT.c.number.desc()).limit(1))
+        return None if row is None else _audit_row(row)
+
+    async def add_act(self, row: AuditRow) -> None:
+        """A new row."""
+        values = {"number": row.number, "previous": row.previous, "hash": row.hash, **asdict(row.act)}
+        await self._run(sa.insert(AUDIT).values(values))
+
+    async def acts(self, after: int, limit: int) -> Sequence[AuditRow]:
+        """In order."""
+        query = sa.select(AUDIT).where(AUDIT.c.number > after).order_by(AUDIT.c.number).limit(limit)
+        return [_audit_row(row) for row in await self._all(query)]
+
+
+def _columns(row: Question | Person) -> dict[str, Any]:
+    """Without the number, which the database gives."""
+    values = {name: value for name, value in asdict(row).items() if name != "number"}
+    if isinstance(row, Question):
+        values |= {"state": row.state.value, "authors": json.dumps(row.authors)}
+    return values
+
+
+def _question(row: Mapping[str, Any]) -> Question:
+    return Question(**{**row, "state": QuestionState(row["state"]), "authors": tuple(json.loads(row["authors"]))})
+
+
+def _audit_row(row: Mapping[str, Any]) -> AuditRow:
+    return AuditRow(row["number"], row["previous"], Act(**{name: row[name] for name in _ACT}), row["hash"])
+
+
+class SqlAdminStore(DatabaseStore):
+    """The admin service's database."""
+
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, mark)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SqlAdminTx]:
+        """Commit everything in the block, or nothing. Every one spends: there is nothing here that may be forgotten."""
+        async with self._database.transaction() as connection:
+            yield SqlAdminTx(connection)
+            await self._database.spend(connection)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[SqlAdminTx]:
+        """One consistent view."""
+        async with self._database.read() as connection:
+            yield SqlAdminTx(connection)

@@ -1,0 +1,1 @@
+"""What each resource does, one module per kind of resource."""

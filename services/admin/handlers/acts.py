@@ -1,0 +1,41 @@
+"""The audit log."""
+
+from __future__ import annotations
+
+from services.admin.core.documents import ActDocument, AuditPage
+from services.admin.core.ports import AdminTx
+from services.admin.core.records import AuditRow
+from services.admin.core.routing import Call, Reply
+from tacit.codec import b64url
+
+
+async def listed(call: Call) -> Reply:
+    """A page of it, from the first act on."""
+    after, limit = call.page()
+    return Reply(await page_of(call.stored, after, limit))
+
+
+async def page_of(tx: AdminTx, after: int, limit: int) -> AuditPage:
+    """At most ``limit`` acts behind number ``after``."""
+    found = await tx.acts(after, limit + 1)
+    people = [await tx.person(one) for one in sorted({row.act.who for row in found if row.act.who})]
+    names = {person.id: person.name for person in people if person is not None}
+    following = str(found[limit - 1].number) if len(found) > limit else None
+    return AuditPage(acts=[_document(row, names) for row in found[:limit]], next=following)
+
+
+def _document(row: AuditRow, names: dict[str, str]) -> ActDocument:
+    act = row.act
+    return ActDocument(
+        number=row.number,
+        at=act.at,
+        person=act.who,
+        who=names.get(act.who, act.who),
+        what=act.what,
+        target=act.target,
+        source=act.source,
+        outcome=act.outcome,
+        detail=act.detail,
+        previous=b64url(row.previous),
+        hash=b64url(row.hash),
+    )

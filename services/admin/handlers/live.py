@@ -1,0 +1,48 @@
+"""Server-sent events for as long as whoever listens may read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+
+from aiohttp import web
+
+from services.admin.core.people import Permission
+from services.admin.core.routing import ADMIN, Call, Reply
+from tacit.errors import Abort
+
+BEAT_SECONDS = 15.0
+"""Silence after which a comment is sent, and looked whether the listener may still read."""
+EVENT_STREAM = "text/event-stream"
+
+
+async def events(call: Call) -> Reply:
+    """What changes from now on."""
+    return Reply(None, stream=partial(_stream, call.who.person.id))
+
+
+async def _stream(who: str, request: web.Request) -> web.StreamResponse:
+    admin = request.app[ADMIN]
+    response = web.StreamResponse(headers={"Content-Type": EVENT_STREAM, "X-Accel-Buffering": "no"})
+    with admin.events.listening(who) as queue, contextlib.suppress(ConnectionResetError):
+        await response.prepare(request)
+        await response.write(b"retry: 5000\n\n")
+        while await _may_listen(request):
+            try:
+                event = await asyncio.wait_for(queue.get(), BEAT_SECONDS)
+            except TimeoutError:
+                await response.write(b": beat\n\n")
+                continue
+            if event is None:
+                break
+            await response.write(event.encode())
+        await response.write_eof()
+    return response
+
+
+async def _may_listen(request: web.Request) -> bool:
+    try:
+        return (await request.app[ADMIN].sign_in.principal(request)).may(Permission.READ)
+    except Abort:
+        return False

@@ -1,0 +1,102 @@
+"""The log as this organisation verified it, and what its recipes leave in the accounts."""
+
+from __future__ import annotations
+
+import contextlib
+
+from services.admin.core.documents import (
+    EntryDocument,
+    EntryPage,
+    KeysDocument,
+    LedgerDocument,
+    LogDocument,
+    ProofDocument,
+)
+from services.admin.core.keys import keys_of
+from services.admin.core.problems import not_found
+from services.admin.core.routing import Admin, Call, Reply
+from tacit.codec import b64url
+from tacit.errors import DecodeError
+from tacit.monitor.reading import WholeLog
+from tacit.recipe.live import LiveLog
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.merkle import leaf_hash, prove_inclusion
+
+
+async def ledger(call: Call) -> Reply:
+    """Every account: spent, left, and by which recipes; day by day, and when it would be used up."""
+    whole = call.admin.whole
+    found = (await whole.ledger()).document()
+    return Reply(LedgerDocument(**found, burn_down=[one.document() for one in await whole.burn_downs()]))
+
+
+async def keys(call: Call) -> Reply:
+    """Keys that the organisation's questions depend on, with when they end."""
+    return Reply(keys_in(await call.admin.whole.live(), call.admin))
+
+
+async def shown(call: Call) -> Reply:
+    """The newest checkpoint."""
+    return Reply(checkpoint_of(await call.admin.whole.read()))
+
+
+async def entries(call: Call) -> Reply:
+    """A page of the log's entries."""
+    first, limit = call.page()
+    return Reply(entries_of(await call.admin.whole.read(), first, limit))
+
+
+async def proof(call: Call) -> Reply:
+    """That an entry is in the tree of the newest checkpoint."""
+    log = await call.admin.whole.read()
+    return Reply(proof_of(log, index_of(log, call.part("index"))))
+
+
+def keys_in(live: LiveLog, admin: Admin) -> KeysDocument:
+    """The keys as of now, by what ``live`` shows."""
+    return keys_of(live, admin.config, admin.questions.parties, admin.publishing.signs_with, admin.now)
+
+
+def index_of(log: WholeLog, text: str) -> int:
+    """The place that a URL names. Raises ``Abort`` (404) where the log has no entry."""
+    index = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else log.tree.size
+    if index >= log.tree.size:
+        raise not_found("entry")
+    return index
+
+
+def checkpoint_of(log: WholeLog) -> LogDocument:
+    """The newest checkpoint that was read."""
+    note = log.note.decode("utf-8", "replace")
+    return LogDocument(origin=log.state.origin, size=log.tree.size, root=b64url(log.tree.root()), checkpoint=note)
+
+
+def entries_of(log: WholeLog, first: int, limit: int) -> EntryPage:
+    """At most ``limit`` entries from ``first`` on."""
+    tree = log.tree
+    end = min(first + limit, tree.size)
+    found = [_entry(index, tree.entries[index]) for index in range(first, end)]
+    return EntryPage(entries=found, next=str(end) if end < tree.size else None)
+
+
+def proof_of(log: WholeLog, index: int) -> ProofDocument:
+    """That the entry at ``index`` is in the tree of the newest checkpoint that was read."""
+    tree = log.tree
+    return ProofDocument(
+        index=index,
+        size=tree.size,
+        root=b64url(tree.root()),
+        leaf_hash=b64url(leaf_hash(tree.entries[index])),
+        path=[b64url(one) for one in prove_inclusion(tree.read, index, tree.size)],
+        checkpoint=log.note.decode("utf-8", "replace"),
+    )
+
+
+def _entry(index: int, data: bytes) -> EntryDocument:
+    """What stands in front of an entry; one of a kind that is not known has no words."""
+    kind, signer, name = "unknown", "", None
+    with contextlib.suppress(DecodeError):
+        leaf = SignedLeaf.decode(data)
+        stated = leaf.body.get("name")
+        kind, signer, name = leaf.type.value, leaf.signer, stated if isinstance(stated, str) else None
+    return EntryDocument(index=index, type=kind, signer=signer, name=name, size=len(data))

@@ -1,0 +1,149 @@
+"""Questions: drafts, their check, approval, publishing and end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from services.admin.core.documents import CheckDocument, DesignDocument, QuestionDocument, QuestionPage
+from services.admin.core.events import question_event
+from services.admin.core.ports import PeopleTx
+from services.admin.core.publishing import recipe_document
+from services.admin.core.questions import etag_of, survey_of
+from services.admin.core.records import Question, QuestionState
+from services.admin.core.routing import Call, Reply
+from tacit.codec import b64url
+from tacit.errors import DecodeError
+from tacit.recipe.survey import Survey
+from tacit.tlog.canonical import canonical_bytes
+from tacit.tlog.leaves import SignedLeaf
+
+
+async def create(call: Call) -> Reply:
+    """A new draft."""
+    question = await call.admin.questions.create(call.stored, call.who, call.body)
+    return await _reply(call.stored, question, status=201, location=True)
+
+
+async def listed(call: Call) -> Reply:
+    """A page of them, of one state or all."""
+    after, limit = call.page()
+    stated = call.request.query.get("state")
+    if stated is not None and stated not in set(QuestionState):
+        raise DecodeError(f"state is one of {', '.join(QuestionState)}")
+    state = None if stated is None else QuestionState(stated)
+    found = await call.stored.questions(after, limit + 1, state)
+    names = await names_of(call.stored, found)
+    page = [_document(one, names) for one in found[:limit]]
+    following = str(found[limit - 1].number) if len(found) > limit else None
+    return Reply(QuestionPage(questions=page, next=following))
+
+
+async def shown(call: Call) -> Reply:
+    """One, with its ETag."""
+    found = await call.admin.questions.at(call.stored, call.part("id"), None)
+    return replace(await _reply(call.stored, found), event=None)
+
+
+async def edit(call: Call) -> Reply:
+    """Another text."""
+    found = await call.admin.questions.edit(call.stored, call.who, call.part("id"), call.body, call.tag)
+    return await _reply(call.stored, found)
+
+
+async def delete(call: Call) -> Reply:
+    """A draft less."""
+    await call.admin.questions.delete(call.stored, call.part("id"), call.tag)
+    return Reply(None, 204, target=call.part("id"), event=question_event(call.part("id"), None, 0))
+
+
+async def submit(call: Call) -> Reply:
+    """Offered for approval."""
+    return await _reply(call.stored, await call.admin.questions.submit(call.stored, call.part("id"), call.tag))
+
+
+async def approve(call: Call) -> Reply:
+    """Approved by another person than its authors."""
+    found = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
+    return await _reply(call.stored, found, detail=f"binding {b64url(found.approval)}")
+
+
+async def end(call: Call) -> Reply:
+    """Nobody waits for it any more."""
+    return await _reply(call.stored, await call.admin.questions.end(call.stored, call.part("id"), call.tag))
+
+
+async def check(call: Call) -> Reply:
+    """Every rule, with the numbers and what would pass, of the recipe that it would become now."""
+    async with call.admin.store.read() as tx:
+        question = await call.admin.questions.at(tx, call.part("id"), call.tag)
+    return await _checked(call, survey_of(question))
+
+
+async def check_text(call: Call) -> Reply:
+    """The same of a text that is kept nowhere."""
+    return await _checked(call, call.body)
+
+
+async def _checked(call: Call, survey: Survey) -> Reply:
+    found, verdicts = await call.admin.publishing.checked(survey)
+    return Reply(CheckDocument.model_validate({**found.document(), **verdicts.document()}))
+
+
+async def design(call: Call) -> Reply:
+    """Ways to ask it, compared."""
+    return Reply(DesignDocument.model_validate(await call.admin.planner.compared(call.body)))
+
+
+async def publish(call: Call) -> Reply:
+    """In the log; or 202, where its recipe waits for a signature from elsewhere."""
+    found = await call.admin.publishing.publish(call.part("id"), call.tag)
+    return await _published(call, found)
+
+
+async def sign(call: Call) -> Reply:
+    """In the log, with a signature from elsewhere."""
+    leaf = SignedLeaf.decode(canonical_bytes(call.body.leaf))
+    return await _published(call, await call.admin.publishing.sign(call.part("id"), leaf))
+
+
+async def _published(call: Call, question: Question) -> Reply:
+    async with call.admin.store.read() as tx:
+        waits = question.state is not QuestionState.PUBLISHED
+        return await _reply(tx, question, status=202 if waits else 200, detail=f"recipe {question.recipe_hash}")
+
+
+async def _reply(
+    tx: PeopleTx, question: Question, *, status: int = 200, location: bool = False, detail: str = ""
+) -> Reply:
+    headers = {"ETag": etag_of(question)}
+    if location:
+        headers["Location"] = f"/v1/questions/{question.id}"
+    document = _document(question, await names_of(tx, [question]), whole=True)
+    event = question_event(question.id, question.state, question.revision)
+    return Reply(document, status, headers, question.id, detail, event=event)
+
+
+async def names_of(tx: PeopleTx, questions: Sequence[Question]) -> dict[str, str]:
+    """The names of all who wrote or approved any of them."""
+    wanted = {person for one in questions for person in (*one.authors, one.approver) if person}
+    found = [await tx.person(one) for one in sorted(wanted)]
+    return {person.id: person.name for person in found if person is not None}
+
+
+def _document(question: Question, names: dict[str, str], *, whole: bool = False) -> QuestionDocument:
+    return QuestionDocument(
+        id=question.id,
+        state=question.state.value,
+        revision=question.revision,
+        survey=json.loads(question.text),
+        authors=[names.get(one, one) for one in question.authors],
+        approver=names.get(question.approver, question.approver) or None,
+        created=question.created,
+        changed=question.changed,
+        hash=question.recipe_hash or None,
+        signed=bool(question.leaf),
+        position=question.position,
+        recipe=recipe_document(question) if whole else None,
+    )

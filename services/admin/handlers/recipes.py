@@ -1,0 +1,163 @@
+"""Recipes of the log with their yield, collections, and what was released."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, Final
+
+from services.admin.core.documents import (
+    CollectionDocument,
+    CollectionList,
+    RecipeDocument,
+    RecipePage,
+    RecipeSummary,
+    ResultList,
+)
+from services.admin.core.log import told
+from services.admin.core.problems import Problem, not_found, refuse
+from services.admin.core.routing import Admin, Call, Reply
+from tacit import media_types
+from tacit.codec import unb64url
+from tacit.errors import Abort, DecodeError, UsageError
+from tacit.operations import services
+from tacit.operations.results import released
+from tacit.operations.tables import EXTRA, csv_bytes, parquet_bytes
+from tacit.operations.yields import read_yield
+from tacit.recipe.model import Recipe
+
+HASH_SIZE = 32
+FORMATS: Final = {"csv": media_types.CSV, "parquet": media_types.PARQUET}
+"""Tables of results beside JSON, by the word that asks for one."""
+MOST_ACCEPTED: Final = 32
+
+
+async def listed(call: Call) -> Reply:
+    """A page of the log's recipes."""
+    after, limit = call.page()
+    async with told("log"):
+        url = f"{call.admin.log.url}/v1/recipes" + (f"?after={after - 1}" if after else "")
+        page = await services.call(call.admin.log.transport, "GET", url)
+    found, rest = page["recipes"][:limit], page["recipes"][limit:]
+    more = rest or page["next"] is not None
+    async with call.admin.store.read() as tx:
+        own = await tx.questions_of([one["hash"] for one in found])
+    recipes = [RecipeSummary(**one, question_id=own.get(one["hash"])) for one in found]
+    return Reply(RecipePage(recipes=recipes, next=str(found[-1]["index"] + 1) if more and found else None))
+
+
+async def shown(call: Call) -> Reply:
+    """One recipe, verified, with its yield."""
+    return Reply(await document_of(call.admin, _hash(call.part("hash"))))
+
+
+async def document_of(admin: Admin, recipe_hash: str) -> RecipeDocument:
+    """The recipe of this hash, verified, with its yield. Raises ``Abort``."""
+    async with told("log"):
+        document, recipe = await services.logged_recipe(admin.log.transport, admin.log.url, recipe_hash)
+    async with admin.store.read() as tx:
+        own = await tx.questions_of([recipe_hash])
+    filled = await _yield(admin, recipe)
+    kept = {name: value for name, value in document.items() if name != "leaf"}
+    members = {**kept, "recipe": recipe.body(), "question_id": own.get(recipe_hash), "yield": filled}
+    return RecipeDocument.model_validate(members)
+
+
+async def _yield(admin: Admin, recipe: Recipe) -> dict[str, Any] | None:
+    """What the collector may know; None where this organisation collects nothing of the recipe, or cannot ask now."""
+    if admin.collector is None:
+        return None
+    transport = admin.log.transport
+    try:
+        async with told("collector"):
+            results = await released(transport, admin.collector, recipe.hash_text)
+            count = int(results[-1]["report_count"]) if results else None
+            found = await read_yield(transport, admin.collector, recipe, admin.deps.clock.now(), count)
+    except Abort:
+        return None
+    return found.document()
+
+
+async def results(call: Call) -> Reply:
+    """Releases, of one recipe or all."""
+    given = call.request.query.get("recipe")
+    wanted = None if given is None else _hash(given)
+    asked = _format(call.request.query.get("format"), call.request.headers.get("Accept", ""))
+    found = await results_of(call.admin, wanted)
+    return Reply(ResultList(results=found)) if asked == "json" else await _table(asked, found)
+
+
+async def _table(asked: str, found: list[dict[str, Any]]) -> Reply:
+    """Releases as a file. Raises ``Abort``: 501 without the extra, 502 for what cannot be made one of."""
+    try:
+        content = await asyncio.to_thread(csv_bytes if asked == "csv" else parquet_bytes, found)
+    except UsageError as error:
+        raise refuse(Problem.EXTRA_MISSING, str(error), extra=EXTRA) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise refuse(Problem.PEER_ANSWER, "what the collector released cannot be made a table of") from error
+    kept = f'attachment; filename="results.{asked}"'
+    return Reply(None, headers={"Content-Type": FORMATS[asked], "Content-Disposition": kept}, content=content)
+
+
+def _format(asked: str | None, accept: str) -> str:
+    """The format that the query names, else the one that ``Accept`` (RFC 9110) likes best; JSON unless it likes another
+    one better. Raises ``DecodeError``."""
+    if asked is not None:
+        if asked != "json" and asked not in FORMATS:
+            raise DecodeError(f"format is one of json, {', '.join(FORMATS)}")
+        return asked
+    liked: dict[str, float] = {}
+    for part in accept.split(",")[:MOST_ACCEPTED]:
+        if (found := media_types.parsed(part)) is not None:
+            liked[found[0]] = _quality(found[1].get("q", "1"))
+    best = max(FORMATS, key=lambda name: liked.get(FORMATS[name], 0.0))
+    anything = max(liked.get(name, 0.0) for name in (media_types.JSON, "application/*", "*/*"))
+    return best if liked.get(FORMATS[best], 0.0) > anything else "json"
+
+
+def _quality(text: str) -> float:
+    return float(text) if re.fullmatch(r"[01](\.[0-9]{0,3})?", text) else 0.0
+
+
+async def results_of(admin: Admin, recipe_hash: str | None = None) -> list[dict[str, Any]]:
+    """Releases in their order, of one recipe or all. Raises ``Abort``."""
+    async with told("collector"):
+        return await released(admin.log.transport, admin.own_collector, recipe_hash)
+
+
+async def collect(call: Call) -> Reply:
+    """A collection of a recipe's batch; the same one where it was asked for before."""
+    recipe_hash = _hash(call.body.recipe)
+    body = json.dumps({"recipe_hash": recipe_hash}).encode()
+    found = CollectionDocument(**await _collector(call, "POST", "/v1/collections", body))
+    return Reply(found, 201, {"Location": f"/v1/collections/{found.id}"}, found.id, f"recipe {recipe_hash}")
+
+
+async def collections(call: Call) -> Reply:
+    """Every collection."""
+    found = await _collector(call, "GET", "/v1/collections")
+    return Reply(CollectionList(collections=[CollectionDocument(**one) for one in found["collections"]]))
+
+
+async def collection(call: Call) -> Reply:
+    """One collection."""
+    name = call.part("id")
+    if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
+        raise not_found("collection")
+    return Reply(CollectionDocument(**await _collector(call, "GET", f"/v1/collections/{name}")))
+
+
+async def _collector(call: Call, method: str, path: str, body: bytes = b"") -> Any:
+    at = call.admin.own_collector
+    async with told("collector"):
+        transport = call.admin.log.transport
+        return await services.call(transport, method, f"{at.url}{path}", body=body, bearer=at.bearer)
+
+
+def _hash(text: str) -> str:
+    try:
+        unb64url(text, length=HASH_SIZE, what="recipe hash")
+    except DecodeError as error:
+        raise not_found("recipe") from error
+    return text

@@ -1,0 +1,172 @@
+"""The one table of routes: the application, the OpenAPI document and the page that shows it are made from it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from services.admin.core.documents import (
+    AuditPage,
+    CheckDocument,
+    CollectionBody,
+    CollectionDocument,
+    CollectionList,
+    DesignDocument,
+    EntryPage,
+    KeyBody,
+    KeyList,
+    KeysDocument,
+    LedgerDocument,
+    LogDocument,
+    NewKey,
+    Nothing,
+    PersonBody,
+    PersonChange,
+    PersonDocument,
+    PersonPage,
+    ProofDocument,
+    QuestionDocument,
+    QuestionPage,
+    RecipeDocument,
+    RecipePage,
+    ResultList,
+    SessionDocument,
+    SignatureBody,
+    SignInBody,
+)
+from services.admin.core.people import Permission
+from services.admin.core.routing import Route, Storing
+from services.admin.handlers import acts, live, log, people, questions, recipes, sessions
+from tacit.recipe.survey import Survey
+
+_READ, _WRITE, _OPERATE = Permission.READ, Permission.WRITE, Permission.OPERATE
+_QUESTION = "/v1/questions/{id}"
+_ONE: Final = {200: QuestionDocument}
+
+ROUTES: Final = (
+    Route(
+        "POST", "/v1/questions", "question.create", "Write a draft.", questions.create, _WRITE, {201: QuestionDocument},
+        body=Survey, storing=Storing.WRITE,
+    ),
+    Route(
+        "GET", "/v1/questions", "question.list", "Questions, in the order in which they were written.",
+        questions.listed, _READ, {200: QuestionPage}, paged=True, query=("state",),
+    ),
+    Route("GET", _QUESTION, "question.show", "One question, with its ETag.", questions.shown, _READ, _ONE,
+          problems=(404,)),
+    Route(
+        "PUT", _QUESTION, "question.edit", "Another text; the question is a draft again.", questions.edit, _WRITE, _ONE,
+        body=Survey, problems=(404, 409, 412, 428), storing=Storing.WRITE, tagged=True,
+    ),
+    Route(
+        "DELETE", _QUESTION, "question.delete", "Delete a draft.", questions.delete, _WRITE, {204: None},
+        problems=(404, 409, 412, 428), storing=Storing.WRITE, tagged=True,
+    ),
+    Route(
+        "POST", f"{_QUESTION}/check", "question.check",
+        "What every rule says of the recipe that it would become now, what it costs and gives.",
+        questions.check, _READ, {200: CheckDocument}, body=Nothing, problems=(404, 412, 502), storing=Storing.NOTHING,
+        tagged=True, computes=True,
+    ),
+    Route(
+        "POST", "/v1/check", "text.check", "The same of a text that is kept nowhere, for whoever is writing it.",
+        questions.check_text, _READ, {200: CheckDocument}, body=Survey, problems=(502,), storing=Storing.NOTHING,
+        computes=True,
+    ),
+    Route(
+        "POST", "/v1/design", "text.design", "Ways to ask a question, compared: what each costs and gives.",
+        questions.design, _READ, {200: DesignDocument}, body=Survey, storing=Storing.NOTHING, computes=True,
+    ),
+    Route(
+        "POST", f"{_QUESTION}/submit", "question.submit", "Offer a complete question for approval.",
+        questions.submit, _WRITE, _ONE, body=Nothing, problems=(404, 409, 412), storing=Storing.WRITE, tagged=True,
+    ),
+    Route(
+        "POST", f"{_QUESTION}/approve", "question.approve",
+        "Approve it as it is. Whoever wrote any of it gets 403 `urn:tacit:problem:own-draft`.",
+        questions.approve, _READ, _ONE, body=Nothing, problems=(404, 409, 412), storing=Storing.WRITE, tagged=True,
+    ),
+    Route(
+        "POST", f"{_QUESTION}/publish", "question.publish",
+        "Fix its recipe, sign it and put it into the log; 202 where a signature from elsewhere is waited for.",
+        questions.publish, _OPERATE, {200: QuestionDocument, 202: QuestionDocument}, body=Nothing,
+        problems=(404, 409, 412, 502), storing=Storing.NOTHING, tagged=True,
+    ),
+    Route(
+        "POST", f"{_QUESTION}/signature", "question.sign", "Publish with a signature that was made elsewhere.",
+        questions.sign, _OPERATE, _ONE, body=SignatureBody, problems=(404, 409, 502), storing=Storing.NOTHING,
+    ),
+    Route(
+        "POST", f"{_QUESTION}/end", "question.end", "Nobody waits for it any more; what the log holds stays.",
+        questions.end, _OPERATE, _ONE, body=Nothing, problems=(404, 409, 412), storing=Storing.WRITE, tagged=True,
+    ),
+    Route(
+        "GET", "/v1/recipes", "recipe.list", "Recipes of the log, in its order.", recipes.listed, _READ,
+        {200: RecipePage}, problems=(502,), storing=Storing.NOTHING, paged=True,
+    ),
+    Route(
+        "GET", "/v1/recipes/{hash}", "recipe.show",
+        "One recipe: its body, opt-ins, and its yield against B as far as this organisation may know it.",
+        recipes.shown, _READ, {200: RecipeDocument}, problems=(404, 422, 502), storing=Storing.NOTHING,
+    ),
+    Route(
+        "GET", "/v1/results", "result.list", "What was released, of one recipe or all.", recipes.results, _READ,
+        {200: ResultList}, problems=(404, 501, 502), storing=Storing.NOTHING, query=("recipe",),
+        formats=recipes.FORMATS,
+    ),
+    Route(
+        "POST", "/v1/collections", "collection.ask", "Ask for a recipe's batch.", recipes.collect, _OPERATE,
+        {201: CollectionDocument}, body=CollectionBody, problems=(404, 502), storing=Storing.NOTHING,
+    ),
+    Route(
+        "GET", "/v1/collections", "collection.list", "Every collection.", recipes.collections, _READ,
+        {200: CollectionList}, problems=(404, 502), storing=Storing.NOTHING,
+    ),
+    Route(
+        "GET", "/v1/collections/{id}", "collection.show", "One collection.", recipes.collection, _READ,
+        {200: CollectionDocument}, problems=(404, 502), storing=Storing.NOTHING,
+    ),
+    Route("GET", "/v1/ledger", "ledger.show", "What accounts have spent and have left, by which recipes, for how long.",
+          log.ledger, _READ, {200: LedgerDocument}, problems=(502,), storing=Storing.NOTHING),
+    Route("GET", "/v1/keys", "keys.show",
+          "Keys that the questions depend on and when they end: the analyst's, gateways', issuers', certificates.",
+          log.keys, _READ, {200: KeysDocument}, problems=(502,), storing=Storing.NOTHING),
+    Route("GET", "/v1/events", "event.stream", "What changes from now on, as server-sent events.", live.events, _READ,
+          {200: None}, storing=Storing.NOTHING, media=live.EVENT_STREAM),
+    Route("GET", "/v1/log", "log.show", "The log's newest checkpoint, verified with every entry.", log.shown, _READ,
+          {200: LogDocument}, problems=(502,), storing=Storing.NOTHING),
+    Route("GET", "/v1/log/entries", "log.entries", "The log's entries, in order.", log.entries, _READ,
+          {200: EntryPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
+    Route("GET", "/v1/log/entries/{index}/proof", "log.proof", "That an entry is in the log.", log.proof, _READ,
+          {200: ProofDocument}, problems=(404, 502), storing=Storing.NOTHING),
+    Route("GET", "/v1/people", "person.list", "People, in the order in which they were added.", people.listed,
+          Permission.PEOPLE, {200: PersonPage}, paged=True),
+    Route(
+        "POST", "/v1/people", "person.add", "Add a person.", people.add, Permission.PEOPLE, {201: PersonDocument},
+        body=PersonBody, problems=(409,), storing=Storing.WRITE, prepare=people.hashed,
+    ),
+    Route(
+        "PATCH", "/v1/people/{id}", "person.change", "Change a person's role or password, or let them in no more.",
+        people.change, Permission.PEOPLE, {200: PersonDocument}, body=PersonChange, problems=(404, 409),
+        storing=Storing.WRITE, prepare=people.hashed,
+    ),
+    Route("GET", "/v1/people/{id}/keys", "key.list", "A person's keys, without their texts.", people.keys,
+          Permission.PEOPLE, {200: KeyList}, problems=(404,)),
+    Route(
+        "POST", "/v1/people/{id}/keys", "key.give", "Give a person a key; its text is shown this once.",
+        people.give_key, Permission.PEOPLE, {201: NewKey}, body=KeyBody, problems=(404, 409), storing=Storing.WRITE,
+    ),
+    Route(
+        "DELETE", "/v1/people/{id}/keys/{key}", "key.take", "Take a key; it opens nothing any more.", people.take_key,
+        Permission.PEOPLE, {204: None}, problems=(404,), storing=Storing.WRITE,
+    ),
+    Route(
+        "POST", "/v1/session", "session.begin", "Sign in with a key, or with a name and a password.",
+        sessions.sign_in, None, {201: SessionDocument}, body=SignInBody, problems=(401, 429), storing=Storing.NOTHING,
+    ),
+    Route("GET", "/v1/session", "session.show", "Who one is, and what one may.", sessions.shown, _READ,
+          {200: SessionDocument}),
+    Route("DELETE", "/v1/session", "session.end", "Sign out.", sessions.sign_out, _READ, {204: None},
+          storing=Storing.WRITE),
+    Route("GET", "/v1/audit", "audit.list", "Every act, in order.", acts.listed, Permission.AUDIT, {200: AuditPage},
+          paged=True),
+)  # fmt: skip

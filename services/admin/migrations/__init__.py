@@ -1,0 +1,1 @@
+"""Migrations of the admin service's database."""

@@ -1,0 +1,51 @@
+"""The style sheet and the script: read once, and addressed by their digests so that browsers may keep them for good."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from aiohttp import web
+
+from tacit.codec import b64url
+
+KEPT: Final = "public, max-age=31536000, immutable"
+_TYPES: Final = {"style.css": "text/css", "script.js": "text/javascript", "mark.svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that pages name by ``path``."""
+
+    path: str
+    body: bytes
+    content_type: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Every file by its name."""
+    folder = files("services.admin.pages") / "static"
+    return {name: _asset(name, (folder / name).read_bytes()) for name in _TYPES}
+
+
+def _asset(name: str, body: bytes) -> Asset:
+    return Asset(f"/assets/{b64url(hashlib.sha256(body).digest()[:12])}/{name}", body, _TYPES[name])
+
+
+def add_assets(app: web.Application) -> None:
+    """A route for each file."""
+    for asset in assets().values():
+        app.router.add_get(asset.path, _giving(asset))
+
+
+def _giving(asset: Asset) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def give(_request: web.Request) -> web.Response:
+        headers = {"Cache-Control": KEPT}
+        return web.Response(body=asset.body, content_type=asset.content_type, charset="utf-8", headers=headers)
+
+    return give

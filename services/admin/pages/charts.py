@@ -1,0 +1,204 @@
+"""Where things stand in a drawing: numbers to positions. The templates draw; nothing here knows a colour."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from services.admin.pages.rendering import figure
+from tacit.moments import when
+from tacit.operations.burn_down import BurnDown
+
+NORMAL_95 = 1.96
+MULTIPLES = 12
+"""Answers that are shown over time."""
+WIDTH = 640
+"""Of a drawing, in its own units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From ``low`` at ``begin`` to ``high`` at ``end``; ``log``: by powers of ten, both ends above 0."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Where ``value`` is; what lies beyond an end is there."""
+        low, high, found = map(math.log10, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        share = min(1.0, max(0.0, (found - low) / ((high - low) or 1.0)))
+        return round(self.begin + share * (self.end - self.begin), 1)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Positions with their labels."""
+        return [(self.at(value), figure(value)) for value in (self._decades() if self.log else self._steps())]
+
+    def _decades(self) -> list[float]:
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        for steps in ((1, 2, 5), (1, 3), (1,)):
+            found = [
+                step * 10.0**power
+                for power in range(first, last + 1)
+                for step in steps
+                if self.low <= step * 10.0**power * 1.0001 and step * 10.0**power <= self.high * 1.0001
+            ]
+            if len(found) <= 7:
+                return found
+        return found[:: math.ceil(len(found) / 6)]
+
+    def _steps(self) -> list[float]:
+        span = (self.high - self.low) or 1.0
+        raw = span / 4
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if raw <= power * factor * 1.0001)
+        first = math.ceil(self.low / step - 1e-9)
+        return [index * step for index in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def path(points: Iterable[tuple[float, float]]) -> str:
+    """An SVG path through ``points``."""
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line with the label at its end. ``kind``: of the style."""
+
+    label: str
+    kind: str
+    path: str
+    end: tuple[float, float]
+    dots: tuple[tuple[float, float], ...] = ()
+
+
+def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[tuple[Line, float]]:
+    """Where the labels of ``lines`` go, so that none covers another."""
+    placed: list[tuple[Line, float]] = []
+    for line in sorted(lines, key=lambda one: one.end[1]):
+        wanted = line.end[1] if not placed else max(line.end[1], placed[-1][1] + gap)
+        placed.append((line, max(low, wanted)))
+    beyond = placed[-1][1] - high if placed else 0.0
+    if beyond > 0:
+        shifted, bound = [], high
+        for line, place in reversed(placed):
+            bound = min(place, bound)
+            shifted.append((line, bound))
+            bound -= gap
+        placed = shifted[::-1]
+    return placed
+
+
+def answers(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A released result: each answer with its 95 % interval on one axis."""
+    rows = [(bucket, *_interval(bucket)) for bucket in document["buckets"]]
+    low, high = min(0.0, *(row[1] for row in rows)), max(0.0, *(row[2] for row in rows))
+    axis = Axis(low, high or 1.0, 170, WIDTH - 150)
+    return {
+        "axis": axis,
+        "zero": axis.at(0.0),
+        "height": 22 * len(rows) + 44,
+        "rows": [
+            {
+                "y": 22 * index + 16,
+                "label": bucket["label"],
+                "estimate": bucket["estimate"],
+                "error": end - bucket["estimate"],
+                "x": axis.at(bucket["estimate"]),
+                "x1": axis.at(begin),
+                "x2": axis.at(end),
+            }
+            for index, (bucket, begin, end) in enumerate(rows)
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A batch against B: positions from 0 to 100 of what came, of the interval in which that is, and of B."""
+
+    count: float
+    least: float
+    most: float
+    size: float
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], expected: int) -> Fill:
+        """By a yield document; ``expected``: contributions."""
+        size = told["min_batch_size"]
+        most = told.get("most")
+        top = max(size * 1.25, expected, told["contributions"], most or 0)
+        axis = Axis(0, top, 0, 100)
+        least = told.get("least") or 0
+        return cls(
+            axis.at(told["contributions"]), axis.at(least), axis.at(top if most is None else most), axis.at(size)
+        )
+
+
+def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Small multiples, one for each answer, all on the same axes: its estimates with 95 % intervals by time."""
+    times = [one["interval"]["start"] for one in documents]
+    ends = [end for one in documents for bucket in one["buckets"] for end in _interval(bucket)]
+    across = Axis(min(times), max(times), 52, 250)
+    upward = Axis(min(0.0, *ends), max(0.0, *ends) or 1.0, 96, 8)
+    return [
+        {
+            "label": label["label"],
+            "upward": upward,
+            "across": across,
+            "ends": _ends(times[0], times[-1]),
+            "points": [
+                {
+                    "x": across.at(time),
+                    "y": upward.at(one["buckets"][index]["estimate"]),
+                    "y1": upward.at(_interval(one["buckets"][index])[0]),
+                    "y2": upward.at(_interval(one["buckets"][index])[1]),
+                }
+                for time, one in zip(times, documents, strict=True)
+            ],
+        }
+        for index, label in enumerate(documents[-1]["buckets"][:MULTIPLES])
+    ]
+
+
+def _ends(first: float, last: float) -> tuple[str, str]:
+    """What stands at the ends of an axis of time: days, with the time of day where it is short."""
+    digits = 10 if last - first > 3 * 86400 else 16
+    return when(first)[:digits], when(last)[:digits]
+
+
+def _interval(bucket: Mapping[str, Any]) -> tuple[float, float]:
+    error = NORMAL_95 * bucket["stderr"]
+    return bucket["estimate"] - error, bucket["estimate"] + error
+
+
+def burning(found: BurnDown) -> dict[str, Any]:
+    """What is left of an account day by day, and where its pace leads."""
+    days, limit = found.days, float(found.account.epsilon)
+    first, last = days[0].at, days[-1].at
+    until = min(found.used_up_at or last, last + 3 * max(86400, last - first))
+    across = Axis(first, max(until, last + 1), 52, WIDTH - 16)
+    upward = Axis(0, limit, 170, 12)
+    places = [(across.at(one.at), upward.at(one.left)) for one in days]
+    steps = [places[0]]
+    for (_, before), (x, y) in itertools.pairwise(places):
+        steps += [(x, before), (x, y)]
+    end = None
+    if found.used_up_at is not None and until > last:
+        share = (until - last) / max(1, found.used_up_at - last)
+        end = (across.at(until), upward.at(max(0.0, days[-1].left * (1 - share))))
+    return {
+        "across": across,
+        "upward": upward,
+        "line": path(steps),
+        "area": path([*steps, (steps[-1][0], 170.0), (steps[0][0], 170.0)]) + "Z",
+        "now": places[-1],
+        "end": end,
+        "ends": _ends(first, max(until, last + 1)),
+    }

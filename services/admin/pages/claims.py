@@ -1,0 +1,41 @@
+"""A recipe's claim against each adversary, for a person."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tacit.dp.claim import UNBOUNDED
+from tacit.models.forms.registry import known
+from tacit.recipe.model import Recipe
+
+
+def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
+    """By adversary: who it is, epsilon and delta as stated, and what that means in a sentence."""
+    form = known(recipe.model)
+    rows: list[dict[str, Any]] = []
+    for name, stated in recipe.privacy.epsilon.root.items():
+        one = None if form is None else form.adversary(name)
+        who = name if one is None else one.words.format(n=recipe.privacy.n)
+        before = str(rows[-1]["who"]).partition(",")[0] if rows else ""
+        bounded = stated != UNBOUNDED
+        rows.append(
+            {
+                "who": who.replace("...", before) if who.startswith("...") else who,
+                "epsilon": stated if bounded else None,
+                "delta": "0" if one is not None and one.pure else str(recipe.privacy.delta),
+                "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
+                "condition": None if one is None else one.condition,
+            }
+        )
+    return rows
+
+
+def meaning(epsilon: float) -> str:
+    """What an epsilon says of one device."""
+    if not math.isfinite(epsilon):
+        return "nothing is guaranteed against it"
+    factor = math.exp(min(epsilon, 700.0))
+    if factor > 1000:
+        return "hardly anything is guaranteed against it"
+    return f"what it sees is at most {factor:.3g} times as likely with one answer of a device as with any other"

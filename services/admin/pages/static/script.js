@@ -1,0 +1,155 @@
+// What pages do better with a script: preview while typing, live parts, local times, and a word when the server is away.
+"use strict";
+
+const offline = document.getElementById("offline");
+
+async function ask(url, options) {
+  try {
+    const answer = await fetch(url, { credentials: "same-origin", ...options });
+    offline.hidden = true;
+    return answer;
+  } catch (error) {
+    if (error.name !== "AbortError") offline.hidden = false;
+    throw error;
+  }
+}
+
+function localTimes(part) {
+  for (const time of part.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (!isNaN(at)) time.title = at.toLocaleString();
+  }
+}
+
+// The question editor: a debounced request draws the preview; what is typed is kept in this tab until it is saved.
+function edit(form) {
+  const place = document.getElementById("preview");
+  const state = document.getElementById("preview-state");
+  const key = "tacit:" + form.dataset.kept;
+  let timer = 0;
+  let asked = null;
+
+  function typed() {
+    const data = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) {
+      if (typeof value === "string") data.append(name, value);
+    }
+    return data;
+  }
+
+  async function draw() {
+    if (asked) asked.abort();
+    asked = new AbortController();
+    const mine = asked;
+    state.textContent = "computing …";
+    place.setAttribute("aria-busy", "true");
+    try {
+      const answer = await ask(form.dataset.preview, { method: "POST", body: typed(), signal: mine.signal });
+      const text = await answer.text();
+      if (mine !== asked) return;
+      if (answer.ok) {
+        place.innerHTML = text;
+        mark(place.querySelector("[data-field]"));
+        state.textContent = "";
+      } else if (answer.status === 401) {
+        state.textContent = "Your session has ended. What you typed is kept in this tab: save, sign in, and it is here again.";
+      } else {
+        state.textContent = "No preview: the server answered " + answer.status + ".";
+      }
+    } catch (error) {
+      if (mine === asked && error.name !== "AbortError") state.textContent = "No preview while the server cannot be reached.";
+    } finally {
+      if (mine === asked) place.removeAttribute("aria-busy");
+    }
+  }
+
+  function mark(note) {
+    for (const field of form.elements) {
+      if (note && field.name && field.name === note.dataset.field) field.setAttribute("aria-invalid", "true");
+      else field.removeAttribute("aria-invalid");
+    }
+  }
+
+  function keep() {
+    const data = typed();
+    data.delete("csrf");
+    data.delete("once");
+    sessionStorage.setItem(key, data.toString());
+  }
+
+  function restore() {
+    const kept = sessionStorage.getItem(key);
+    if (kept === null) return;
+    let changed = false;
+    for (const [name, value] of new URLSearchParams(kept)) {
+      const field = form.elements.namedItem(name);
+      if (field && "value" in field && field.type !== "hidden" && field.value !== value) {
+        field.value = value;
+        changed = true;
+      }
+    }
+    if (changed) {
+      draw().then(() => { if (!state.textContent) state.textContent = "What you had typed before is here again."; });
+    }
+  }
+
+  form.addEventListener("input", () => {
+    keep();
+    clearTimeout(timer);
+    timer = setTimeout(draw, 500);
+  });
+  form.addEventListener("submit", () => sessionStorage.setItem("tacit-sent", key));
+  sessionStorage.removeItem("tacit-sent");
+  restore();
+}
+
+// What was kept of a form goes once it was sent and its page led on; signing in on the way, or a refusal, keeps it.
+function forget() {
+  const sent = sessionStorage.getItem("tacit-sent");
+  if (sent !== null) sessionStorage.removeItem(sent);
+  sessionStorage.removeItem("tacit-sent");
+}
+
+// Live parts: read the page again and put its live parts in the place of the old ones, unless somebody is inside.
+async function refresh() {
+  const answer = await ask(location.href);
+  if (answer.redirected) document.getElementById("ended").hidden = false;
+  if (!answer.ok || answer.redirected) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const part of document.querySelectorAll("[data-live]")) {
+    const next = page.getElementById(part.id);
+    if (next && !part.contains(document.activeElement) && next.innerHTML !== part.innerHTML) {
+      part.replaceChildren(...next.childNodes);
+      localTimes(part);
+    }
+  }
+}
+
+const editor = document.getElementById("editor");
+if (editor) edit(editor);
+else if (document.querySelector(".account")) forget();
+localTimes(document);
+
+// A change that the server tells of has the live parts read again, at most once a second; without its stream, every 15 s.
+if (document.querySelector("[data-live]")) {
+  let due = 0;
+  const soon = () => {
+    clearTimeout(due);
+    due = setTimeout(() => refresh().catch(() => {}), 1000);
+  };
+  const events = new EventSource("/v1/events");
+  events.addEventListener("question", soon);
+  events.addEventListener("recipe", soon);
+  events.addEventListener("open", () => { offline.hidden = true; });
+  events.addEventListener("error", () => {
+    if (events.readyState !== EventSource.OPEN) ask("/healthz").catch(() => {});
+  });
+  setInterval(() => {
+    if (!document.hidden && events.readyState !== EventSource.OPEN) refresh().catch(() => {});
+  }, 15000);
+  addEventListener("pagehide", () => events.close());
+}
+window.addEventListener("offline", () => { offline.hidden = false; });
+window.addEventListener("online", () => { ask("/healthz").catch(() => {}); });
+const told = document.querySelector("[role=alert]");
+if (told) told.focus();

@@ -1,0 +1,1 @@
+"""What each page shows, one module per kind of page."""

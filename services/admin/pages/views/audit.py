@@ -1,0 +1,32 @@
+"""The audit log, with what its chain says."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.admin.core.audit import follows, verify
+from services.admin.core.routing import DEFAULT_LIMIT
+from services.admin.handlers.acts import page_of
+from services.admin.pages.visits import Visit
+from tacit.operations.audit_chain import FIRST, Chain
+
+MOST_VERIFIED = 10_000
+"""Rows up to which a visit has the whole chain read; ``tacit admin audit verify`` reads any number."""
+
+
+async def listed(visit: Visit) -> web.StreamResponse:
+    """Acts in their order."""
+    after = visit.cursor()
+    async with visit.admin.store.read() as tx:
+        page = await page_of(tx, after, DEFAULT_LIMIT)
+        rows = await tx.acts(after, DEFAULT_LIMIT)
+        last = await tx.last_act()
+    count = 0 if last is None else last.number
+    whole = count <= MOST_VERIFIED
+    chain = (
+        await verify(visit.admin.store) if whole else follows(Chain(after, rows[0].previous if rows else FIRST), rows)
+    )
+    return visit.show(
+        "audit.html", page=page, chain=chain, whole=whole, newest="" if last is None else last.hash.hex(),
+        first=not after, latest=max(0, count - DEFAULT_LIMIT),
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""The overview: what waits for whom, and what is wrong."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.admin.core.people import Permission
+from services.admin.core.records import QuestionState
+from services.admin.handlers.questions import names_of
+from services.admin.pages.views.published import releases_of, running_of
+from services.admin.pages.views.questions import row_of
+from services.admin.pages.visits import Visit
+from tacit.errors import Abort
+from tacit.service.app import unready
+
+WAITING, RELEASES = 20, 6
+
+
+async def overview(visit: Visit) -> web.StreamResponse:
+    """The first page."""
+    admin, me = visit.admin, visit.who.person.id
+    async with admin.store.read() as tx:
+        counts = await tx.question_counts()
+        states = (QuestionState.MISSED, QuestionState.SUBMITTED, QuestionState.APPROVED, QuestionState.DRAFT)
+        written = [one for state in states for one in await tx.questions(0, WAITING, state)]
+        names = await names_of(tx, written)
+    waiting = []
+    for one in written:
+        mine = me in one.authors
+        if one.state is QuestionState.DRAFT and not mine:
+            continue
+        yours = {
+            QuestionState.SUBMITTED: visit.may(Permission.APPROVE) and not mine,
+            QuestionState.MISSED: visit.may(Permission.OPERATE),
+            QuestionState.APPROVED: visit.may(Permission.OPERATE) and not one.leaf,
+            QuestionState.DRAFT: visit.may(Permission.WRITE),
+        }[one.state]
+        waiting.append({**row_of(one, names), "yours": yours})
+    found, trouble = await releases_of(admin)
+    async with admin.store.read() as tx:
+        own = await tx.questions_of([one["recipe_hash"] for one in found[-RELEASES:]])
+    return visit.show(
+        "overview.html",
+        counts=[(state.value, counts.get(state, 0)) for state in QuestionState],
+        waiting=sorted(waiting, key=lambda row: not row["yours"]),
+        troubles=await _troubles(visit, trouble if admin.collector is not None else ""),
+        running=await running_of(visit),
+        releases=list(reversed(found[-RELEASES:])),
+        own=own,
+    )
+
+
+async def _troubles(visit: Visit, trouble: str) -> list[str]:
+    """What keeps the service, or what it reads, from its work."""
+    found = unready(visit.request.app)
+    try:
+        await visit.admin.log.live()
+    except Abort as problem:
+        found.append(f"{problem.title} {problem.detail}".strip())
+    return [*found, *([trouble] if trouble else [])]

@@ -1,0 +1,133 @@
+"""People and their keys, for administrators; and one's own part."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import time
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from services.admin.core.people import PERMISSIONS, Permission, Role, existing
+from services.admin.core.records import ApiKey
+from services.admin.core.routing import DEFAULT_LIMIT
+from services.admin.pages.visits import Visit
+from tacit.errors import Abort, FieldError
+
+
+async def listed(visit: Visit) -> web.StreamResponse:
+    """Everybody, and the form for one more."""
+    return await _list(visit)
+
+
+async def add(visit: Visit) -> web.StreamResponse:
+    """One more person."""
+    body = {name: visit.form[name] for name in ("name", "role", "password") if visit.form.get(name)}
+    try:
+        found = await visit.act("person.add", body)
+    except Abort as problem:
+        return await _list(visit, _kept(problem))
+    raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
+
+
+async def shown(visit: Visit) -> web.StreamResponse:
+    """One person with the keys."""
+    return await _person(visit)
+
+
+async def change(visit: Visit) -> web.StreamResponse:
+    """Another role or password, in or out."""
+    form = visit.form
+    body: dict[str, object] = {name: form[name] for name in ("role", "password") if form.get(name)}
+    if form.get("disabled") in {"yes", "no"}:
+        body["disabled"] = form["disabled"] == "yes"
+    try:
+        await visit.act("person.change", body)
+    except Abort as problem:
+        return await _person(visit, _kept(problem))
+    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+
+
+async def give_key(visit: Visit) -> web.StreamResponse:
+    """A new key; its text stands on the page that answers, and nowhere else."""
+    body: dict[str, object] = {"label": visit.form.get("label", "")}
+    try:
+        if until := visit.form.get("expires", ""):
+            body["expires"] = _day(until)
+        found = await visit.act("key.give", body)
+    except Abort as problem:
+        return await _person(visit, _kept(problem))
+    if not isinstance(found.body, bytes):
+        raise TypeError("a new key is told at once")
+    return await _person(visit, new_key=str(json.loads(found.body)["key"]))
+
+
+async def take_key(visit: Visit) -> web.StreamResponse:
+    """The key opens nothing any more."""
+    await visit.act("key.take")
+    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+
+
+def _day(text: str) -> int:
+    """The POSIX second in which a day of UTC is over. Raises ``FieldError``."""
+    try:
+        return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + 86400
+    except (ValueError, OverflowError) as error:
+        raise FieldError("expires", "takes a day such as 2030-01-31") from error
+
+
+def _kept(problem: Abort) -> Abort:
+    """A refusal to be told on the page. Raises ``Abort`` where there is no such page."""
+    if problem.status in {401, 403, 404}:
+        raise problem
+    return problem
+
+
+async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:
+    after = visit.cursor()
+    async with visit.admin.store.read() as tx:
+        found = await tx.people(after, DEFAULT_LIMIT + 1)
+        keys = {one.id: await tx.keys(one.id) for one in found[:DEFAULT_LIMIT]}
+    rows = [
+        {"person": one, "keys": len(keys[one.id]), "ends": _next_end(keys[one.id])} for one in found[:DEFAULT_LIMIT]
+    ]
+    return visit.show(
+        "people.html",
+        status=200 if problem is None else problem.status,
+        problem=problem,
+        rows=rows,
+        following=found[DEFAULT_LIMIT - 1].number if len(found) > DEFAULT_LIMIT else None,
+        first=not after,
+        roles=_roles(),
+        given=visit.form,
+    )
+
+
+def _next_end(keys: Sequence[ApiKey]) -> int | None:
+    """When the next of the keys opens no more (POSIX seconds)."""
+    return min((one.expires for one in keys if one.expires is not None), default=None)
+
+
+def _roles() -> list[tuple[str, str]]:
+    """The roles, with what each may."""
+    return [
+        (role.value, ", ".join(one.value for one in Permission if one in granted))
+        for role, granted in PERMISSIONS.items()
+    ]
+
+
+async def _person(visit: Visit, problem: Abort | None = None, new_key: str = "") -> web.Response:
+    async with visit.admin.store.read() as tx:
+        person = await existing(tx, visit.part("id"))
+        keys = await tx.keys(person.id)
+    return visit.show(
+        "person.html",
+        status=200 if problem is None else problem.status,
+        problem=problem,
+        whose=person,
+        keys=keys,
+        new_key=new_key,
+        roles=_roles(),
+        role=Role(person.role).value,
+    )

@@ -1,0 +1,104 @@
+"""What came of published recipes: how far their batches are filled, and what was released."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from services.admin.core.routing import Admin
+from services.admin.handlers.recipes import document_of, results_of
+from services.admin.pages.charts import Fill, answers, over_time
+from services.admin.pages.visits import Visit
+from tacit.errors import Abort
+from tacit.methods.statistics import STATISTICS
+from tacit.recipe.model import Recipe
+
+RUNNING = 8
+"""Recipes whose yield the overview tells, the newest."""
+SHOWN, POINTS = 20, 60
+"""Names on one page, and releases of one name."""
+
+
+async def results(visit: Visit) -> web.StreamResponse:
+    """What was released, by name, the newest first: the newest release whole, and all of them over time."""
+    found, trouble = await releases_of(visit.admin)
+    groups = sorted(_by_name(found), key=lambda several: several[-1]["released_at"], reverse=True)[:SHOWN]
+    async with visit.admin.store.read() as tx:
+        own = await tx.questions_of(sorted({several[-1]["recipe_hash"] for several in groups}))
+    shown = [
+        {
+            "release": release_row(several[-1], own.get(several[-1]["recipe_hash"])),
+            "multiples": over_time(several[-POINTS:]) if len(several) > 1 else [],
+            "earlier": list(reversed(several[:-1]))[:POINTS],
+        }
+        for several in groups
+    ]
+    return visit.show("results.html", groups=shown, trouble=trouble)
+
+
+async def releases_of(admin: Admin, recipe_hash: str | None = None) -> tuple[list[dict[str, Any]], str]:
+    """Releases in their order, and why there are none where nobody could be asked."""
+    if admin.collector is None:
+        return [], "this service is told of no collector, so that it knows no releases"
+    try:
+        return await results_of(admin, recipe_hash), ""
+    except Abort as problem:
+        return [], problem.detail or problem.title
+
+
+def release_row(document: Mapping[str, Any], question: str | None = None) -> dict[str, Any]:
+    """A release with its drawing. Numbers are of who answered; ``rows`` has them for readers."""
+    chart = answers(document)
+    return {
+        "document": document,
+        "chart": chart,
+        "unit": unit_of(document),
+        "question": question,
+        "price": document.get("privacy", {}).get("by_adversary", {}),
+    }
+
+
+def unit_of(document: Mapping[str, Any]) -> str:
+    """What estimates count."""
+    kind = STATISTICS.get(document.get("statistic", ""))
+    return "devices" if kind is None or kind.counts_devices else kind.name
+
+
+def _by_name(found: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Releases of one name together; apart where their answers have other labels."""
+    groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    for one in found:
+        groups.setdefault((one["name"], *(bucket["label"] for bucket in one["buckets"])), []).append(one)
+    return list(groups.values())
+
+
+async def running_of(visit: Visit) -> list[dict[str, Any]]:
+    """Published recipes that have not ended, with their yields."""
+    async with visit.admin.store.read() as tx:
+        hashes = await tx.newest_published(RUNNING)
+        own = await tx.questions_of(hashes)
+    found = await asyncio.gather(*(yield_row(visit.admin, one) for one in hashes))
+    return [{**row, "question": own.get(row["hash"])} for row in found if row is not None]
+
+
+async def yield_row(admin: Admin, recipe_hash: str) -> dict[str, Any] | None:
+    """A recipe of the log with how far its batch is filled; None while the log does not tell."""
+    try:
+        document = await document_of(admin, recipe_hash)
+    except Abort:
+        return None
+    told = None if document.yield_ is None else document.yield_.model_dump()
+    recipe = Recipe.from_body(document.recipe)
+    return {
+        "hash": recipe_hash,
+        "name": document.name,
+        "state": document.state,
+        "recipe": recipe,
+        "yield": told,
+        "fill": None if told is None else Fill.of(told, recipe.batch.expected_contributions),
+        "opt_ins": sorted(document.opt_ins),
+        "rejections": document.rejections,
+    }

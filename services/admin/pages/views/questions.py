@@ -1,0 +1,206 @@
+"""Questions: the list, one with its way from draft to release, and the acts of its buttons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from services.admin.core.people import Permission
+from services.admin.core.problems import Problem, refuse
+from services.admin.core.publishing import recipe_document
+from services.admin.core.questions import etag_of, survey_of
+from services.admin.core.records import Question, QuestionState
+from services.admin.core.routing import DEFAULT_LIMIT
+from services.admin.handlers.questions import names_of
+from services.admin.pages.claims import claim_rows
+from services.admin.pages.preview import Preview, preview_of_survey
+from services.admin.pages.survey_fields import FIELDS, fields_of
+from services.admin.pages.views.published import release_row, releases_of, yield_row
+from services.admin.pages.visits import Visit
+from tacit.errors import Abort, DecodeError
+from tacit.recipe.model import Recipe
+from tacit.recipe.survey import Survey
+from tacit.tlog.canonical import parse_canonical
+
+ACTS: Final = ("submit", "approve", "publish", "collect", "end", "delete", "signature")
+
+
+async def listed(visit: Visit) -> web.StreamResponse:
+    """Questions in the order in which they were written, of all states or one."""
+    stated = visit.request.query.get("state", "")
+    if stated and stated not in set(QuestionState):
+        raise DecodeError(f"state is one of {', '.join(QuestionState)}")
+    after = visit.cursor()
+    async with visit.admin.store.read() as tx:
+        found = await tx.questions(after, DEFAULT_LIMIT + 1, QuestionState(stated) if stated else None)
+        names = await names_of(tx, found)
+        counts = await tx.question_counts()
+    page = [row_of(one, names) for one in found[:DEFAULT_LIMIT]]
+    following = found[DEFAULT_LIMIT - 1].number if len(found) > DEFAULT_LIMIT else None
+    return visit.show(
+        "questions.html", rows=page, following=following, first=not after, chosen=stated,
+        states=[(state.value, counts.get(state, 0)) for state in QuestionState],
+    )  # fmt: skip
+
+
+def row_of(question: Question, names: dict[str, str]) -> dict[str, Any]:
+    """A question in a list."""
+    body = json.loads(question.text)
+    return {
+        "id": question.id,
+        "state": question.state.value,
+        "name": body.get("name", "without a name"),
+        "text": body.get("text", ""),
+        "epsilon": body.get("epsilon", "1"),
+        "population": body.get("population"),
+        "authors": [names.get(one, one) for one in question.authors],
+        "changed": question.changed,
+        "waits": waits_for(question),
+    }
+
+
+def waits_for(question: Question) -> str:
+    """Whom or what a question waits for."""
+    if question.state is QuestionState.DRAFT:
+        return "its author"
+    if question.state is QuestionState.SUBMITTED:
+        return "an approver who wrote none of it"
+    if question.state is QuestionState.APPROVED:
+        if question.leaf:
+            return "the log"
+        return "a signature" if question.recipe else "somebody to publish it"
+    if question.state is QuestionState.MISSED:
+        return "somebody to publish it again: the log was away when its interval began"
+    return ""
+
+
+async def shown(visit: Visit) -> web.StreamResponse:
+    """One question."""
+    return await _page(visit)
+
+
+async def act(visit: Visit) -> web.StreamResponse:
+    """What a button does; a refusal is told on the same page."""
+    what, question = visit.part("act"), visit.part("id")
+    if what not in ACTS:
+        raise web.HTTPNotFound
+    tag = f'"{revision}"' if (revision := visit.form.get("revision", "")) else ""
+    try:
+        if what == "signature":
+            await visit.act("question.sign", {"leaf": _leaf(visit.form.get("leaf", ""))})
+        elif what == "collect":
+            await _collect(visit)
+        else:
+            await visit.act(f"question.{what}", {}, tag)
+    except Abort as problem:
+        if problem.status in {401, 404}:
+            raise
+        return await _page(visit, problem)
+    raise web.HTTPSeeOther("/questions" if what == "delete" else f"/questions/{question}")
+
+
+async def _collect(visit: Visit) -> None:
+    """Ask for the batch of the question's recipe."""
+    async with visit.admin.store.read() as tx:
+        question = await visit.admin.questions.at(tx, visit.part("id"), None)
+    await visit.act("collection.ask", {"recipe": question.recipe_hash})
+
+
+def _leaf(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise refuse(Problem.USAGE, "paste the file that `tacit recipe sign` wrote") from error
+
+
+async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
+    admin = visit.admin
+    async with admin.store.read() as tx:
+        question = await admin.questions.at(tx, visit.part("id"), None)
+        names = await names_of(tx, [question])
+    survey = survey_of(question)
+    recipe = Recipe.from_body(parse_canonical(question.recipe, "recipe")) if question.recipe else None
+    published = question.position is not None
+    filled = await yield_row(admin, question.recipe_hash) if published else None
+    found, trouble = await releases_of(admin, question.recipe_hash) if published else ([], "")
+    preview = Preview()
+    if recipe is None and question.state is not QuestionState.ENDED:
+        preview = await preview_of_survey(admin, survey, compare=False)
+    return visit.show(
+        "question.html",
+        status=200 if problem is None else problem.status,
+        problem=problem,
+        question=question,
+        row=row_of(question, names),
+        tag=etag_of(question).strip('"'),
+        approver=names.get(question.approver, question.approver),
+        facts=facts_of(survey),
+        steps=_steps(question, names, recipe, admin.now, found),
+        buttons=_buttons(visit, question),
+        own=visit.who.person.id in question.authors,
+        recipe=recipe,
+        body=recipe_document(question),
+        published=published,
+        filled=filled,
+        releases=[release_row(one) for one in found],
+        trouble=trouble,
+        canonical=question.recipe.decode(),
+        claims=preview.claims if recipe is None else claim_rows(recipe),
+        preview=preview,
+    )
+
+
+def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
+    """Which acts the state allows and the role may do."""
+    state, write, operate = question.state, visit.may(Permission.WRITE), visit.may(Permission.OPERATE)
+    free = not question.leaf
+    return {
+        "edit": write and free and state not in {QuestionState.PUBLISHED, QuestionState.ENDED},
+        "submit": write and state is QuestionState.DRAFT,
+        "delete": write and state is QuestionState.DRAFT,
+        "approve": visit.may(Permission.APPROVE) and state is QuestionState.SUBMITTED,
+        "publish": operate and state in {QuestionState.APPROVED, QuestionState.MISSED},
+        "signature": operate and state is QuestionState.APPROVED and bool(question.recipe) and free,
+        "collect": operate and state is QuestionState.PUBLISHED and visit.admin.collector is not None,
+        "end": operate and state in {QuestionState.PUBLISHED, QuestionState.MISSED},
+    }
+
+
+def _steps(
+    question: Question, names: dict[str, str], recipe: Recipe | None, now: int, releases: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The way from draft to the end: each step with whether it is done, who did it, and when."""
+    order = list(QuestionState)
+    at = order.index(question.state)
+    if question.position is None:
+        at = min(at, order.index(QuestionState.APPROVED))
+    steps: list[dict[str, Any]] = [
+        {"name": "written", "by": [names.get(one, one) for one in question.authors], "at": question.created},
+        {"name": "submitted", "by": [], "at": question.changed if at == 1 else None},
+        {
+            "name": "approved",
+            "by": [names.get(question.approver, question.approver)] if question.approver else [],
+            "at": question.changed if at == 2 else None,
+        },
+        {"name": "published", "by": [], "at": question.changed if at == 3 else None},
+    ]
+    for index, step in enumerate(steps):
+        step["done"] = index <= at
+    if recipe is not None and at >= order.index(QuestionState.PUBLISHED):
+        span = recipe.interval
+        steps.append({"name": "reports begin", "by": [], "at": span.start, "done": span.start <= now})
+        steps.append({"name": "reports end", "by": [], "at": span.end, "done": span.end <= now})
+        at_last = releases[-1]["released_at"] if releases else None
+        steps.append({"name": "released", "by": [], "at": at_last, "done": bool(releases)})
+    if question.state is QuestionState.ENDED:
+        steps.append({"name": "ended", "by": [], "at": question.changed, "done": True})
+    return steps
+
+
+def facts_of(survey: Survey) -> list[tuple[str, str]]:
+    """What a survey says, member by member, as a person reads it."""
+    said = fields_of(survey)
+    return [(field.label, said[field.path].replace("\n", ", ")) for field in FIELDS if said.get(field.path)]

@@ -1,0 +1,59 @@
+"""What everybody can check: the log with its proofs, the accounts, and keys with their expiry."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+from aiohttp import web
+
+from services.admin.core.routing import DEFAULT_LIMIT
+from services.admin.handlers.log import checkpoint_of, entries_of, index_of, keys_in, proof_of
+from services.admin.pages.charts import burning
+from services.admin.pages.visits import Visit
+from tacit.errors import DecodeError
+from tacit.tlog.leaves import SignedLeaf
+
+
+async def log(visit: Visit) -> web.StreamResponse:
+    """The newest checkpoint and a page of entries: the newest ones, or those from a place on."""
+    whole = await visit.admin.whole.read()
+    checkpoint = checkpoint_of(whole)
+    first = visit.cursor() if "cursor" in visit.request.query else max(0, checkpoint.size - DEFAULT_LIMIT)
+    page = entries_of(whole, first, DEFAULT_LIMIT)
+    return visit.show(
+        "log.html", log=checkpoint, entries=list(reversed(page.entries)), older=max(0, first - DEFAULT_LIMIT),
+        has_older=first > 0, newer=page.next,
+    )  # fmt: skip
+
+
+async def entry(visit: Visit) -> web.StreamResponse:
+    """One entry, with the proof that it is in the tree."""
+    whole = await visit.admin.whole.read()
+    index = index_of(whole, visit.part("index"))
+    leaf = None
+    with contextlib.suppress(DecodeError):
+        leaf = SignedLeaf.decode(whole.tree.entries[index])
+    body = "" if leaf is None else json.dumps(leaf.body, indent=1, ensure_ascii=False)
+    return visit.show("entry.html", proof=proof_of(whole, index), leaf=leaf, body=body)
+
+
+async def ledger(visit: Visit) -> web.StreamResponse:
+    """Every account: what is left, day by day, and by which recipes."""
+    admin = visit.admin
+    accounts = (await admin.whole.ledger()).document()["accounts"]
+    drawn = {one.account.name: {"found": one, "chart": burning(one)} for one in await admin.whole.burn_downs()}
+    return visit.show("ledger.html", accounts=accounts, drawn=drawn)
+
+
+async def keys(visit: Visit) -> web.StreamResponse:
+    """Keys that the log shows, and one's own, with when they end."""
+    admin = visit.admin
+    found = keys_in(await admin.log.live(), admin)
+    async with admin.store.read() as tx:
+        own = await tx.keys(visit.who.person.id)
+    sets = [
+        {"id": "tokens", "title": "Token keys of the issuer", "counted": "Epoch", "rows": found.issuer},
+        {"id": "gateway", "title": "Keys of the gateway", "counted": "Period", "rows": found.gateway},
+    ]
+    return visit.show("keys.html", sets=sets, own=own)

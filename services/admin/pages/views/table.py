@@ -1,0 +1,57 @@
+"""The table of pages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from services.admin.core.people import Permission
+from services.admin.core.problems import Problem, refuse
+from services.admin.pages.assets import add_assets
+from services.admin.pages.views import audit, editor, entry, overview, people, published, questions, records
+from services.admin.pages.visits import SIGN_IN, Page, refused, serve
+from tacit.service.app import refuse_expect
+
+_QUESTION = "/questions/{id}"
+_PERSON = "/people/{id}"
+
+PAGES: Final = (
+    Page("GET", "/", overview.overview),
+    Page("GET", SIGN_IN, entry.sign_in, None),
+    Page("POST", SIGN_IN, entry.enter, None),
+    Page("POST", "/sign-out", entry.leave, home="/"),
+    Page("GET", "/questions", questions.listed),
+    Page("GET", "/questions/new", editor.new, Permission.WRITE),
+    Page("POST", "/questions/new", editor.create, Permission.WRITE),
+    Page("POST", "/questions/preview", editor.looked, Permission.WRITE, part=True),
+    Page("GET", _QUESTION, questions.shown),
+    Page("GET", f"{_QUESTION}/edit", editor.edit, Permission.WRITE),
+    Page("POST", f"{_QUESTION}/edit", editor.save, Permission.WRITE),
+    Page("POST", f"{_QUESTION}/{{act}}", questions.act, home=_QUESTION),
+    Page("GET", "/results", published.results),
+    Page("GET", "/ledger", records.ledger),
+    Page("GET", "/log", records.log),
+    Page("GET", "/log/{index}", records.entry),
+    Page("GET", "/keys", records.keys),
+    Page("GET", "/audit", audit.listed, Permission.AUDIT),
+    Page("GET", "/people", people.listed, Permission.PEOPLE),
+    Page("POST", "/people", people.add, Permission.PEOPLE),
+    Page("GET", _PERSON, people.shown, Permission.PEOPLE),
+    Page("POST", _PERSON, people.change, Permission.PEOPLE),
+    Page("POST", f"{_PERSON}/keys", people.give_key, Permission.PEOPLE, home=_PERSON),
+    Page("POST", f"{_PERSON}/keys/{{key}}/take", people.take_key, Permission.PEOPLE, home=_PERSON),
+)
+
+
+def add_pages(app: web.Application) -> None:
+    """Every page, its assets, and a page for what is none. Add them after the routes of the API."""
+    add_assets(app)
+    for page in PAGES:
+        for method in ("GET", "HEAD") if page.method == "GET" else (page.method,):
+            app.router.add_route(method, page.path, serve(page), expect_handler=refuse_expect)
+    app.router.add_route("*", "/{rest:(?!v1/|healthz|readyz).*}", _nowhere)
+
+
+async def _nowhere(request: web.Request) -> web.StreamResponse:
+    return refused(request, None, refuse(Problem.NOT_FOUND, "nothing is at this address"))

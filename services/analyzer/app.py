@@ -1,0 +1,83 @@
+"""The analyzer as an aiohttp application: the one server of models with one server (P24)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from services.analyzer.config import AnalyzerConfig
+from services.analyzer.handlers import Handlers
+from services.analyzer.releases import Releases
+from services.analyzer.seat import AnalyzerSeat, read_identity
+from services.analyzer.store import AnalyzerStore
+from services.analyzer.uploads import Uploads
+from tacit.adapters.http import HttpTransport
+from tacit.aggregator.filling import Fillings
+from tacit.aggregator.log_follower import follow_log
+from tacit.aggregator.metrics import add_aggregator_metrics
+from tacit.aggregator.parties import PartyTable
+from tacit.errors import UsageError
+from tacit.roles.analyzer import AnalyzerParty
+from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.callers import Callers, gateway_digests, read_digest
+from tacit.service.limits import ByteBudget
+
+NAME = "analyzer"
+STORE = web.AppKey("store", AnalyzerStore)
+RELEASES = web.AppKey("releases", Releases)
+
+
+def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
+    """The analyzer of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for secrets
+    that are missing or malformed, and settings that contradict each other."""
+    config.policy.require_aggregators()
+    if config.void_seconds < config.release_grace:
+        raise UsageError("void_seconds must not be shorter than release_grace: nothing would ever be released")
+    callers = _callers(config)
+    gateways = tuple(role for role in gateway_digests(config.gateway_tokens) if callers.guards(role))
+    if not gateways:
+        raise UsageError("gateway_tokens, or listen.client_names for gateway, is needed: devices come through gateways")
+    app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
+    store = AnalyzerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    parties: PartyTable[AnalyzerParty] = PartyTable()
+    uploads = Uploads(store, deps, config)
+    releases = app[RELEASES] = Releases(store, parties, deps, config)
+    app[STORE] = store
+
+    async def storage(_app: web.Application) -> AsyncIterator[None]:
+        await store.open()
+        yield
+        await uploads.close()
+        await store.close()
+
+    app.cleanup_ctx.append(storage)
+    budget = ByteBudget(config.max_in_flight, deps.entropy)
+    handlers = Handlers(
+        uploads,
+        releases,
+        Fillings(store, deps.clock, deps.entropy),
+        parties,
+        gateways,
+        budget,
+        max_body=config.max_body,
+    )
+    app.router.add_routes(handlers.routes(config.prefix))
+    follow_log(app, store, parties, AnalyzerSeat(read_identity(config)), config, deps)
+    app[TROUBLES].append(lambda: store.doubtful)
+    add_store(app, lambda: store.durable)
+    add_aggregator_metrics(app, store)
+    add_driver(app, releases, config.idle_seconds, "releasing")
+    return app
+
+
+def _callers(config: AnalyzerConfig) -> Callers:
+    digests: dict[str, bytes | None] = {"collector": read_digest(config.collector_token)}
+    if config.operator_token is not None:
+        digests["operator"] = read_digest(config.operator_token)
+    return Callers(NAME, config.listen, digests | gateway_digests(config.gateway_tokens))
+
+
+def make_transport(config: AnalyzerConfig) -> HttpTransport:
+    """The transport for ``Deps`` of an analyzer that runs on its own."""
+    return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)

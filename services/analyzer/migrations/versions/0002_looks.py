@@ -1,0 +1,30 @@
+"""Looks at the counts of batches that fill: what the collector is told."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from tacit.adapters.upsert import Int64
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Nobody was told of any before."""
+    op.create_table(
+        "looks",
+        sa.Column("task_id", sa.LargeBinary(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("at", Int64, nullable=False),
+        sa.Column("tenths", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "number"),
+    )
+
+
+def downgrade() -> None:
+    """Forget the looks."""
+    op.drop_table("looks")

@@ -1,0 +1,30 @@
+"""What the analyzer keeps of a recipe's sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+NUMBER_SIZE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """How many reports were added up, and the sum of their numbers, cell by cell."""
+
+    report_count: int
+    numbers: tuple[int, ...] = field(repr=False)
+
+    def plus(self, other: Aggregate) -> Aggregate:
+        """Both together, of one recipe."""
+        numbers = tuple(one + another for one, another in zip(self.numbers, other.numbers, strict=True))
+        return Aggregate(self.report_count + other.report_count, numbers)
+
+
+def packed(numbers: tuple[int, ...]) -> bytes:
+    """Numbers as they are stored."""
+    return b"".join(number.to_bytes(NUMBER_SIZE, "big") for number in numbers)
+
+
+def unpacked(data: bytes) -> tuple[int, ...]:
+    """Inverse of ``packed``."""
+    return tuple(int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE))

@@ -1,0 +1,88 @@
+"""Who the analyzer is while it follows the log, and its secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from services.analyzer.config import AnalyzerConfig
+from tacit.aggregator.keys import HpkeKey, find_key, read_hpke_keys
+from tacit.aggregator.records import TaskRow
+from tacit.aggregator.seat import NOT_OURS
+from tacit.aggregator.state_keys import find_state_key, read_state_keys
+from tacit.errors import Fatal, Refusal
+from tacit.models.forms.pan_private_single import ANALYZER, Analyzer, analyzer_of
+from tacit.models.forms.parties import Server
+from tacit.panprivate.elgamal import PrivateKey
+from tacit.recipe import derive
+from tacit.recipe.live import LiveRecipe
+from tacit.recipe.model import Recipe
+from tacit.recipe.one_server import one_server_task
+from tacit.roles.analyzer import AnalyzerParty, reading_of
+from tacit.service.keys import read_signing_key
+from tacit.signing import SigningKey
+from tacit.tlog.leaves import OptIn
+from tacit.tokens.slots import TokenVerifier
+
+
+@dataclass(frozen=True)
+class AnalyzerIdentity:
+    """Operator and keys. ``hpke_keys``: the preferred one first."""
+
+    operator: str
+    signing_key: SigningKey = field(repr=False)
+    hpke_keys: Sequence[HpkeKey] = field(repr=False)
+    state_keys: Sequence[PrivateKey] = field(repr=False)
+
+    @property
+    def role_name(self) -> str:
+        """The role as recipes and leaves write it."""
+        return ANALYZER
+
+
+def read_identity(config: AnalyzerConfig) -> AnalyzerIdentity:
+    """Read every key file that ``config`` names. Raises ``UsageError``."""
+    return AnalyzerIdentity(
+        config.operator,
+        read_signing_key(config.signing_key),
+        read_hpke_keys(config.hpke_keys),
+        read_state_keys(config.state_keys),
+    )
+
+
+@dataclass(frozen=True)
+class AnalyzerSeat:
+    """The analyzer as a ``Seat`` of the log's follower."""
+
+    identity: AnalyzerIdentity
+
+    def check_keys(self, own: Server) -> None:
+        """Refusals ``model-unsupported``, ``own-hpke-key``, ``own-state-key``."""
+        if not isinstance(own, Analyzer):
+            raise Refusal("model-unsupported", "the recipe's analyzer has no key for states")
+        if find_key(self.identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
+            raise Refusal("own-hpke-key", NOT_OURS)
+        if find_state_key(self.identity.state_keys, own.state_key) is None:
+            raise Refusal("own-state-key", "the recipe's devices encrypt their state to a key that we do not hold")
+
+    def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
+        """The recipe's hash, where its reports can be read at all: refused before a device answers, not after."""
+        task = one_server_task(recipe, token_key_spki)
+        TokenVerifier(token_key_spki, task.slot)
+        reading_of(recipe, self.identity.state_keys[0])
+        return task.task_id
+
+    def opt_in(self, item: LiveRecipe, _task_id: bytes) -> OptIn:
+        """There is no verify key to confirm."""
+        return OptIn(recipe_hash=item.recipe.hash_text, task_id=item.recipe.hash_text, role=ANALYZER)
+
+    def party(self, recipe: Recipe, row: TaskRow, retention: float) -> AnalyzerParty:
+        """With the private keys to those that the recipe names."""
+        task, own = one_server_task(recipe, row.token_key_spki), analyzer_of(recipe.parties)
+        key = find_key(self.identity.hpke_keys, task.hpke_config)
+        state_key = find_state_key(self.identity.state_keys, own.state_key)
+        if key is None or state_key is None:
+            raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
+        verifier = TokenVerifier(row.token_key_spki, task.slot)
+        reading = reading_of(recipe, state_key)
+        return AnalyzerParty(task, key.key_pair, verifier, reading, task.end_seconds + retention)

@@ -1,0 +1,75 @@
+"""The analyzer's transactions: what is common to whoever follows the log, running sums, and what was released."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.analyzer.records import Aggregate, packed, unpacked
+from services.analyzer.schema import AGGREGATES, COMMON, LOOKS, METADATA, MIGRATIONS
+from tacit.adapters.dialect import Dialect
+from tacit.adapters.watermark import Watermark
+from tacit.aggregator.looks import LooksTx
+from tacit.aggregator.store import CommonTx, SqlStore
+from tacit.errors import Fatal
+
+_BUCKET = b"interval"
+_RELEASED = b"released"
+_OF_DAP = {"checksum": b"", "first_time": 0, "last_time": 0}
+
+
+class SqlAnalyzerTx(CommonTx, LooksTx):
+    """``services.analyzer.ports.AnalyzerTx`` over a database."""
+
+    LOOKS = LOOKS
+
+    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        super().__init__(connection, dialect, COMMON)
+
+    async def is_closed(self, task_id: bytes) -> bool:
+        table = self.common.releases
+        query = select(func.count()).where(table.c.task_id == task_id)
+        return bool((await self.connection.execute(query)).scalar_one())
+
+    async def add(self, task_id: bytes, counted: Aggregate) -> None:
+        self.spends = True
+        table = self.common.buckets
+        key = {"task_id": task_id, "bucket": _BUCKET, "shard": self.shard}
+        values = {"count": counted.report_count, "agg_share": packed(counted.numbers), **_OF_DAP}
+        fresh = self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
+        if (await self.connection.execute(fresh)).rowcount:
+            return
+        where = (table.c.task_id == task_id) & (table.c.bucket == _BUCKET) & (table.c.shard == self.shard)
+        columns = (table.c["count"], table.c.agg_share)
+        before = (await self.connection.execute(select(*columns).where(where).with_for_update())).one()
+        if not before.agg_share:
+            raise Fatal("a recipe's sum is gone, and nothing can be added to it")
+        total = Aggregate(before[0], unpacked(before.agg_share)).plus(counted)
+        changed = {"count": total.report_count, "agg_share": packed(total.numbers)}
+        await self.connection.execute(update(table).where(where).values(**changed))
+
+    async def running(self, task_id: bytes) -> Aggregate | None:
+        table = self.common.buckets
+        query = select(table.c["count"], table.c.agg_share).where(table.c.task_id == task_id)
+        parts = [Aggregate(row[0], unpacked(row[1])) for row in await self.connection.execute(query)]
+        return reduce(Aggregate.plus, parts) if parts else None
+
+    async def released(self, task_id: bytes) -> Aggregate | None:
+        query = select(AGGREGATES.c.report_count, AGGREGATES.c.numbers).where(AGGREGATES.c.task_id == task_id)
+        row = (await self.connection.execute(query)).one_or_none()
+        return None if row is None else Aggregate(row.report_count, unpacked(row.numbers))
+
+    async def keep_released(self, task_id: bytes, aggregate: Aggregate) -> None:
+        await self.release(task_id, _RELEASED)
+        values = {"report_count": aggregate.report_count, "numbers": packed(aggregate.numbers)}
+        await self.connection.execute(insert(AGGREGATES).values(task_id=task_id, **values))
+        await self.scrub_buckets(task_id)
+
+
+class AnalyzerStore(SqlStore[SqlAnalyzerTx]):
+    """The analyzer's database."""
+
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, SqlAnalyzerTx, mark)

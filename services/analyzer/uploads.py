@@ -1,0 +1,154 @@
+"""Taking reports: each is opened when it comes, and one transaction says that it was there and adds it to the sum.
+
+What is answered with success is durably counted, or was before. Nothing of a report is kept but its id, a digest of its
+bytes, and the nullifier of its token; of one without a valid token only a counter (P31).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from services.analyzer.config import AnalyzerConfig
+from services.analyzer.ports import UploadTx
+from services.analyzer.records import Aggregate
+from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
+from tacit.errors import DecodeError, Refusal, ReportError, ReportRejected
+from tacit.messages.one_server import OneServerReport
+from tacit.roles.aggregator import Rejection
+from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports
+from tacit.service.app import Deps
+from tacit.service.group_commit import GroupCommitter
+from tacit.service.store import Transactions
+from tacit.task.one_server import INVALID, OVER, REPLAYED, digest_of
+
+ENOUGH = 32
+"""Reports that wait for no more company."""
+TOO_EARLY = "report-too-early"
+_WORDS = {
+    INVALID: "the report does not count",
+    REPLAYED: "the report's id has another report, or its token was spent",
+    OVER: "reports of the recipe count no more",
+    TOO_EARLY: "the recipe's interval has not begun",
+}
+_SPENT = "token-spent"
+
+
+Answers = dict[bytes, str | None]
+"""By report id: the rule that refuses it, or None where it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One report that came."""
+
+    party: AnalyzerParty
+    report: OneServerReport
+    digest: bytes = field(repr=False)
+
+    def refused(self, known: Known) -> str | None:
+        """Why it is refused where a report of this id is known: the same bytes get the same answer."""
+        if known.digest != self.digest:
+            return REPLAYED
+        return None if known.code == ACCEPTED else INVALID
+
+
+class Uploads:
+    """Counts reports in groups: what was answered is durable."""
+
+    def __init__(self, store: Transactions[UploadTx], deps: Deps, config: AnalyzerConfig) -> None:
+        self._store = store
+        self._deps = deps
+        self._clock = deps.clock
+        self._grace = config.release_grace
+        self._crypto = config.job_crypto()
+        self._committer: GroupCommitter[Upload, str | None] = GroupCommitter(
+            self._flush, config.group_size, config.group_delay, deps.clock, ENOUGH
+        )
+
+    async def take(self, party: AnalyzerParty, body: bytes) -> None:
+        """Count one report. Raises ``Refusal`` ``report-invalid``, ``report-replayed``, ``recipe-over`` or
+        ``report-too-early``, the last of which alone may be another answer later."""
+        try:
+            report = party.task.report_in(body)
+        except DecodeError as error:
+            raise Refusal(INVALID, str(error)) from error
+        refused = await self._committer.submit(Upload(party, report, digest_of(body)))
+        if refused is not None:
+            raise Refusal(refused, _WORDS[refused])
+
+    async def close(self) -> None:
+        """Count what waits."""
+        await self._committer.close()
+
+    async def _flush(self, uploads: Sequence[Upload]) -> list[str | None]:
+        """Why each is refused, or None where it counts. Of several of one id the first is looked at."""
+        groups: dict[bytes, dict[bytes, Upload]] = {}
+        for upload in uploads:
+            groups.setdefault(upload.party.task.task_id, {}).setdefault(upload.report.report_id, upload)
+        answers = {task_id: await self._count(group) for task_id, group in groups.items()}
+        found: list[str | None] = []
+        for upload in uploads:
+            task_id, report_id = upload.party.task.task_id, upload.report.report_id
+            same = groups[task_id][report_id].digest == upload.digest
+            found.append(answers[task_id][report_id] if same else REPLAYED)
+        return found
+
+    async def _count(self, uploads: Mapping[bytes, Upload]) -> Answers:
+        """Reports of one recipe, by their ids."""
+        party = next(iter(uploads.values())).party
+        async with self._store.read() as tx:
+            before = await tx.known(party.task.task_id, list(uploads))
+        answers = {report_id: uploads[report_id].refused(known) for report_id, known in before.items()}
+        fresh = [upload for report_id, upload in uploads.items() if report_id not in before]
+        closed = self._why_closed(party)
+        if closed is not None or not fresh:
+            return answers | {upload.report.report_id: closed for upload in fresh}
+        reports = [upload.report for upload in fresh]
+        opened = await asyncio.to_thread(open_reports, party, reports, self._crypto)
+        for upload, found in zip(fresh, opened, strict=True):
+            if isinstance(found, Counted):
+                read = " ".join(map(str, found.numbers))
+                self._deps.saw("analyzer", report_id=upload.report.report_id.hex(), randomised_answer=read)
+        return answers | await self._commit(party, fresh, opened)
+
+    def _why_closed(self, party: AnalyzerParty) -> str | None:
+        try:
+            party.check_time(self._clock.now(), self._grace)
+        except ReportRejected as rejected:
+            return TOO_EARLY if rejected.code is ReportError.REPORT_TOO_EARLY else OVER
+        return None
+
+    async def _commit(
+        self, party: AnalyzerParty, uploads: Sequence[Upload], opened: Sequence[Counted | Rejection]
+    ) -> Answers:
+        """What each report comes to, decided and written in one transaction."""
+        task = party.task
+        pairs = {upload.report.report_id: (upload, found) for upload, found in zip(uploads, opened, strict=True)}
+        rows = [row for upload, found in pairs.values() if (row := _row(upload, found)) is not None]
+        async with self._store.transaction() as tx:
+            if not await tx.is_open(party, self._clock.now()) or await tx.is_closed(task.task_id):
+                return dict.fromkeys(pairs, OVER)
+            taken = await tx.record(task.task_id, rows)
+            known = await tx.known(task.task_id, sorted(taken)) if taken else {}
+            new = {report_id: pair for report_id, pair in pairs.items() if report_id not in taken}
+            numbers = [found.numbers for _, found in new.values() if isinstance(found, Counted)]
+            if numbers:
+                await tx.add(task.task_id, Aggregate(len(numbers), add_up(task.cells, numbers)))
+            causes = Counter(found.cause for _, found in new.values() if isinstance(found, Rejection))
+            await tx.count_rejections(task.task_id, causes + Counter({_SPENT: len(taken) - len(known)}))
+        answers: Answers = {one: None if isinstance(found, Counted) else INVALID for one, (_, found) in new.items()}
+        answers |= dict.fromkeys(taken, REPLAYED)
+        return answers | {one: pairs[one][0].refused(outcome) for one, outcome in known.items()}
+
+
+def _row(upload: Upload, found: Counted | Rejection) -> OutcomeRow | None:
+    """What is kept of a report: nothing without a good token, which is spent hereby."""
+    report_id, digest = upload.report.report_id, upload.digest
+    if isinstance(found, Counted):
+        return OutcomeRow(report_id, found.nullifier, ACCEPTED, digest=digest)
+    if found.nullifier is None:
+        return None
+    return OutcomeRow(report_id, found.nullifier, int(found.code), found.cause, digest=digest)

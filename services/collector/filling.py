@@ -1,0 +1,51 @@
+"""How far a recipe's batch is filled: asked of its server, and passed on as that tells it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from services.collector.service import ANALYZER, LEADER, Subjects
+from tacit.aggregator.filling import Filling, read_filling
+from tacit.errors import Abort, DecodeError
+from tacit.messages import Role
+from tacit.ports import Transport
+from tacit.task.one_server import OneServerTask
+
+
+class Fillings:
+    """Asks with the bearer tokens that the Leader and the analyzer expect."""
+
+    def __init__(self, recipes: Subjects, transport: Transport, leader_token: str, analyzer_token: str) -> None:
+        self._recipes = recipes
+        self._transport = transport
+        self._bearers = {LEADER: leader_token, ANALYZER: analyzer_token}
+
+    async def of(self, recipe_hash: bytes) -> Filling:
+        """How far the recipe's batch is filled now. Raises ``Abort``: 404 for a recipe that the log does not show or
+        whose server does not serve it, 502 where that says nothing that can be read; ``Refusal`` for a recipe that
+        cannot be collected, and ``TransportError``."""
+        known = self._recipes.find(recipe_hash)
+        if known is None:
+            await self._recipes.step()
+            known = self._recipes.find(recipe_hash)
+        if known is None:
+            raise _abort(HTTPStatus.NOT_FOUND, "the log shows no recipe with this hash")
+        active = known.active()
+        if isinstance(active, OneServerTask):
+            party, url = ANALYZER, active.url("yield")
+        else:
+            party, url = LEADER, active[0].url(Role.LEADER, "yield")
+        headers = {"Authorization": f"Bearer {self._bearers[party]}"}
+        answer = await self._transport.request("GET", url, headers=headers)
+        if answer.status == HTTPStatus.NOT_FOUND:
+            raise _abort(HTTPStatus.NOT_FOUND, f"the {party} tells nothing of this recipe: not yet, or not any more")
+        if answer.status != HTTPStatus.OK:
+            raise _abort(HTTPStatus.BAD_GATEWAY, f"the {party} answered with status {answer.status}")
+        try:
+            return read_filling(answer.body)
+        except DecodeError as error:
+            raise _abort(HTTPStatus.BAD_GATEWAY, f"{party}: {error}") from error
+
+
+def _abort(status: HTTPStatus, detail: str) -> Abort:
+    return Abort("about:blank", detail, status=status, title=status.phrase)

@@ -1,0 +1,25 @@
+"""What the collector shows: how far its collections and the publishing of results are. No device moves them."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.collector.ports import MetricsTx
+from tacit.service.app import METRICS
+from tacit.service.metrics import Reading, by_label
+from tacit.service.store import Transactions
+
+
+def add_collector_metrics(app: web.Application, store: Transactions[MetricsTx]) -> None:
+    """Have ``app`` show what ``store`` counts."""
+
+    async def states() -> Reading:
+        async with store.read() as tx:
+            return by_label(await tx.collections_by_state())
+
+    async def unpublished() -> Reading:
+        async with store.read() as tx:
+            return {(): await tx.all_unpublished()}
+
+    app[METRICS].add("tacit_collections", states)
+    app[METRICS].add("tacit_results_unpublished", unpublished)

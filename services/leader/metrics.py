@@ -1,0 +1,33 @@
+"""What the Leader shows of its queue, beside what every aggregator shows."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.leader.ports import LeaderMetricsTx
+from tacit.aggregator.metrics import add_aggregator_metrics
+from tacit.service.app import METRICS
+from tacit.service.metrics import Reading, by_label
+from tacit.service.store import Transactions
+
+
+def add_leader_metrics(app: web.Application, store: Transactions[LeaderMetricsTx]) -> None:
+    """Have ``app`` show what ``store`` counts."""
+
+    async def waiting() -> Reading:
+        async with store.read() as tx:
+            return {(): await tx.all_pending()}
+
+    async def jobs() -> Reading:
+        async with store.read() as tx:
+            return by_label(await tx.all_jobs())
+
+    async def failing() -> Reading:
+        async with store.read() as tx:
+            return {(): await tx.all_failing_jobs()}
+
+    add_aggregator_metrics(app, store)
+    metrics = app[METRICS]
+    metrics.add("tacit_reports_waiting", waiting)
+    metrics.add("tacit_jobs", jobs)
+    metrics.add("tacit_jobs_failing", failing)

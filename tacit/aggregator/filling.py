@@ -1,0 +1,177 @@
+"""What a server tells the collector of a batch that fills: seldom, coarsely, and with noise.
+
+A claim against the analyst counts on nothing that a count would give away: the size of a batch is told with its
+release, and devices send at times that depend on nothing (P17b, P28). An exact live count tells more than that all the
+same. Polled often, it says *when* each report came, and whoever sees one device's connection (its network, its relay)
+reads from that whether it took part, which sampling was to hide; and of a batch that never fills, which is refunded
+because nothing was released, it says how many devices there were.
+
+So a count is looked at ``LOOKS`` times, in equal parts of the time in which devices send; a look is noted once, by
+whichever process is asked first, and never changes. It says how many tenths of B were counted, with two-sided geometric
+noise of scale B/10. One report more or less changes the odds of all that is ever told of a recipe by at most
+e^(``LOOKS * STEPS`` / B), whoever sends all others, so that nobody learns much by bringing the count near a tenth.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+from tacit.aggregator.parties import Served, ServedTask
+from tacit.aggregator.ports import CountingTx, OpenTx, SharedStore
+from tacit.errors import Abort, DecodeError
+from tacit.methods.draws import discrete_laplace
+from tacit.ports import Clock, Entropy
+from tacit.recipe.asking import DECIDING_SHARE
+
+LOOKS = 5
+"""How often a count is looked at."""
+STEPS = 10
+"""In how many parts of B it is told."""
+MAX_BATCH = 10**10
+"""Largest B of which anything is told; the noise can be drawn exactly for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The ``number``-th look, from 1, at POSIX second ``at``: so many ``tenths`` of B, with noise; 10: at least B."""
+
+    number: int
+    at: int
+    tenths: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Of a recipe's batch of at least ``min_batch_size``, B: the looks so far, and the POSIX second from which the next
+    one may be had (None: there is no further one)."""
+
+    task_id: str
+    min_batch_size: int
+    looks: tuple[Look, ...]
+    next_at: int | None
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What all looks together tell, at most, about whether one device's report was counted."""
+        return Fraction(LOOKS * STEPS, self.min_batch_size)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; ``read_filling`` is its inverse."""
+        return {
+            "task_id": self.task_id,
+            "min_batch_size": self.min_batch_size,
+            "looks": [{"number": one.number, "at": one.at, "tenths": one.tenths} for one in self.looks],
+            "next_at": self.next_at,
+        }
+
+
+class FillingTask(ServedTask, Protocol):
+    """What is asked of a task of any model."""
+
+    @property
+    def min_batch_size(self) -> int:
+        """B."""
+        ...
+
+
+class FillingParty(Served, Protocol):
+    """A server's view of such a task."""
+
+    @property
+    def task(self) -> FillingTask:
+        """The task."""
+        ...
+
+
+class LookTx(OpenTx, CountingTx, Protocol):
+    """What noting a look asks of a transaction."""
+
+    async def looks(self, task_id: bytes) -> list[Look]:
+        """The looks at a task's count, in their order."""
+        ...
+
+    async def keep_look(self, task_id: bytes, look: Look) -> None:
+        """Note a look; one that is noted already stays as it is."""
+        ...
+
+
+class Fillings:
+    """Tells of tasks how far they are filled."""
+
+    def __init__(self, store: SharedStore[LookTx], clock: Clock, entropy: Entropy) -> None:
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+
+    async def of(self, party: FillingParty) -> Filling:
+        """How far a task is filled by the looks that were due. Raises ``DapAbort`` (404) where it has ended, and
+        ``Abort`` (404) where B is beyond ``MAX_BATCH``, as only a foreign task's may be."""
+        task, now = party.task, self._clock.now()
+        if task.min_batch_size > MAX_BATCH:
+            raise Abort("about:blank", f"nothing is told of a batch of more than {MAX_BATCH}", status=404)
+        due = looks_due(task.start_seconds, task.end_seconds, now)
+        async with self._store.read() as tx:
+            await tx.demand_open(party, now)
+            looks = await tx.looks(task.task_id)
+        if due and due > max((one.number for one in looks), default=0):
+            looks = await self._look(party, due, now)
+        following = None if due == LOOKS else look_at(task.start_seconds, task.end_seconds, due + 1)
+        return Filling(task.task_id_text, task.min_batch_size, tuple(looks), following)
+
+    async def _look(self, party: FillingParty, number: int, now: float) -> list[Look]:
+        task = party.task
+        async with self._store.transaction() as tx:
+            await tx.demand_open(party, now)
+            told = tenths(await tx.counted(task.task_id), task.min_batch_size, self._entropy)
+            await tx.keep_look(task.task_id, Look(number, int(now), told))
+            return await tx.looks(task.task_id)
+
+
+def look_at(start: int, end: int, number: int) -> int:
+    """The POSIX second from which the ``number``-th look at the count of an interval may be had, the last one at its
+    end: in equal parts of the time in which devices send."""
+    deciding = Fraction(DECIDING_SHARE)
+    share = deciding + (1 - deciding) * Fraction(number, LOOKS)
+    return start + -(-share.numerator * (end - start) // share.denominator)
+
+
+def looks_due(start: int, end: int, now: float) -> int:
+    """How many looks may have been had by ``now``: 0 to ``LOOKS``."""
+    return sum(look_at(start, end, number) <= now for number in range(1, LOOKS + 1))
+
+
+def tenths(count: int, batch_size: int, entropy: Entropy) -> int:
+    """How many tenths of B a count is, 0 to 10, with two-sided geometric noise of scale B/10."""
+    noisy = count + discrete_laplace(batch_size, STEPS, entropy)
+    return min(STEPS, max(0, noisy * STEPS // batch_size))
+
+
+def read_filling(body: bytes) -> Filling:
+    """What a server told. Raises ``DecodeError``."""
+    try:
+        found: Any = json.loads(body)
+        looks = tuple(_read_look(one) for one in found["looks"])
+        size, following = found["min_batch_size"], found["next_at"]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise DecodeError("what the server tells of the batch is malformed") from error
+    numbers = [one.number for one in looks]
+    if numbers != sorted(set(numbers)) or not _whole(size, 1, MAX_BATCH) or not isinstance(found.get("task_id"), str):
+        raise DecodeError("what the server tells of the batch is malformed")
+    if following is not None and not _whole(following, 0, 1 << 53):
+        raise DecodeError("what the server tells of the batch is malformed")
+    return Filling(found["task_id"], size, looks, following)
+
+
+def _read_look(found: Mapping[str, Any]) -> Look:
+    number, at, told = found["number"], found["at"], found["tenths"]
+    if not (_whole(number, 1, LOOKS) and _whole(at, 0, 1 << 53) and _whole(told, 0, STEPS)):
+        raise ValueError("a look is malformed")
+    return Look(number, at, told)
+
+
+def _whole(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most

@@ -1,0 +1,39 @@
+"""What every aggregator shows of its reports and recipes, over all tasks together.
+
+Several processes on one database each show these counts of the database, not of themselves.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from tacit.aggregator.ports import MetricsTx
+from tacit.service.app import METRICS
+from tacit.service.metrics import Reading, by_label
+from tacit.service.store import Transactions
+
+
+def add_aggregator_metrics(app: web.Application, store: Transactions[MetricsTx]) -> None:
+    """Have ``app`` show what ``store`` counts."""
+
+    async def counted() -> Reading:
+        async with store.read() as tx:
+            return {(): await tx.all_counted()}
+
+    async def rejected() -> Reading:
+        async with store.read() as tx:
+            return by_label(await tx.all_rejections())
+
+    async def tasks() -> Reading:
+        async with store.read() as tx:
+            return by_label(await tx.tasks_by_state())
+
+    async def released() -> Reading:
+        async with store.read() as tx:
+            return {(): await tx.all_released()}
+
+    metrics = app[METRICS]
+    metrics.add("tacit_reports_counted_total", counted)
+    metrics.add("tacit_reports_rejected_total", rejected)
+    metrics.add("tacit_tasks", tasks)
+    metrics.add("tacit_batches_released", released)

@@ -1,0 +1,132 @@
+"""What a party does its own way while it follows the log: its keys, its opt-in, and its view of a task.
+
+A *seat* is one operator in one role. ``AggregatorSeat`` is that of leader and helper, whose tasks are DAP's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from tacit.aggregator.identity import Identity
+from tacit.aggregator.keys import find_key
+from tacit.aggregator.parties import Served
+from tacit.aggregator.records import TaskRow
+from tacit.aggregator.state_keys import find_state_key
+from tacit.codec import b64url
+from tacit.errors import Fatal, Refusal
+from tacit.models.forms.pan_private import StateAggregator
+from tacit.models.forms.parties import Server
+from tacit.panprivate.elgamal import PrivateKey
+from tacit.recipe import derive
+from tacit.recipe.live import LiveRecipe
+from tacit.recipe.model import Recipe
+from tacit.roles.aggregator import Party
+from tacit.signing import SigningKey
+from tacit.task import Task, verify_key_confirmation, verify_key_of
+from tacit.tlog.leaves import OptIn, SignedLeaf
+from tacit.tokens.slots import TokenVerifier
+
+P_co = TypeVar("P_co", bound=Served, covariant=True)
+
+NOT_OURS = "the recipe's reports are sealed to a key that we do not hold"
+
+
+class Signatory(Protocol):
+    """Who signs leaves, in which role of a recipe."""
+
+    @property
+    def role_name(self) -> str:
+        """The role as recipes and leaves write it."""
+        ...
+
+    @property
+    def operator(self) -> str:
+        """Who runs it."""
+        ...
+
+    @property
+    def signing_key(self) -> SigningKey:
+        """The key that signs its leaves."""
+        ...
+
+
+class Seat(Protocol[P_co]):
+    """One party that opts in to recipes."""
+
+    @property
+    def identity(self) -> Signatory:
+        """Who it is."""
+        ...
+
+    def check_keys(self, own: Server) -> None:
+        """Refusal where we do not hold the keys that a recipe names for us."""
+        ...
+
+    def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
+        """The id of the recipe's task. Refusal where it has none."""
+        ...
+
+    def opt_in(self, item: LiveRecipe, task_id: bytes) -> OptIn:
+        """What the opt-in says."""
+        ...
+
+    def party(self, recipe: Recipe, row: TaskRow, retention: float) -> P_co:
+        """The view of a task that we opted in to; it closes ``retention`` seconds after its end. Raises ``Fatal`` for a
+        key of ours that is missing."""
+        ...
+
+
+@dataclass(frozen=True)
+class AggregatorSeat:
+    """Leader or helper."""
+
+    identity: Identity = field(repr=False)
+
+    def check_keys(self, own: Server) -> None:
+        """Refusal ``own-hpke-key``, and ``own-state-key`` where devices are to encrypt their state to us."""
+        if find_key(self.identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
+            raise Refusal("own-hpke-key", NOT_OURS)
+        if isinstance(own, StateAggregator) and find_state_key(self.identity.state_keys, own.state_key) is None:
+            raise Refusal("own-state-key", "devices would encrypt their state to a key that we do not hold")
+
+    def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
+        """That of the DAP task."""
+        return derive.task_of(recipe, token_key_spki).task_id
+
+    def opt_in(self, item: LiveRecipe, task_id: bytes) -> OptIn:
+        """Under the peer's seed where the peer was first and we hold it."""
+        role = self.identity.role_name
+        other = next((one for name, one in item.opt_ins.items() if name != role), None)
+        current = self.identity.peers[0]
+        seed_id, seed = current.seed_id, current.verify_key_seed
+        if other is not None:
+            held = self.identity.seed(other.seed_id)
+            if held is not None:
+                seed_id, seed = str(other.seed_id), held
+        return OptIn(
+            recipe_hash=item.recipe.hash_text,
+            task_id=b64url(task_id),
+            role=role,
+            seed_id=seed_id,
+            verify_key_confirmation=b64url(verify_key_confirmation(verify_key_of(seed, task_id))),
+        )
+
+    def party(self, recipe: Recipe, row: TaskRow, retention: float) -> Party:
+        """With the verify key of the seed that we opted in under."""
+        task = derive.task_of(recipe, row.token_key_spki)
+        opt_in = SignedLeaf.decode(row.opt_in).body_as(OptIn)
+        seed = self.identity.seed(opt_in.seed_id)
+        key = find_key(self.identity.hpke_keys, task.hpke_config(self.identity.role))
+        state_key = self._state_key(task)
+        if seed is None or key is None or (state_key is None and task.state_key(self.identity.role) is not None):
+            raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
+        verifier = TokenVerifier(task.token_key_spki, task.slot)
+        verify_key = verify_key_of(seed, task.task_id, task.vdaf.VERIFY_KEY_SIZE)
+        closes = task.end_seconds + retention
+        return Party(task, self.identity.role, verify_key, key.key_pair, verifier, closes, state_key)
+
+    def _state_key(self, task: Task) -> PrivateKey | None:
+        """The private key to the task's state key for us, if it has one and we hold it."""
+        public = task.state_key(self.identity.role)
+        return None if public is None else find_state_key(self.identity.state_keys, b64url(public))

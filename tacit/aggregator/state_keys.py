@@ -1,0 +1,66 @@
+"""Key files of servers to which devices encrypt their pan-private state: ElGamal keys in ristretto255, mode 0600.
+
+A recipe names the public key that devices encrypt to, so a server keeps every key whose recipes still run.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError, UsageError
+from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import Entropy
+from tacit.service.config import read_secret, write_secret
+
+_MEMBERS = {"state_key", "private_key"}
+
+
+def generate_state_key(entropy: Entropy) -> PrivateKey:
+    """A new key."""
+    return PrivateKey.generate(entropy)
+
+
+def write_state_key(path: Path, key: PrivateKey) -> None:
+    """Write ``{state_key, private_key}`` as JSON, mode 0600; ``state_key`` is what recipes name."""
+    members = {"state_key": state_key_text(key), "private_key": b64url(key.scalar)}
+    write_secret(path, json.dumps(members, indent=1).encode())
+
+
+def read_state_key(path: Path) -> PrivateKey:
+    """Inverse of ``write_state_key``; raises ``UsageError``."""
+    try:
+        found = json.loads(read_secret(path))
+    except ValueError as error:
+        raise UsageError(f"{path}: not a JSON file") from error
+    if not isinstance(found, dict) or set(found) != _MEMBERS or not all(isinstance(one, str) for one in found.values()):
+        raise UsageError(f"{path}: must have exactly the members {' and '.join(sorted(_MEMBERS))}, both texts")
+    try:
+        key = PrivateKey(unb64url(found["private_key"], what="private_key"))
+        public = unb64url(found["state_key"], what="state_key")
+    except DecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not hmac.compare_digest(key.public_key().element, public):
+        raise UsageError(f"{path}: the private key does not belong to the state key")
+    return key
+
+
+def read_state_keys(paths: Iterable[Path]) -> tuple[PrivateKey, ...]:
+    """Every key; they must differ. Raises ``UsageError``."""
+    keys = tuple(read_state_key(path) for path in paths)
+    if len({key.public_key().element for key in keys}) != len(keys):
+        raise UsageError("state_keys: two files hold one key")
+    return keys
+
+
+def state_key_text(key: PrivateKey) -> str:
+    """The public key as recipes name it."""
+    return b64url(key.public_key().element)
+
+
+def find_state_key(keys: Sequence[PrivateKey], text: str) -> PrivateKey | None:
+    """The private key to the state key that a recipe names."""
+    return next((key for key in keys if state_key_text(key) == text), None)

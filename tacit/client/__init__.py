@@ -1,0 +1,85 @@
+"""A client of the admin API of the analyst's organisation, for programs, notebooks and commands (``docs/client.md``).
+
+    from tacit.client import Operator
+
+    with Operator("https://admin.example", key_file="analyst.key") as operator:
+        draft = operator.questions.create({"name": "visits", ...})
+
+``Operator`` blocks; ``AsyncOperator`` has the same methods for ``await``. Refusals are errors below ``ApiError``.
+"""
+
+from tacit.client.documents import (
+    Act,
+    AuditChain,
+    Check,
+    Checkpoint,
+    Collection,
+    Design,
+    Entry,
+    Key,
+    Keys,
+    Ledger,
+    LoggedRecipe,
+    NewKey,
+    Person,
+    Proof,
+    Question,
+    RecipeSummary,
+    Session,
+)
+from tacit.client.errors import (
+    ApiError,
+    AwayError,
+    BusyError,
+    ChangedError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    NotYetError,
+    OwnDraftError,
+    RedirectError,
+    RuleError,
+    UnauthorizedError,
+)
+from tacit.client.events import Event
+from tacit.client.operator import AsyncOperator
+from tacit.client.results import Results
+from tacit.client.sync import Operator
+
+__all__ = [
+    "Act",
+    "ApiError",
+    "AsyncOperator",
+    "AuditChain",
+    "AwayError",
+    "BusyError",
+    "ChangedError",
+    "Check",
+    "Checkpoint",
+    "Collection",
+    "ConflictError",
+    "Design",
+    "Entry",
+    "Event",
+    "ForbiddenError",
+    "InvalidError",
+    "Key",
+    "Keys",
+    "Ledger",
+    "LoggedRecipe",
+    "NewKey",
+    "NotFoundError",
+    "NotYetError",
+    "Operator",
+    "OwnDraftError",
+    "Person",
+    "Proof",
+    "Question",
+    "RecipeSummary",
+    "RedirectError",
+    "Results",
+    "RuleError",
+    "Session",
+    "UnauthorizedError",
+]

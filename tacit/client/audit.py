@@ -1,0 +1,57 @@
+"""The audit log, and its check from outside: every hash is computed anew from the acts that the service shows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tacit.client.caller import Caller
+from tacit.client.documents import Act, AuditChain
+from tacit.client.pages import items
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError
+from tacit.operations.audit_chain import FIRST, row_hash
+
+ROOT = "/v1/audit"
+
+
+class AsyncAudit:
+    """Every act of everybody, in its order."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def all(self) -> AsyncIterator[Act]:
+        """Acts, the first one first, page by page."""
+        return items(self._caller, ROOT, "acts", Act)
+
+    async def verify(self, holds: str | None = None) -> AuditChain:
+        """Read the whole log and follow its chain. ``holds``: the hash of a row that was noted elsewhere (base64url),
+        so that a log that lost rows at its end, or was written anew, is noticed. Raises ``DecodeError`` for a hash that
+        is none."""
+        wanted = None if holds is None else unb64url(holds, length=32, what="the hash that was kept")
+        rows, newest, found = 0, FIRST, wanted == FIRST
+        async for act in self.all():
+            if not follows(act, rows, newest):
+                return AuditChain(rows=rows, newest=b64url(newest), broken=rows + 1, holds=found if wanted else None)
+            rows, newest = act.number, unb64url(act.hash)
+            found = found or newest == wanted
+        return AuditChain(rows=rows, newest=b64url(newest), holds=found if wanted else None)
+
+
+def follows(act: Act, rows: int, newest: bytes) -> bool:
+    """Whether ``act`` is the row after the ``rows`` that lead to ``newest``."""
+    told: dict[str, str | int] = {
+        "who": act.person,
+        "what": act.what,
+        "target": act.target,
+        "at": act.at,
+        "source": act.source,
+        "outcome": act.outcome,
+        "detail": act.detail,
+    }
+    try:
+        previous, stated = unb64url(act.previous, length=32), unb64url(act.hash, length=32)
+        computed = row_hash(rows + 1, newest, told)
+    except DecodeError:
+        return False
+    return act.number == rows + 1 and previous == newest and stated == computed

@@ -1,0 +1,158 @@
+"""One request to the admin API: sent again after a pause while the answer may come, and read.
+
+Everything may be sent again. A POST has an ``Idempotency-Key``, made once and kept over all attempts, so that it is
+done once; what is edited or deleted has the ETag that was read. The key of a person goes to the origin of the URL and
+to no other: no redirect is followed, and no address in an answer is used.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from tacit.client.errors import ApiError, error_of
+from tacit.codec import b64url
+from tacit.errors import DecodeError
+from tacit.media_types import JSON
+from tacit.operations.services import NoAnswerError
+from tacit.pauses import Backoff
+from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
+
+AGAIN: Final = frozenset({408, 429, 502, 503, 504})
+"""Statuses after which the same request may be answered otherwise."""
+PAUSES: Final = Backoff(0.25, 8.0)
+LONGEST_RETRY_AFTER: Final = 86400.0
+_KEY_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer of success: its JSON (None without a body), its entity tag, and how many attempts came before."""
+
+    document: Any
+    etag: str
+    status: int
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Speaks for one person. ``patience``: seconds for which a request is sent again, pauses included; each attempt is
+    bounded by the transport's own timeout."""
+
+    url: str
+    transport: Transport
+    clock: Clock
+    entropy: Entropy
+    patience: float
+    key: str = field(repr=False)
+
+    async def get(self, path: str, **query: str | int | None) -> Any:
+        """The JSON at ``path``. Raises ``ApiError``, ``TransportError`` and ``DecodeError``."""
+        return (await self.send("GET", path, query=query)).document
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        tag: str | None = None,
+        query: Mapping[str, str | int | None] | None = None,
+    ) -> Answered:
+        """One request, done once. ``tag``: goes as ``If-Match``. Raises as ``get``."""
+        asked = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        url = f"{self.url}{path}" + (f"?{urlencode(asked)}" if asked else "")
+        raw = b"" if body is None else _encoded(body)
+        answer = await self._answer(method, url, self._headers(method, tag, has_body=body is not None), raw)
+        return Answered(_document(answer), answer.headers.get("etag", ""), answer.status)
+
+    async def raw(self, path: str, accept: str, **query: str | int | None) -> bytes:
+        """What lies at ``path`` in the media type ``accept``. Raises as ``get``."""
+        asked = {name: str(value) for name, value in query.items() if value is not None}
+        url = f"{self.url}{path}" + (f"?{urlencode(asked)}" if asked else "")
+        return (await self._answer("GET", url, {**self.authority, "Accept": accept}, b"")).body
+
+    @property
+    def authority(self) -> dict[str, str]:
+        """The header that says for whom it speaks."""
+        return {"Authorization": f"Bearer {self.key}"}
+
+    def _headers(self, method: str, tag: str | None, *, has_body: bool) -> dict[str, str]:
+        headers = {**self.authority, "Accept": JSON}
+        if has_body:
+            headers["Content-Type"] = JSON
+        if tag is not None:
+            headers["If-Match"] = tag
+        if method == "POST":
+            headers["Idempotency-Key"] = b64url(self.entropy(_KEY_BYTES))
+        return headers
+
+    async def _answer(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
+        """The first answer that another attempt would not change. Raises what the last one met that there is patience
+        for; a server that is another one than the URL names is not asked twice."""
+        until, failures = self.clock.now() + self.patience, 0
+        while True:
+            least = 0.0
+            problem: ApiError | NoAnswerError
+            try:
+                answer = await self.transport.request(method, url, headers=headers, body=body)
+            except TransportError as error:
+                problem = NoAnswerError(self.url, error)
+                if is_stranger(error):
+                    raise problem from error
+            else:
+                if 200 <= answer.status < 300:
+                    return answer
+                problem = error_of(answer)
+                if answer.status not in AGAIN:
+                    raise problem
+                least = self._retry_after(answer)
+            pause = max(least, PAUSES.pause(failures, self.entropy))
+            if self.clock.now() + pause > until:
+                raise problem
+            await self.clock.sleep(pause)
+            failures += 1
+
+    def _retry_after(self, answer: HttpResponse) -> float:
+        """Seconds that the service asks to be left alone for (RFC 9110 section 10.2.3); 0 where it does not say."""
+        said = answer.headers.get("retry-after", "").strip()
+        if said.isascii() and said.isdigit():
+            return float(said) if len(said) < 6 else LONGEST_RETRY_AFTER
+        try:
+            when = parsedate_to_datetime(said).timestamp()
+        except (ValueError, TypeError, OverflowError):
+            return 0.0
+        return min(max(when - self.clock.now(), 0.0), LONGEST_RETRY_AFTER)
+
+
+def is_stranger(error: TransportError) -> bool:
+    """Whether the server's certificate says that it is another one, or nobody vouches for it."""
+    return isinstance(error.__cause__, ssl.SSLCertVerificationError)
+
+
+def part(text: str) -> str:
+    """``text`` as one part of a path."""
+    return quote(text, safe="-_.~") if text not in {".", ".."} else quote(text).replace(".", "%2E")
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise DecodeError("what is to be sent has no JSON form") from error
+
+
+def _document(answer: HttpResponse) -> Any:
+    if answer.status == 204:
+        return None
+    if not answer.headers.get("content-type", "").startswith(JSON):
+        raise DecodeError("the answer is not JSON; is this the URL of an admin service?")
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("the answer is not JSON") from error

@@ -1,0 +1,127 @@
+"""What the admin API refuses, as errors of types that a program tells apart.
+
+Each is an ``Abort`` with the problem's ``type``, ``title``, ``detail``, ``status`` and ``extensions``. Where nobody
+answers it is a ``tacit.ports.TransportError``, and where an answer is not what it must be a ``DecodeError``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tacit.errors import REFUSAL_PREFIX, Abort, TacitError
+from tacit.media_types import PROBLEM_JSON
+from tacit.ports import HttpResponse
+from tacit.problem import Problem, read_problem
+
+PROBLEM_PREFIX: Final = "urn:tacit:problem:"
+_OWN_MEMBERS: Final = frozenset({"type", "title", "detail", "status", "instance"})
+
+
+class ApiError(Abort):
+    """The request was refused; whatever is no kind below."""
+
+
+class RedirectError(ApiError):
+    """The address answers with a redirect, which is never followed: the key is for the origin that was named."""
+
+
+class UnauthorizedError(ApiError):
+    """401: the key opens nothing (any more)."""
+
+
+class ForbiddenError(ApiError):
+    """403: the person's role may not do this."""
+
+
+class OwnDraftError(ForbiddenError):
+    """403: whoever wrote any of a question cannot approve it."""
+
+
+class NotFoundError(ApiError):
+    """404."""
+
+
+class ConflictError(ApiError):
+    """409: the state does not allow it. Of a question it stands in ``extensions["state"]``."""
+
+
+class ChangedError(ApiError):
+    """412, 428: somebody has changed it since it was read; read it again."""
+
+
+class InvalidError(ApiError):
+    """400, 413, 415, 422: the request cannot be used. ``field``: the member that is wrong, where it is one."""
+
+    @property
+    def field(self) -> str:
+        """The member's path, or an empty text."""
+        return str(self.extensions.get("field", ""))
+
+
+class RuleError(ApiError):
+    """A rule refuses the recipe. ``rule``: its name; all that refuse stand in ``extensions["refusals"]``."""
+
+    @property
+    def rule(self) -> str:
+        """The rule's stable name."""
+        return self.type.removeprefix(REFUSAL_PREFIX)
+
+
+class BusyError(ApiError):
+    """429, and still after the pauses that the service asked for."""
+
+
+class AwayError(ApiError):
+    """5xx: the service, its store or another service is away, and still after some attempts."""
+
+
+class NotYetError(TacitError):
+    """What was waited for was not there in time; it may come later."""
+
+
+_BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
+    400: InvalidError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    412: ChangedError,
+    413: InvalidError,
+    415: InvalidError,
+    422: InvalidError,
+    428: ChangedError,
+    429: BusyError,
+}
+
+
+def error_of(answer: HttpResponse) -> ApiError:
+    """What an answer of a status other than success says."""
+    if answer.status < 400:
+        words = "the address answers with a redirect, which is not followed; give the URL that it leads to"
+        return RedirectError("about:blank", status=answer.status, title=words)
+    declared = answer.headers.get("content-type", "").startswith(PROBLEM_JSON)
+    problem = read_problem(answer.body) if declared else Problem()
+    kind = _BY_STATUS.get(answer.status, AwayError if answer.status >= 500 else ApiError)
+    if problem.type == f"{PROBLEM_PREFIX}own-draft":
+        kind = OwnDraftError
+    elif problem.type.startswith(REFUSAL_PREFIX):
+        kind = RuleError
+    title = problem.title or f"the service answered {answer.status}"
+    return kind(
+        problem.type or "about:blank",
+        problem.detail,
+        status=answer.status,
+        title=title,
+        extensions=_extensions(answer.body) if declared else None,
+    )
+
+
+def _extensions(body: bytes) -> dict[str, Any]:
+    """The further members of a problem document."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return {name: one for name, one in found.items() if name not in _OWN_MEMBERS} if isinstance(found, dict) else {}

@@ -1,0 +1,145 @@
+"""What changes, as it happens: server-sent events (WHATWG HTML section 9.2) of the admin service.
+
+Nothing is kept for a listener that is away. Whoever listens again is told so by an event ``listening``, and reads what
+it wants to know anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tacit.adapters.http_stream import Streams
+from tacit.client.caller import AGAIN, PAUSES, Caller, is_stranger
+from tacit.client.errors import error_of
+from tacit.errors import DecodeError
+from tacit.operations.services import NoAnswerError
+from tacit.ports import TransportError
+
+PATH: Final = "/v1/events"
+EVENT_STREAM: Final = "text/event-stream"
+LISTENING: Final = "listening"
+MOST_LINE: Final = 1 << 20
+"""Bytes of an event."""
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``kind``: ``listening`` (from now on nothing is missed), ``question`` (``id``, ``state``, ``revision``) or
+    ``recipe`` (``hash``, ``contributions``, ``min_batch_size``, ``reached``, ``exact``)."""
+
+    kind: str
+    document: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class EventParser:
+    """Takes a stream apart as it comes, however it is cut into pieces. ``feed`` gives ``(kind, data)``: ``message``
+    where an event has no name; comments, and fields that nobody here knows, are skipped. An event that does not end
+    with an empty line is none. Raises ``DecodeError`` for text that is not UTF-8 and for one event that is too long."""
+
+    _buffer: bytearray = field(default_factory=bytearray)
+    _kind: str = ""
+    _data: list[str] = field(default_factory=list)
+    _size: int = 0
+    _begun: bool = False
+    _after_return: bool = False
+
+    def feed(self, chunk: bytes) -> list[tuple[str, str]]:
+        """The events that ``chunk`` completes."""
+        found = []
+        for line in self._lines(chunk):
+            if line:
+                self._field(line)
+            elif (event := self._dispatched()) is not None:
+                found.append(event)
+        return found
+
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        """Lines that are complete: they end with LF, CR or both."""
+        lines = []
+        for byte in chunk:
+            if byte == 0x0A and self._after_return:
+                self._after_return = False
+                continue
+            self._after_return = byte == 0x0D
+            if byte in {0x0A, 0x0D}:
+                lines.append(self._line())
+                continue
+            self._size += 1
+            if self._size > MOST_LINE:
+                raise DecodeError(f"an event has more than {MOST_LINE} bytes")
+            self._buffer.append(byte)
+        return lines
+
+    def _line(self) -> bytes:
+        line = bytes(self._buffer)
+        self._buffer.clear()
+        if not self._begun:
+            self._begun, line = True, line.removeprefix(_BOM)
+        return line
+
+    def _field(self, line: bytes) -> None:
+        try:
+            name, _, value = line.decode().partition(":")
+        except UnicodeDecodeError as error:
+            raise DecodeError("an event is not UTF-8") from error
+        value = value.removeprefix(" ")
+        if name == "event":
+            self._kind = value
+        elif name == "data":
+            self._data.append(value)
+
+    def _dispatched(self) -> tuple[str, str] | None:
+        kind, data = self._kind or "message", "\n".join(self._data)
+        empty = not self._data
+        self._kind, self._data, self._size = "", [], 0
+        return None if empty else (kind, data)
+
+
+async def listened(caller: Caller, streams: Streams) -> AsyncIterator[Event]:
+    """Events from now on, for as long as somebody asks for them. A stream that ends is begun anew after a pause. Raises
+    ``ApiError`` and ``TransportError`` where none can be begun for the caller's ``patience``."""
+    failures, until = 0, caller.clock.now() + caller.patience
+    while True:
+        try:
+            async with aclosing(_once(caller, streams)) as events:
+                async for event in events:
+                    failures, until = 0, caller.clock.now() + caller.patience
+                    yield event
+        except TransportError as error:
+            problem = NoAnswerError(caller.url, error)
+            if caller.clock.now() >= until or is_stranger(error):
+                raise problem from error
+        await caller.clock.sleep(PAUSES.pause(failures, caller.entropy))
+        failures += 1
+
+
+async def _once(caller: Caller, streams: Streams) -> AsyncGenerator[Event, None]:
+    headers = {**caller.authority, "Accept": EVENT_STREAM}
+    async with streams.get(f"{caller.url}{PATH}", headers) as stream:
+        if stream.status in AGAIN:
+            raise TransportError(f"the service answered {stream.status}")
+        if stream.status != 200:
+            raise error_of(await stream.whole())
+        if not stream.headers.get("content-type", "").startswith(EVENT_STREAM):
+            raise DecodeError("the answer is no stream of events; is this the URL of an admin service?")
+        yield Event(LISTENING)
+        parser = EventParser()
+        async for chunk in stream.chunks():
+            for kind, data in parser.feed(chunk):
+                yield Event(kind, _document(data))
+
+
+def _document(data: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError("an event holds no JSON") from error
+    if not isinstance(found, dict):
+        raise DecodeError("an event holds no JSON object")
+    return found

@@ -1,0 +1,45 @@
+"""The log as the organisation's service has verified it, and what its recipes leave in the accounts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tacit.client.caller import Caller
+from tacit.client.documents import Checkpoint, Entry, Keys, Ledger, Proof, read
+from tacit.client.pages import items
+from tacit.codec import unb64url
+from tacit.errors import CryptoError
+from tacit.tlog.merkle import verify_inclusion
+
+
+class AsyncLog:
+    """Checkpoint, entries and accounts."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def checkpoint(self) -> Checkpoint:
+        """The newest one."""
+        return read(Checkpoint, await self._caller.get("/v1/log"))
+
+    def entries(self) -> AsyncIterator[Entry]:
+        """What stands in front of every entry, the first one first, page by page."""
+        return items(self._caller, "/v1/log/entries", "entries", Entry)
+
+    async def proof(self, index: int) -> Proof:
+        """That the entry at ``index`` is in the tree of the newest checkpoint; the path is followed here. Raises
+        ``CryptoError`` where it does not lead to the root."""
+        found = read(Proof, await self._caller.get(f"/v1/log/entries/{index}/proof"))
+        path = [unb64url(one) for one in found.path]
+        verify_inclusion(unb64url(found.leaf_hash), found.index, found.size, path, unb64url(found.root))
+        if found.index != index:
+            raise CryptoError("the proof is of another entry")
+        return found
+
+    async def ledger(self) -> Ledger:
+        """What every account has spent and has left."""
+        return read(Ledger, await self._caller.get("/v1/ledger"))
+
+    async def keys(self) -> Keys:
+        """Which keys the organisation's questions depend on, and when they end."""
+        return read(Keys, await self._caller.get("/v1/keys"))

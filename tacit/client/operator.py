@@ -1,0 +1,115 @@
+"""The client for programs that await."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Self
+
+from tacit.adapters.http import HttpTransport
+from tacit.adapters.http_stream import Streams
+from tacit.adapters.origins import require_secure_url
+from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.tls import ClientTls
+from tacit.client.audit import AsyncAudit
+from tacit.client.caller import Caller
+from tacit.client.documents import Session, read
+from tacit.client.events import Event, listened
+from tacit.client.log import AsyncLog
+from tacit.client.people import AsyncPeople
+from tacit.client.questions import AsyncQuestions
+from tacit.client.recipes import AsyncRecipes
+from tacit.errors import UsageError
+from tacit.ports import Clock, Entropy, Transport
+from tacit.service.config import read_secret
+
+_KEY = re.compile(r"[!-~]{1,256}")
+
+
+class AsyncOperator:
+    """Speaks to the admin service at ``url`` for the person whose key is in the 0600 file ``key_file`` (or is ``key``).
+    Close it, or use ``async with``.
+
+    * ``timeout``: seconds of one exchange; ``patience``: seconds for which a request is sent again while nobody answers
+      or the service asks for a pause. No call takes longer than both together, but those that wait for something.
+    * ``tls``: whom it trusts, beside the system's authorities, and what it shows; ``insecure_http``: plain HTTP off
+      loopback is allowed.
+    * ``transport``: another way to send, which is then not closed; ``clock`` and ``entropy``: of pauses and keys.
+
+    Raises ``UsageError`` for a URL, key or file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key_file: Path | str | None = None,
+        key: str | None = None,
+        timeout: float = 30.0,
+        patience: float = 30.0,
+        tls: ClientTls | None = None,
+        insecure_http: bool = False,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        require_secure_url(url, insecure_http=insecure_http)
+        if "?" in url or "#" in url:
+            raise UsageError("the URL of an admin service has no query and no fragment")
+        self.url = url.rstrip("/")
+        self._own = None
+        if transport is None:
+            transport = self._own = HttpTransport(
+                timeout=timeout, tls=tls, insecure_http=insecure_http, repeat_posts=True
+            )
+        self._streams = Streams(tls, insecure_http=insecure_http)
+        person = _key(key_file, key)
+        caller = Caller(self.url, transport, clock or SystemClock(), entropy or OsEntropy(), patience, person)
+        self._caller = caller
+        self.questions = AsyncQuestions(caller)
+        """Questions, from draft to end."""
+        self.recipes = AsyncRecipes(caller)
+        """Recipes of the log, their batches and results."""
+        self.log = AsyncLog(caller)
+        """The log and the accounts."""
+        self.people = AsyncPeople(caller)
+        """People and their keys."""
+        self.audit = AsyncAudit(caller)
+        """The audit log."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._own is not None:
+            await self._own.close()
+
+    async def session(self) -> Session:
+        """Who one is, and what one may."""
+        return read(Session, await self._caller.get("/v1/session"))
+
+    def events(self) -> AsyncIterator[Event]:
+        """What changes from now on, for as long as one goes on reading: states of questions, yields of recipes. The
+        first event, and the first after a stream that broke off, is ``listening``: read then what you follow."""
+        return listened(self._caller, self._streams)
+
+    async def description(self) -> dict[str, Any]:
+        """The service's OpenAPI document."""
+        return dict(await self._caller.get("/openapi.json"))
+
+
+def _key(key_file: Path | str | None, key: str | None) -> str:
+    if (key_file is None) == (key is None):
+        raise UsageError("give either a key or the file of one")
+    text = key if key_file is None else read_secret(Path(key_file)).decode("ascii", "replace").strip()
+    if text is None or not _KEY.fullmatch(text):
+        raise UsageError("a key is one line of visible ASCII characters")
+    return text

@@ -1,0 +1,32 @@
+"""Lists of the admin API, which come in pages: ``{NAME: [...], "next": cursor or null}``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tacit.client.caller import Caller
+from tacit.client.documents import D, read
+from tacit.errors import DecodeError
+
+LIMIT = 100
+"""Items of a page."""
+
+
+async def items(caller: Caller, path: str, name: str, kind: type[D], **query: str | None) -> AsyncIterator[D]:
+    """Every item of every page, as far as somebody goes on reading. Raises ``DecodeError`` where pages go in a circle,
+    and as ``Caller.get``."""
+    cursor: str | None = None
+    seen: set[str] = set()
+    while True:
+        page = await caller.get(path, limit=LIMIT, cursor=cursor, **query)
+        if not isinstance(page, dict) or not isinstance(page.get(name), list):
+            raise DecodeError(f"the answer is no page of {name}")
+        for one in page[name]:
+            yield read(kind, one)
+        following = page.get("next")
+        if following is None:
+            return
+        cursor = str(following)
+        if cursor in seen:
+            raise DecodeError(f"the pages of {name} go in a circle")
+        seen.add(cursor)

@@ -1,0 +1,119 @@
+"""Questions: written, checked, approved by a second person, published and ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from tacit.client.caller import Answered, Caller, part
+from tacit.client.documents import Check, Design, Question, read
+from tacit.client.errors import ChangedError, NotFoundError
+from tacit.client.pages import items
+from tacit.recipe.survey import Survey
+from tacit.tlog.leaves import SignedLeaf
+
+ROOT = "/v1/questions"
+Asked = Survey | Mapping[str, Any]
+"""A survey, or its JSON (``docs/schemas/survey.json``)."""
+Named = Question | str
+"""A question, or its id."""
+
+
+class AsyncQuestions:
+    """The questions of an organisation. Where a method takes a ``Question`` it acts on the text that was read, and
+    raises ``ChangedError`` if there is a newer one; where it takes an id, on whatever the text is now."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def create(self, survey: Asked) -> Question:
+        """Write a draft. Raises ``FieldError`` for what is no survey, before anything is sent."""
+        return _question(await self._caller.send("POST", ROOT, body_of(survey)))
+
+    def all(self, state: str | None = None) -> AsyncIterator[Question]:
+        """Questions in the order in which they were written, of one state or all, page by page."""
+        return items(self._caller, ROOT, "questions", Question, state=state)
+
+    async def get(self, question: Named) -> Question:
+        """The question as it is now."""
+        return _question(await self._caller.send("GET", path_of(question)))
+
+    async def edit(self, question: Question, survey: Asked) -> Question:
+        """Another text for the question that was read; it is a draft again, and every approval is void. What already
+        has this very text is left as it is."""
+        body = body_of(survey)
+        try:
+            return _question(await self._caller.send("PUT", path_of(question), body, tag=tag_of(question)))
+        except ChangedError:  # by an attempt of this call whose answer was lost, perhaps
+            found = await self.get(question)
+            if found.survey != body or found.state != "draft" or found.revision != question.revision + 1:
+                raise
+            return found
+
+    async def delete(self, question: Question) -> None:
+        """Delete a draft."""
+        try:
+            await self._caller.send("DELETE", path_of(question), tag=tag_of(question))
+        except NotFoundError:  # as it is to be
+            return
+
+    async def check(self, question: Named) -> Check:
+        """What every rule says of the recipe that it would become now, with the numbers and what would pass."""
+        return read(Check, (await self._act(question, "check")).document)
+
+    async def check_text(self, survey: Asked) -> Check:
+        """The same of a text that is kept nowhere. Raises ``InvalidError`` for what a recipe would lack."""
+        return read(Check, (await self._caller.send("POST", "/v1/check", body_of(survey))).document)
+
+    async def design(self, survey: Asked) -> Design:
+        """Ways to ask it compared: what each costs in privacy and gives in accuracy. ``population`` and the answers are
+        needed; a name is not."""
+        return read(Design, (await self._caller.send("POST", "/v1/design", body_of(survey))).document)
+
+    async def submit(self, question: Named) -> Question:
+        """Offer a complete question for approval."""
+        return _question(await self._act(question, "submit"))
+
+    async def approve(self, question: Named) -> Question:
+        """Approve it as it is. Raises ``OwnDraftError`` for whoever wrote any of it."""
+        return _question(await self._act(question, "approve"))
+
+    async def publish(self, question: Named) -> Question:
+        """Put its recipe into the log. Where the analyst's key is elsewhere it is approved still, and ``recipe`` is
+        what has to be signed: then ``sign``. Raises ``RuleError``, ``AwayError`` while the log is away (ask again:
+        nothing is done twice), and ``ConflictError``."""
+        return _question(await self._act(question, "publish"))
+
+    async def sign(self, question: Named, leaf: SignedLeaf | Mapping[str, Any]) -> Question:
+        """Publish with a signature that was made elsewhere (``tacit recipe sign``). ``leaf``: what that wrote."""
+        document = json.loads(leaf.encode()) if isinstance(leaf, SignedLeaf) else dict(leaf)
+        return _question(await self._caller.send("POST", f"{path_of(question)}/signature", {"leaf": document}))
+
+    async def end(self, question: Named) -> Question:
+        """Nobody waits for it any more; what the log holds stays."""
+        return _question(await self._act(question, "end"))
+
+    async def _act(self, question: Named, what: str) -> Answered:
+        tag = tag_of(question) if isinstance(question, Question) else None
+        return await self._caller.send("POST", f"{path_of(question)}/{what}", {}, tag=tag)
+
+
+def body_of(survey: Asked) -> dict[str, Any]:
+    """The JSON of a survey, as the service keeps it. Raises ``FieldError``."""
+    found = survey if isinstance(survey, Survey) else Survey.from_body(survey)
+    return found.model_dump(mode="json", exclude_none=True)
+
+
+def path_of(question: Named) -> str:
+    """Where the question is."""
+    return f"{ROOT}/{part(question.id if isinstance(question, Question) else question)}"
+
+
+def tag_of(question: Question) -> str:
+    """The entity tag of a question that was read, alone or in a list, which shows the revision alone."""
+    return question.etag or f'"{question.revision}"'
+
+
+def _question(answer: Answered) -> Question:
+    return read(Question, answer.document, etag=answer.etag)

@@ -1,0 +1,110 @@
+"""Recipes of the log, and their batches: how far they are filled, asked for, and released."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from tacit.client.caller import Caller, part
+from tacit.client.documents import Collection, LoggedRecipe, Question, RecipeSummary, read
+from tacit.client.errors import NotFoundError, NotYetError, RuleError
+from tacit.client.pages import items
+from tacit.client.results import Results
+from tacit.errors import REFUSAL_PREFIX, DecodeError, UsageError
+from tacit.operations.results import REFUSED, RELEASED, WAITING_RULES
+from tacit.pauses import Backoff
+
+ROOT = "/v1/recipes"
+COLLECTIONS = "/v1/collections"
+Hashed = Question | RecipeSummary | str
+"""A published question, a recipe, or a recipe's hash."""
+LOOKS: Final = Backoff(1.0, 10.0)
+"""Between two looks whether a batch was released."""
+PENDING: Final = "pending"
+
+
+class AsyncRecipes:
+    """What the log holds, of this organisation and others."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def all(self) -> AsyncIterator[RecipeSummary]:
+        """Recipes in the order of the log, page by page."""
+        return items(self._caller, ROOT, "recipes", RecipeSummary)
+
+    async def get(self, recipe: Hashed) -> LoggedRecipe:
+        """A recipe with its body, which the service has verified, and how far its batch is filled."""
+        return read(LoggedRecipe, await self._caller.get(f"{ROOT}/{part(hash_of(recipe))}"))
+
+    async def collect(self, recipe: Hashed) -> Collection:
+        """Ask for a recipe's batch; the same collection where it was asked for before. Raises ``RuleError``, also while
+        the servers that have to opt in have not."""
+        return read(Collection, (await self._caller.send("POST", COLLECTIONS, {"recipe": hash_of(recipe)})).document)
+
+    async def collections(self) -> list[Collection]:
+        """Every collection."""
+        document = await self._caller.get(COLLECTIONS)
+        if not isinstance(document, dict) or not isinstance(document.get("collections"), list):
+            raise DecodeError("the answer is no list of collections")
+        return [read(Collection, one) for one in document["collections"]]
+
+    async def collection(self, collection: Collection | str) -> Collection:
+        """One of them as it is now."""
+        name = collection.id if isinstance(collection, Collection) else collection
+        return read(Collection, await self._caller.get(f"{COLLECTIONS}/{part(name)}"))
+
+    async def results(self, recipe: Hashed | None = None) -> Results:
+        """What was released, of one recipe or all, in the order of release."""
+        asked = None if recipe is None else hash_of(recipe)
+        return Results.read(await self._caller.get("/v1/results", recipe=asked))
+
+    async def wait_for_release(self, recipe: Hashed, seconds: float) -> Results:
+        """Ask for a recipe's batch and wait until it is released, ``seconds`` at most. Raises ``NotYetError`` where it
+        is not by then, and ``RuleError`` where the collection is refused (fewer than B contributions, say)."""
+        until, looks = self._caller.clock.now() + seconds, 0
+        collection: Collection | None = None
+        while True:
+            if collection is None:
+                collection = await self._asked(recipe)
+            elif collection.state not in {RELEASED, REFUSED}:
+                collection = await self.collection(collection)
+            if collection is not None and collection.state == REFUSED:
+                raise _refused(collection)
+            if collection is not None and collection.state == RELEASED:
+                found = await self.results(recipe)
+                if released := Results(one for one in found if one.get("batch") == collection.batch):
+                    return released
+            pause = LOOKS.pause(looks, self._caller.entropy)
+            if self._caller.clock.now() + pause > until:
+                state = PENDING if collection is None else collection.state
+                raise NotYetError(f"not released within {seconds:g} seconds; its collection is {state}")
+            await self._caller.clock.sleep(pause)
+            looks += 1
+
+    async def _asked(self, recipe: Hashed) -> Collection | None:
+        """The collection; None while it would be refused for what is still to come."""
+        try:
+            if (await self.get(recipe)).state == PENDING:
+                return None
+            return await self.collect(recipe)
+        except NotFoundError:
+            return None
+        except RuleError as error:
+            if error.rule not in WAITING_RULES:
+                raise
+            return None
+
+
+def hash_of(recipe: Hashed) -> str:
+    """The hash that is meant. Raises ``UsageError`` for a question that is not published."""
+    found = recipe if isinstance(recipe, str) else recipe.hash
+    if not found:
+        raise UsageError("the question has no recipe yet; publish it")
+    return found
+
+
+def _refused(collection: Collection) -> RuleError:
+    """What its last attempt met."""
+    rule = collection.rule.rsplit(":", 1)[-1] or "collection"
+    return RuleError(f"{REFUSAL_PREFIX}{rule}", collection.detail, status=409, title=f"refused by rule {rule}:")

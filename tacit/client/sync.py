@@ -1,0 +1,129 @@
+"""The client for programs, notebooks and commands that do not await: the same methods, each waits for its answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from tacit.adapters.tls import ClientTls
+from tacit.client.audit import AsyncAudit
+from tacit.client.blocking import Blocking, Loop, blocking, iterating
+from tacit.client.log import AsyncLog
+from tacit.client.operator import AsyncOperator
+from tacit.client.people import AsyncPeople
+from tacit.client.questions import AsyncQuestions
+from tacit.client.recipes import AsyncRecipes
+from tacit.ports import Clock, Entropy, Transport
+
+
+class Recipes(Blocking):
+    """``AsyncRecipes``, waiting."""
+
+    all = iterating(AsyncRecipes.all)
+    get = blocking(AsyncRecipes.get)
+    collect = blocking(AsyncRecipes.collect)
+    collections = blocking(AsyncRecipes.collections)
+    collection = blocking(AsyncRecipes.collection)
+    results = blocking(AsyncRecipes.results)
+    wait_for_release = blocking(AsyncRecipes.wait_for_release)
+
+
+class LogOf(Blocking):
+    """``AsyncLog``, waiting."""
+
+    checkpoint = blocking(AsyncLog.checkpoint)
+    entries = iterating(AsyncLog.entries)
+    proof = blocking(AsyncLog.proof)
+    ledger = blocking(AsyncLog.ledger)
+    keys = blocking(AsyncLog.keys)
+
+
+class Questions(Blocking):
+    """``AsyncQuestions``, waiting."""
+
+    create = blocking(AsyncQuestions.create)
+    all = iterating(AsyncQuestions.all)
+    get = blocking(AsyncQuestions.get)
+    edit = blocking(AsyncQuestions.edit)
+    delete = blocking(AsyncQuestions.delete)
+    check = blocking(AsyncQuestions.check)
+    check_text = blocking(AsyncQuestions.check_text)
+    design = blocking(AsyncQuestions.design)
+    submit = blocking(AsyncQuestions.submit)
+    approve = blocking(AsyncQuestions.approve)
+    publish = blocking(AsyncQuestions.publish)
+    sign = blocking(AsyncQuestions.sign)
+    end = blocking(AsyncQuestions.end)
+
+
+class People(Blocking):
+    """``AsyncPeople``, waiting."""
+
+    all = iterating(AsyncPeople.all)
+    add = blocking(AsyncPeople.add)
+    change = blocking(AsyncPeople.change)
+    keys = blocking(AsyncPeople.keys)
+    give_key = blocking(AsyncPeople.give_key)
+    take_key = blocking(AsyncPeople.take_key)
+
+
+class Audit(Blocking):
+    """``AsyncAudit``, waiting."""
+
+    all = iterating(AsyncAudit.all)
+    verify = blocking(AsyncAudit.verify)
+
+
+class Operator(Blocking):
+    """``AsyncOperator``, waiting: what it takes and raises is said there. Close it, or use ``with``. Its methods may be
+    called from any thread."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key_file: Path | str | None = None,
+        key: str | None = None,
+        timeout: float = 30.0,
+        patience: float = 30.0,
+        tls: ClientTls | None = None,
+        insecure_http: bool = False,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        awaited = AsyncOperator(
+            url, key_file=key_file, key=key, timeout=timeout, patience=patience, tls=tls, insecure_http=insecure_http,
+            transport=transport, clock=clock, entropy=entropy,
+        )  # fmt: skip
+        super().__init__(awaited, Loop())
+        self.url = awaited.url
+        self.questions = Questions(awaited.questions, self._loop)
+        """Questions, from draft to end."""
+        self.recipes = Recipes(awaited.recipes, self._loop)
+        """Recipes of the log, their batches and results."""
+        self.log = LogOf(awaited.log, self._loop)
+        """The log and the accounts."""
+        self.people = People(awaited.people, self._loop)
+        """People and their keys."""
+        self.audit = Audit(awaited.audit, self._loop)
+        """The audit log."""
+
+    session = blocking(AsyncOperator.session)
+    description = blocking(AsyncOperator.description)
+    events = iterating(AsyncOperator.events)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, and end the thread that served them."""
+        if self._loop.open:
+            self._loop.run(self._awaited.close())
+            self._loop.close()

@@ -1,0 +1,40 @@
+"""The report of a model with one server (design rule P24): an id, and everything else sealed to that server.
+
+Its associated data are the recipe's hash and the report id; what is inside stands in ``tacit.task.one_server``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from tacit.codec import Reader, Writer
+from tacit.errors import DecodeError
+from tacit.messages.basic import REPORT_ID_SIZE, HpkeCiphertext
+from tacit.messages.struct import Struct, fixed
+
+MAX_ONE_SERVER_REPORT = 1 << 15
+"""Bytes of an encoded report; the longest, of a histogram of 257 cells, has 16,937."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneServerReport(Struct):
+    """One contribution: its id (16 bytes) and its only ciphertext."""
+
+    report_id: bytes
+    sealed: HpkeCiphertext
+
+    def write(self, writer: Writer) -> None:
+        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id"))
+        self.sealed.write(writer)
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        return cls(reader.raw(REPORT_ID_SIZE), HpkeCiphertext.read(reader))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Inverse of ``encode``. Raises ``DecodeError``, for more than ``MAX_ONE_SERVER_REPORT`` bytes too."""
+        if len(data) > MAX_ONE_SERVER_REPORT:
+            raise DecodeError(f"a report of one server has at most {MAX_ONE_SERVER_REPORT} bytes")
+        return super(OneServerReport, cls).decode(data)

@@ -1,0 +1,74 @@
+"""Local pan-privacy with two servers: leader and helper sum secret shares that devices keep encrypted to them.
+
+Whoever reads a device's storage and memory between two updates learns nothing of what it watches (Local Pan-Privacy,
+section 5, and design rule P23); who is with one of the aggregators as well can open that one's part of every copy. What
+is sent is secure aggregation's, and so are the other four rows of the claim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tacit.dp.claim import Claim
+from tacit.dp.hidden_claim import Sample
+from tacit.dp.reports import Reports
+from tacit.methods.method import Method
+from tacit.methods.proof import Proof
+from tacit.methods.rappor import Rappor
+from tacit.methods.rr import Rr
+from tacit.methods.statistics import StatisticName
+from tacit.models.forms.form import Adversary
+from tacit.models.forms.parties import Aggregator, Key, Parties
+from tacit.models.forms.secure_aggregation import SecureAggregation, SecureAggregationParties
+
+INTRUDER = "intruder"
+INTRUDER_WITH_AGGREGATOR = "intruder_with_aggregator"
+INTRUDER_ROW = Adversary(
+    INTRUDER, "who reads a device's storage and memory between two updates, and works with no server", pure=True
+)
+
+
+class StateAggregator(Aggregator):
+    """Leader or helper that devices encrypt their state to: ``state_key`` is its ElGamal key, an element of
+    ristretto255."""
+
+    state_key: Key
+
+
+class PanPrivateParties(SecureAggregationParties):
+    """Those of secure aggregation, whose aggregators have a key for the devices' state."""
+
+    leader: StateAggregator
+    helper: StateAggregator
+
+
+class PanPrivate(SecureAggregation):
+    """The form of model ``pan-private``."""
+
+    name: ClassVar[str] = "pan-private"
+    parties: ClassVar[type[Parties]] = PanPrivateParties
+    adversaries: ClassVar[tuple[Adversary, ...]] = (
+        *SecureAggregation.adversaries,
+        INTRUDER_ROW,
+        Adversary(
+            INTRUDER_WITH_AGGREGATOR,
+            "who reads it and works with an aggregator",
+            unbounded=True,
+            unprotected=True,
+            pure=True,
+        ),
+    )
+    watched: ClassVar[Mapping[StatisticName, str]] = {"count": Rr.NAME, "histogram": Rappor.NAME}
+
+    def proof(self, method: Method) -> Proof:
+        """Every cell is proved to be 0 or 1 by itself, since shares and proofs are made before it is known which cells
+        are sent (P23); the weight is not proved."""
+        return Proof("Prio3CountVec", method.cells, 1)
+
+    def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
+        """That of secure aggregation; nothing for the intruder, by the hardness of decisional Diffie-Hellman, and no
+        guarantee against one who works with an aggregator."""
+        claim = super().claim(reports, sample, n=n, delta=delta)
+        return claim.changed({INTRUDER: 0.0, INTRUDER_WITH_AGGREGATOR: math.inf})

@@ -1,0 +1,123 @@
+"""Local pan-privacy with one server: devices keep counters encrypted to the analyzer, and send them randomised.
+
+| adversary                                  | claim                                                        |
+|--------------------------------------------|--------------------------------------------------------------|
+| analyzer, which opens single reports       | local randomisation alone (noise shares: of one device)      |
+| who sees only the result                   | the sum of n reports, if the analyzer is honest              |
+| intruder on the device                     | 0, computationally (decisional Diffie-Hellman)               |
+| intruder who works with the analyzer       | none: the analyzer can open every copy of the state          |
+
+B binds nobody against the analyzer, which sees reports one by one (design rule P24): an account is charged with what
+it is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tacit.dp import parameters
+from tacit.dp.claim import RELATION, Claim
+from tacit.dp.hidden_claim import Sample
+from tacit.dp.reports import Reports
+from tacit.errors import Refusal
+from tacit.methods.flips import Flips
+from tacit.methods.rappor import Rappor
+from tacit.methods.rr import Rr
+from tacit.methods.statistics import StatisticName
+from tacit.models.forms.form import Adversary, Cap, Form
+from tacit.models.forms.pan_private import INTRUDER, INTRUDER_ROW
+from tacit.models.forms.parties import Analyst, Attester, Gateway, Issuer, Key, Parties, Relay, Server
+
+ANALYZER = "analyzer"
+RELEASE = "release"
+INTRUDER_WITH_ANALYZER = "intruder_with_analyzer"
+
+
+class Analyzer(Server):
+    """The one server: it opens reports, and ``state_key`` is its ElGamal key, an element of ristretto255."""
+
+    state_key: Key
+
+
+class PanPrivateSingleParties(Parties):
+    """Everyone who takes part; there is one server, and nobody else to seal a result to."""
+
+    analyst: Analyst
+    analyzer: Analyzer
+    relay: Relay
+    gateway: Gateway
+    attester: Attester
+    issuer: Issuer
+
+
+def analyzer_of(parties: Parties) -> Analyzer:
+    """The analyzer among ``parties`` of this model. Refusal ``model-unsupported`` for those of another one."""
+    if not isinstance(parties, PanPrivateSingleParties):
+        raise Refusal("model-unsupported", "the recipe's model has no analyzer")
+    return parties.analyzer
+
+
+class PanPrivateSingle(Form):
+    """The form of model ``pan-private-single``."""
+
+    name: ClassVar[str] = "pan-private-single"
+    parties: ClassVar[type[Parties]] = PanPrivateSingleParties
+    opts_in: ClassVar[tuple[str, ...]] = ("analyzer",)
+    different_operators: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("relay", "gateway"),
+        ("attester", "issuer"),
+        ("attester", "analyzer"),
+        ("attester", "analyst"),
+        ("issuer", "analyzer"),
+        ("issuer", "analyst"),
+    )
+    proves: ClassVar[bool] = False
+    adversaries: ClassVar[tuple[Adversary, ...]] = (
+        Adversary(ANALYZER, "the analyzer, which opens single reports", Cap.LOCAL),
+        Adversary(
+            RELEASE,
+            "who sees only the result, if the analyzer is honest",
+            Cap.AGGREGATE,
+            condition="the analyzer is honest",
+            otherwise=ANALYZER,
+        ),
+        INTRUDER_ROW,
+        Adversary(
+            INTRUDER_WITH_ANALYZER,
+            "who reads it and works with the analyzer",
+            unbounded=True,
+            unprotected=True,
+            pure=True,
+        ),
+    )
+    charged: ClassVar[str] = ANALYZER
+    charged_with_relay: ClassVar[str] = ANALYZER
+    watched: ClassVar[Mapping[StatisticName, str]] = {"count": Rr.NAME, "histogram": Rappor.NAME, "mean": Flips.NAME}
+    closes: ClassVar[tuple[str, ...]] = ("interval_end",)
+
+    def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
+        """As the table of this module. No row counts sampling: the analyzer takes reports one by one, and with a relay
+        that works with it would know who sent them. ``ValueError`` for importance sampling and dummies."""
+        parameters.reports(n)
+        parameters.failure_probability(delta)
+        if sample.is_hidden:
+            raise ValueError("a recipe with one server has one rate for everybody, and no dummies")
+        local = reports.local_epsilon
+        single = local if math.isfinite(local) else reports.aggregate_epsilon(1, delta)
+        if single > parameters.MAX_EPSILON0:
+            raise ValueError(f"the noise of one device gives no epsilon up to {parameters.MAX_EPSILON0:g}")
+        by_adversary = {
+            ANALYZER: single,
+            RELEASE: min(single, reports.aggregate_epsilon(_counted_on(reports, n), delta)),
+            INTRUDER: 0.0,
+            INTRUDER_WITH_ANALYZER: math.inf,
+        }
+        return Claim(by_adversary, reports.mechanism, RELATION, n, local, float(delta))
+
+
+def _counted_on(reports: Reports, n: int) -> int:
+    """Of how many reports the noise is counted: of fewer than n where one device's coin flips are so many that those of
+    n are more than can be summed. Whoever adds noise beside them only lowers the true epsilon."""
+    return min(n, parameters.MAX_N // reports.flips) if isinstance(reports, Flips) else n

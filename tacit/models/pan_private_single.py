@@ -1,0 +1,73 @@
+"""Local pan-privacy with one server: a device sends its randomised counters, which only the analyzer can open (P24)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tacit import bhttp, media_types
+from tacit.errors import REFUSAL_PREFIX
+from tacit.messages import REPORT_ID_SIZE
+from tacit.models.forms.pan_private_single import PanPrivateSingle
+from tacit.models.model import Channel, Fate, Model, Submission, Verdict
+from tacit.panprivate.elgamal import Ciphertext
+from tacit.ports import Entropy
+from tacit.problem import party_of, problem_type
+from tacit.recipe.model import Recipe
+from tacit.recipe.one_server import one_server_task
+from tacit.task.one_server import INVALID, OVER, REPLAYED, Contents, OneServerTask
+from tacit.tokens.binding import Preimages
+from tacit.tokens.slots import TokenVerifier
+from tacit.tokens.structures import Token
+
+TERMINAL = (INVALID, OVER, REPLAYED)
+"""Refusals of the report itself. Any other answer (a recipe that the analyzer has not learnt of yet, say) may be
+another one later."""
+
+
+@dataclass(frozen=True)
+class AnalyzerChannel(Channel):
+    """The analyzer's upload resource of one recipe."""
+
+    task: OneServerTask
+    verifier: TokenVerifier
+
+    @property
+    def url(self) -> str:
+        """Where reports go."""
+        return self.task.url("reports")
+
+    def submission(
+        self, measurement: Sequence[Ciphertext], token: bytes, preimages: Preimages, entropy: Entropy
+    ) -> Submission:
+        """A report of the randomised cells of a state (``tacit.panprivate.single_server``)."""
+        if len(measurement) != self.task.cells:
+            raise ValueError(f"an answer to this recipe has {self.task.cells} cells")
+        if not self.verifier.takes(token) or Token.decode(token).nonce != preimages.nonce:
+            raise ValueError("the token is not of the recipe's slot, or of another nonce")
+        payload = b"".join(cell.encode() for cell in measurement)
+        report = self.task.seal(entropy(REPORT_ID_SIZE), Contents(token, preimages, payload), entropy)
+        return Submission(self.url, PanPrivateSingleModel.media_type, report.encode())
+
+
+class PanPrivateSingleModel(Model):
+    """Model ``pan-private-single``."""
+
+    name: ClassVar[str] = PanPrivateSingle.name
+    media_type: ClassVar[str] = media_types.ONE_SERVER_REPORT
+
+    def channel(self, recipe: Recipe, slot_key: bytes) -> AnalyzerChannel:
+        """The upload resource of the recipe. Refusal as ``one_server_task``."""
+        task = one_server_task(recipe, slot_key)
+        return AnalyzerChannel(task, TokenVerifier(slot_key, task.slot))
+
+    def verdict(self, response: bhttp.Response) -> Verdict:
+        """The status, or what a problem document means. Its words are not kept, only which of the known types it is."""
+        if 200 <= response.status < 300:
+            return Verdict(Fate.STORED, "durably stored")
+        problem = problem_type(response.content)
+        known = next((rule for rule in TERMINAL if problem == REFUSAL_PREFIX + rule), None)
+        party = party_of(response.content, "the analyzer")
+        said = f"{party} answered {response.status}" + (f", {known}" if known else "")
+        return Verdict(Fate.REFUSED if known else Fate.LATER, said)

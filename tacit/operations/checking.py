@@ -1,0 +1,79 @@
+"""A recipe before the one table of rules: what each rule says of it at a stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tacit.operations.drafting import draft_context
+from tacit.operations.outlook import rounding_of
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.live import LiveLog
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.rules import table as rules
+from tacit.rules.detail import needed_of
+
+
+@dataclass(frozen=True)
+class RuleVerdict:
+    """What one rule says: ``detail`` has its words where it refuses, None where it does not."""
+
+    rule: str
+    detail: str | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the rule accepts."""
+        return self.detail is None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: ``{rule, passed, detail}``, and with ``needed`` the ways to pass where numbers say them: each a
+        mapping from members of the recipe to what they may be (``at_least``, ``above``, ``at_most``, ``exactly``,
+        ``one_of``)."""
+        needed = needed_of(self.detail)
+        return {
+            "rule": self.rule,
+            "passed": self.passed,
+            "detail": self.detail or "",
+            **({"needed": needed} if needed else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A recipe with what every rule of a stage says of it, in the order of the table."""
+
+    recipe: Recipe
+    stage: Stage
+    verdicts: tuple[RuleVerdict, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no rule refuses it."""
+        return all(one.passed for one in self.verdicts)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: ``{hash, stage, accepted, rules: [{rule, passed, detail}], ...}``, and how values are rounded."""
+        return {
+            "hash": self.recipe.hash_text,
+            "stage": self.stage.name.lower(),
+            "accepted": self.accepted,
+            "rules": [one.document() for one in self.verdicts],
+            **rounding_of(self.recipe).document(),
+        }
+
+
+def checked(recipe: Recipe, policy: Policy, context: Context) -> Checked:
+    """``recipe`` by every rule of the context's stage."""
+    found = (RuleVerdict(rule.name, detail) for rule, detail in rules.verdicts(recipe, policy, context))
+    return Checked(recipe, context.stage, tuple(found))
+
+
+def context_at(recipe: Recipe, live: LiveLog, now: float, stage: Stage) -> Context:
+    """What a verified log tells around ``recipe`` at ``stage``: as its reader sees it where the log holds it, else as
+    a draft beside it. ``now``: POSIX seconds."""
+    logged = live.recipe(recipe.hash)
+    if logged is not None:
+        return live.context(logged, now, stage)
+    return replace(draft_context(recipe, live, now), stage=stage, series=live.series_of(recipe))

@@ -1,0 +1,74 @@
+"""Putting a document into the log as its analyst. Signing and sending are apart, so that the key may be offline.
+
+Whoever holds the key turns a document into a leaf, and whoever has a connection hands in the leaf, of which not a byte
+can change.
+"""
+
+from __future__ import annotations
+
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
+from tacit.models.forms.parties import Parties
+from tacit.operations.services import call
+from tacit.ports import Transport
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+from tacit.signing import SigningKey
+from tacit.tlog.canonical import canonical_bytes, parse_json
+from tacit.tlog.leaves import Envelope, LeafType, SignedLeaf, sign_leaf
+
+
+def signed_leaf(document: Recipe | Series, key: SigningKey) -> SignedLeaf:
+    """The leaf of ``document``, signed with its analyst's ``key``. Raises ``UsageError`` for another key, whose
+    signature nobody would accept."""
+    kind = LeafType.SERIES if isinstance(document, Series) else LeafType.RECIPE
+    analyst = _parties_of(document).analyst
+    if b64url(key.public) != analyst.signing_key:
+        raise UsageError(f"{document.name} names another signing key of its analyst {analyst.operator}; sign with that")
+    return sign_leaf(kind, document.body(), analyst.operator, key)
+
+
+def read_leaf(data: bytes, name: str) -> SignedLeaf | None:
+    """The signed leaf in a file, canonical or not; None where it holds something else, such as a document that is yet
+    to be signed. Raises ``UsageError`` for a leaf that cannot be read."""
+    try:
+        envelope = parse_json(data, name)
+        if not isinstance(envelope, dict) or envelope.keys() != Envelope.model_fields.keys():
+            return None
+        return SignedLeaf.decode(canonical_bytes(envelope))
+    except DecodeError as error:
+        raise UsageError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from error
+
+
+def verified_document(leaf: SignedLeaf) -> Recipe | Series:
+    """The recipe or the series that its analyst signed, as the log will look at it before anything else. Raises
+    ``DecodeError`` where it holds neither, and ``Refusal`` (``leaf-signature``) where somebody else signed it."""
+    if leaf.type is LeafType.RECIPE:
+        document: Recipe | Series = Recipe.from_body(leaf.body)
+    elif leaf.type is LeafType.SERIES:
+        document = Series.from_body(leaf.body)
+    else:
+        raise DecodeError(f"a leaf {leaf.type.value} is its service's to publish; an analyst's are recipe and series")
+    analyst = _parties_of(document).analyst
+    if leaf.signer != analyst.operator:
+        raise Refusal("leaf-signature", f"signed by {leaf.signer}; the analyst {analyst.operator} must sign it")
+    try:
+        leaf.verify(unb64url(analyst.signing_key))
+    except CryptoError as error:
+        detail = f"{error}; {analyst.operator} must sign with the key that {document.name} names"
+        raise Refusal("leaf-signature", detail) from error
+    return document
+
+
+async def send_leaf(transport: Transport, server: str, leaf: SignedLeaf) -> int:
+    """Hand ``leaf`` to the log at ``server``; the index of its entry, which is the same where the log holds the leaf
+    already. Raises as ``tacit.operations.services.call``."""
+    answer = await call(transport, "POST", f"{server}/v1/leaves", body=leaf.encode())
+    index = answer.get("index") if isinstance(answer, dict) else None
+    if not isinstance(index, int):
+        raise DecodeError(f"{server}: the log's answer names no index")
+    return index
+
+
+def _parties_of(document: Recipe | Series) -> Parties:
+    return document.probe.parties if isinstance(document, Series) else document.parties

@@ -1,0 +1,86 @@
+"""Asking a collector for batches, and what it has released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.errors import REFUSAL_PREFIX, Abort, Refusal
+from tacit.operations.services import call, logged_recipe
+from tacit.ports import Clock, Transport
+from tacit.recipe.response import stated, with_response
+
+POLL_SECONDS = 0.5
+WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
+"""Refusals that leaves which are still to come may lift."""
+RELEASED, REFUSED = "released", "refused"
+
+
+@dataclass(frozen=True)
+class CollectorAccess:
+    """Where an operator's collector is, the bearer token that opens it, and the recipe server it reads."""
+
+    url: str
+    recipe_server: str
+    bearer: str
+
+
+def rule_of(collection: Mapping[str, Any]) -> str:
+    """The rule that a collection's last attempt met; empty where it met none."""
+    return str(collection.get("rule", "")).rsplit(":", 1)[-1]
+
+
+def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Results as they were released."""
+    return sorted(map(dict, documents), key=lambda one: (one["released_at"], one["name"], one["batch"]))
+
+
+async def collected(
+    transport: Transport, at: CollectorAccess, recipe_hash: str, clock: Clock, *, wait: float, asked: int | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Ask for a recipe's batch and wait ``wait`` seconds at most: the collection, and the results if it was released
+    (none: not yet). ``asked``: how many devices were asked, where that is known better than the recipe states it.
+    Raises ``Refusal`` where it was refused, and as ``tacit.operations.services.call``."""
+    until = clock.now() + wait
+    collection = await _asked(transport, at, recipe_hash, clock, until)
+    while collection["state"] not in {RELEASED, REFUSED} and clock.now() < until:
+        await clock.sleep(POLL_SECONDS)
+        collection = await call(transport, "GET", f"{at.url}/v1/collections/{collection['id']}", bearer=at.bearer)
+    if collection["state"] == REFUSED:
+        raise Refusal(rule_of(collection) or "collection", str(collection.get("detail", "")))
+    if collection["state"] != RELEASED:
+        return collection, []
+    found = await released(transport, at, recipe_hash, asked)
+    return collection, [one for one in found if one["batch"] == collection["batch"]]
+
+
+async def _asked(
+    transport: Transport, at: CollectorAccess, recipe_hash: str, clock: Clock, until: float
+) -> dict[str, Any]:
+    """The collection, asked for again while the collector has not seen the recipe or its opt-ins in the log."""
+    body = json.dumps({"recipe_hash": recipe_hash}).encode()
+    while True:
+        try:
+            found = await call(transport, "POST", f"{at.url}/v1/collections", body=body, bearer=at.bearer)
+        except Abort as problem:
+            passing = problem.status == 404 or problem.type.removeprefix(REFUSAL_PREFIX) in WAITING_RULES
+            if not passing or clock.now() + POLL_SECONDS >= until:
+                raise
+            await clock.sleep(POLL_SECONDS)
+        else:
+            return dict(found)
+
+
+async def released(
+    transport: Transport, at: CollectorAccess, recipe_hash: str | None = None, asked: int | None = None
+) -> list[dict[str, Any]]:
+    """Results in the order of their release; of one recipe, of which ``asked`` devices were asked where that is
+    given. Raises as ``tacit.operations.services.call``."""
+    document = await call(transport, "GET", f"{at.url}/v1/results", bearer=at.bearer)
+    found = in_order(one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]})
+    if asked is None or recipe_hash is None:
+        return found
+    _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
+    return [with_response(one, recipe, stated(asked)) for one in found]

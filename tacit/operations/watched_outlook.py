@@ -1,0 +1,59 @@
+"""What a recipe whose devices watch an event costs and gives: bytes on the device, errors, and the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tacit.methods.flips import Flips
+from tacit.models.forms.registry import form_of
+from tacit.panprivate.elgamal import ciphertext_size
+from tacit.panprivate.embedding import elements_for
+from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import design_of, randomizer_of
+from tacit.recipe.model import Occurrences, Recipe
+from tacit.vdaf.count_vec import Prio3CountVec
+
+
+@dataclass(frozen=True)
+class WatchedOutlook:
+    """``state_bytes``: ciphertexts that a device keeps, in bytes, whatever happens; ``report_bytes``: those that it
+    sends. ``stderr``: of each number of the result (devices; of a mean: occurrences) at the expected contributions,
+    sampling included, when the event happened on half of the devices. ``epsilon``: the claim."""
+
+    state_bytes: int
+    report_bytes: int
+    stderr: float
+    epsilon: Mapping[str, float | str]
+
+
+def watched_outlook(recipe: Recipe) -> WatchedOutlook | None:
+    """The outlook of ``recipe``; None where no event is watched. Raises ``Refusal`` for a recipe from which nothing can
+    be derived."""
+    spec = recipe.question.encoder
+    if not isinstance(spec, Occurrences) or not form_of(recipe.model).watched:
+        return None
+    kept, sent = _ciphertexts(recipe, spec)
+    return WatchedOutlook(
+        kept * ciphertext_size(), sent * ciphertext_size(), _stderr(recipe, spec), claim_of(recipe).stated()
+    )
+
+
+def _ciphertexts(recipe: Recipe, spec: Occurrences) -> tuple[int, int]:
+    """How many a device keeps, and how many it sends: one for each number with one server; with two those of a cell's
+    shares, in two ladders of k cells, of which k + 1 are sent."""
+    is_count, cells = recipe.question.statistic == "count", recipe.randomizer.categories
+    if not form_of(recipe.model).proves:
+        return (1, 1) if is_count else (spec.most + 1, cells)
+    each = elements_for(Prio3CountVec.LEADER_CELL_SIZE) + elements_for(Prio3CountVec.HELPER_CELL_SIZE)
+    return (each, each) if is_count else (2 * spec.most * each, cells * each)
+
+
+def _stderr(recipe: Recipe, spec: Occurrences) -> float:
+    method, design = randomizer_of(recipe), design_of(recipe)
+    population = round(recipe.batch.expected_contributions / design.sends(design.rate))
+    if isinstance(method, Flips):
+        return float(method.expected_stderrs([spec.most / 2], population, design)[0])
+    half = population / 2
+    truth = [half] if method.cells == 1 else [half, *([half / spec.most] * spec.most)]
+    return float(method.expected_stderrs(truth, population, design)[0])

@@ -1,0 +1,196 @@
+"""How far a recipe's batch is filled, as its analyst may know it, and when it may be expected to hold B contributions.
+
+Until a batch is released its analyst has the looks of ``tacit.aggregator.filling`` and nothing else: tenths of B with
+noise. From these, and from the law by which devices draw the times at which they send (``tacit.recipe.asking``),
+follows how many contributions M the interval will bring. M has a flat prior from 0 to twice the recipe's expected
+contributions, above which nothing is released (P15); a look at which the share s of senders was due has seen Bin(M, s)
+contributions, normally approximated, plus its noise. Intervals hold 95 % of what is then left, and so are wide while
+little is known. What the recipe states as expected is no evidence, and enters nothing but the prior's end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from typing import Any
+
+from tacit.aggregator.filling import STEPS, Filling, Look, read_filling
+from tacit.errors import REFUSAL_PREFIX, Abort
+from tacit.operations.results import WAITING_RULES, CollectorAccess, released
+from tacit.operations.services import get_bytes, logged_recipe
+from tacit.ports import Transport
+from tacit.recipe.asking import asked_until, last_start, sent_share
+from tacit.recipe.model import Recipe
+from tacit.roles.batches import RATE_FACTOR
+
+CONFIDENCE = 0.95
+_POINTS = 400
+"""Values of M that are looked at."""
+_NODES = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
+"""Deviations and weights that stand for a normal number (Gauss and Hermite)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """``contributions``: what the interval will bring, between ``least`` and ``most``; ``chance``: that it is B at
+    least. ``at``, ``earliest``, ``latest``: POSIX seconds at which B is reached, None where that is not before the
+    end."""
+
+    contributions: int
+    least: int
+    most: int
+    chance: float
+    at: int | None
+    earliest: int | None
+    latest: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """A recipe's yield against B. ``contributions`` is ``exact`` once a batch was released, before that a multiple of
+    B/10 with noise (0 where nothing was told yet), true between ``least`` and ``most`` at POSIX second ``at``.
+
+    ``due``: the share of senders whose time has come; ``next_at``: when more may be known; ``epsilon``: what all that
+    is told before the release says at most about whether one device's report was counted."""
+
+    min_batch_size: int
+    expected_contributions: int
+    contributions: int
+    exact: bool
+    least: int
+    most: int | None
+    at: int | None
+    due: float
+    next_at: int | None
+    epsilon: float
+    looks: tuple[Look, ...]
+    forecast: Forecast | None
+
+    @property
+    def reached(self) -> bool:
+        """Whether B is reached, as far as is told."""
+        return self.contributions >= self.min_batch_size
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "looks": [asdict(one) for one in self.looks], "reached": self.reached}
+
+
+async def read_yield(
+    transport: Transport, at: CollectorAccess, recipe: Recipe, now: float, released: int | None = None
+) -> Yield:
+    """The yield of ``recipe`` as its operator's collector knows it. ``released``: the contributions of its released
+    batch. Raises as ``tacit.operations.services.call``."""
+    if released is not None:
+        return yield_of(recipe, None, now, released)
+    try:
+        body = await get_bytes(transport, f"{at.url}/v1/recipes/{recipe.hash_text}/yield", bearer=at.bearer)
+    except Abort as problem:
+        waits = problem.type.removeprefix(REFUSAL_PREFIX) in WAITING_RULES
+        if problem.status != HTTPStatus.NOT_FOUND and not waits:
+            raise
+        return yield_of(recipe, None, now)
+    return yield_of(recipe, read_filling(body), now)
+
+
+async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, now: float) -> tuple[Recipe, Yield]:
+    """A logged recipe and its yield: that of its newest release, where there is one. Raises as
+    ``tacit.operations.services.call``."""
+    _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
+    results = await released(transport, at, recipe_hash)
+    count = int(results[-1]["report_count"]) if results else None
+    return recipe, await read_yield(transport, at, recipe, now, count)
+
+
+def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int | None = None) -> Yield:
+    """The yield by what was told: the looks, nothing yet (None), or the exact size of what was ``released``."""
+    size, interval = recipe.batch.min_batch_size, recipe.interval
+    looks = () if filling is None or released is not None else filling.looks
+    told = Filling(recipe.hash_text, size, looks, None if filling is None else filling.next_at)
+    count, least, most = (released, released, released) if released is not None else _counted(looks, size)
+    return Yield(
+        min_batch_size=size,
+        expected_contributions=recipe.batch.expected_contributions,
+        contributions=count,
+        exact=released is not None,
+        least=least,
+        most=most,
+        at=looks[-1].at if looks else None,
+        due=sent_share(interval, now),
+        next_at=None if released is not None else told.next_at,
+        epsilon=float(told.epsilon),
+        looks=looks,
+        forecast=None if released is not None or now >= interval.end else forecast(recipe, looks),
+    )
+
+
+def _counted(looks: Sequence[Look], size: int) -> tuple[int, int, int | None]:
+    """What the newest look told, and between what the count was then with ``CONFIDENCE``; None: no bound."""
+    if not looks:
+        return 0, 0, None
+    tenths = looks[-1].tenths
+    spread = math.ceil(size / STEPS * math.log(1 / (1 - CONFIDENCE)))
+    low, high = tenths * size // STEPS, (tenths + 1) * size // STEPS
+    return low, max(0, low - spread) if tenths else 0, None if tenths == STEPS else high + spread
+
+
+def forecast(recipe: Recipe, looks: Sequence[Look]) -> Forecast:
+    """What ``looks`` let expect of the whole interval."""
+    size, most = recipe.batch.min_batch_size, RATE_FACTOR * recipe.batch.expected_contributions
+    totals = [most * (point + 0.5) / _POINTS for point in range(_POINTS)]
+    seen = [(one.tenths, sent_share(recipe.interval, one.at)) for one in looks]
+    logs = [sum(_log_likelihood(tenths, total, share, size) for tenths, share in seen) for total in totals]
+    top = max(logs)
+    weights = [math.exp(one - top) for one in logs]
+    whole = sum(weights)
+    middle, least, total = (_quantile(totals, weights, q * whole) for q in (0.5, 0.025, 0.975))
+    chance = sum(weight for one, weight in zip(totals, weights, strict=True) if one >= size) / whole
+    return Forecast(
+        contributions=round(middle),
+        least=math.floor(least),
+        most=math.ceil(total),
+        chance=round(chance, 4),
+        at=_reached_at(recipe, middle),
+        earliest=_reached_at(recipe, total),
+        latest=_reached_at(recipe, least),
+    )
+
+
+def _quantile(values: Sequence[float], weights: Sequence[float], wanted: float) -> float:
+    """The first of ``values`` up to which the weights come to ``wanted``."""
+    total = 0.0
+    for value, weight in zip(values, weights, strict=True):
+        total += weight
+        if total >= wanted:
+            return value
+    return values[-1]
+
+
+def _reached_at(recipe: Recipe, total: float) -> int | None:
+    """When the B-th of ``total`` contributions is expected; None: never."""
+    size = recipe.batch.min_batch_size
+    if total < size:
+        return None
+    first, last = asked_until(recipe.interval), last_start(recipe.interval)
+    return math.ceil(first + (last - first) * size / total)
+
+
+def _log_likelihood(tenths: int, total: float, share: float, size: int) -> float:
+    """How likely a look tells ``tenths`` where ``total`` devices send, of which ``share`` have been due."""
+    scale, spread = size / STEPS, math.sqrt(total * share * (1 - share))
+    found = sum(weight * _told(tenths, total * share + node * spread, scale) for node, weight in _NODES)
+    return math.log(max(found, 1e-300))
+
+
+def _told(tenths: int, count: float, scale: float) -> float:
+    """The probability that ``tenths`` are told of a count, by the continuous form of the noise."""
+    low = -math.inf if tenths == 0 else tenths * scale - count
+    high = math.inf if tenths == STEPS else (tenths + 1) * scale - count
+    return _laplace(high / scale) - _laplace(low / scale)
+
+
+def _laplace(x: float) -> float:
+    """The distribution function of Laplace's law with scale 1."""
+    return 0.5 * math.exp(x) if x < 0 else 1 - 0.5 * math.exp(-x)

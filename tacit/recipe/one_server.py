@@ -1,0 +1,40 @@
+"""The task of a recipe whose model has one server."""
+
+from __future__ import annotations
+
+from tacit.errors import Refusal
+from tacit.models.forms.pan_private_single import ANALYZER, PanPrivateSingle, analyzer_of
+from tacit.panprivate.elgamal import ciphertext_size
+from tacit.recipe.derive import hpke_config, labels, slot_of
+from tacit.recipe.model import Recipe
+from tacit.task.one_server import OneServerTask
+
+_MODELS = frozenset({PanPrivateSingle.name})
+
+
+def has_one_server(recipe: Recipe) -> bool:
+    """Whether the recipe's model has one server that takes single reports."""
+    return recipe.model in _MODELS
+
+
+def one_server_task(recipe: Recipe, token_key_spki: bytes) -> OneServerTask:
+    """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Refusal
+    ``model-unsupported`` for a model that has another kind of task, ``hpke-key-invalid``, ``task-hpke``."""
+    if not has_one_server(recipe):
+        raise Refusal("model-unsupported", f"model {recipe.model} has no one server that takes reports")
+    analyzer = analyzer_of(recipe.parties)
+    cells = len(labels(recipe))
+    return OneServerTask(
+        recipe_hash=recipe.hash,
+        role=ANALYZER,
+        server_url=analyzer.url,
+        hpke_config=hpke_config(analyzer.hpke_config),
+        cells=cells,
+        payload_size=cells * ciphertext_size(),
+        start_seconds=recipe.interval.start,
+        end_seconds=recipe.interval.end,
+        min_batch_size=recipe.batch.min_batch_size,
+        expected_contributions=recipe.batch.expected_contributions,
+        slot=slot_of(recipe),
+        token_key_spki=token_key_spki,
+    )

@@ -1,0 +1,180 @@
+"""What the one server of a model does with reports (design rule P24): open, check, read, add up. Pure.
+
+A report counts once, with a token of the recipe's slot that is bound to it by both secrets behind its nonce; what its
+payload says is the model's (``Reading``). Whether a report id or a token was used before is the store's to say, in the
+transaction that counts. Devices import nothing of this module: what is here can decrypt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from tacit.errors import CryptoError, DecodeError, Refusal, ReportError, ReportRejected
+from tacit.hpke import KeyPair
+from tacit.messages.one_server import OneServerReport
+from tacit.methods.flips import Flips
+from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
+from tacit.panprivate.elgamal import PrivateKey, ciphertext_size
+from tacit.recipe.derive import labels, randomizer_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.one_server import has_one_server
+from tacit.roles.aggregator import Rejection
+from tacit.roles.crypto import OPENSSL, JobCrypto
+from tacit.task import CLOCK_LEEWAY
+from tacit.task.one_server import Contents, OneServerTask
+from tacit.tokens import binding
+from tacit.tokens.binding import Holder
+from tacit.tokens.slots import TokenVerifier
+
+_CIPHERTEXT = ReportRejected(ReportError.INVALID_MESSAGE, "state-ciphertext")
+_NO_BIT = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-bit")
+_NO_NUMBER = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-number")
+
+
+class Reading(Protocol):
+    """What a model's payload says."""
+
+    def numbers(self, payload: bytes) -> tuple[int, ...]:
+        """The randomised answer, cell by cell. Raises ``ReportRejected``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedBits:
+    """Pan-private counts and histograms: one encrypted bit per cell."""
+
+    key: PrivateKey = field(repr=False)
+
+    def numbers(self, payload: bytes) -> tuple[int, ...]:
+        """As the protocol says; causes ``state-ciphertext`` for an ephemeral element that is none or the identity,
+        ``state-no-bit`` for whatever else holds no bit."""
+        width, bit = ciphertext_size(self.key.group), self.key.open_bit
+        try:
+            return tuple(bit(payload[at : at + width]) for at in range(0, len(payload), width))
+        except DecodeError as error:
+            raise _CIPHERTEXT from error
+        except CryptoError as error:
+            raise _NO_BIT from error
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedNumber:
+    """Pan-private means: one encrypted number in the range of ``logarithm``."""
+
+    key: PrivateKey = field(repr=False)
+    logarithm: DiscreteLogarithm = field(repr=False)
+
+    def numbers(self, payload: bytes) -> tuple[int, ...]:
+        """As the protocol says; causes ``state-ciphertext`` for what is no ciphertext, ``state-no-number`` for one that
+        holds none in the range."""
+        try:
+            return (self.logarithm.of(self.key.open(payload)),)
+        except DecodeError as error:
+            raise _CIPHERTEXT from error
+        except CryptoError as error:
+            raise _NO_NUMBER from error
+
+
+def reading_of(recipe: Recipe, key: PrivateKey) -> Reading:
+    """How the payloads of the recipe are read with the server's private state key. Refusal ``model-unsupported``,
+    ``randomizer-parameters``."""
+    if not has_one_server(recipe):
+        raise Refusal("model-unsupported", f"reports of model {recipe.model} cannot be read")
+    method = randomizer_of(recipe)
+    if not isinstance(method, Flips):
+        return EncryptedBits(key)
+    if len(labels(recipe)) != 1:
+        raise Refusal("randomizer-parameters", "noise shares answer one number in this model")
+    try:
+        return EncryptedNumber(key, DiscreteLogarithm(0, method.largest))
+    except ValueError as error:
+        raise Refusal("randomizer-parameters", f"answers up to {method.largest}: {error}") from error
+
+
+@dataclass(frozen=True)
+class AnalyzerParty:
+    """The server's view of one recipe: the secrets that it holds for it. ``closes``: the POSIX time from which on it
+    counts and releases nothing any more."""
+
+    task: OneServerTask
+    key_pair: KeyPair = field(repr=False)
+    verifier: TokenVerifier = field(repr=False)
+    reading: Reading = field(repr=False)
+    closes: float
+
+    def check_time(self, now: float, grace: float) -> None:
+        """Reports count from the interval's start, which clocks may see differently, to its end and ``grace`` seconds.
+        Raises ``ReportRejected``: ``REPORT_TOO_EARLY``, ``TASK_EXPIRED``."""
+        if now + CLOCK_LEEWAY < self.task.start_seconds:
+            raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
+        if now >= self.task.end_seconds + grace:
+            raise ReportRejected(ReportError.TASK_EXPIRED, "after-interval")
+
+
+class Counted(NamedTuple):
+    """A report that counts unless it did before: its token's nullifier, and its numbers."""
+
+    nullifier: bytes
+    numbers: tuple[int, ...]
+
+
+def open_reports(
+    party: AnalyzerParty, reports: Sequence[OneServerReport], crypto: JobCrypto = OPENSSL
+) -> list[Counted | Rejection]:
+    """Each report's numbers, or why it does not count: all ciphertexts, then all tokens, then each payload. A rejection
+    behind a good token has its nullifier: it stays spent (P10)."""
+    found: dict[int, Counted | ReportRejected] = {}
+    spent: dict[int, bytes] = {}
+    contents = _opened(party, reports, crypto, found)
+    evidence = [one.preimages.extension(one.token, Holder.LEADER) for one in contents.values()]
+    verifier = party.verifier
+    nullifiers = binding.check_all(
+        evidence, Holder.LEADER, verifier, lambda chosen: crypto.verify_tokens(verifier, chosen)
+    )
+    for (at, one), nullifier in zip(contents.items(), nullifiers, strict=True):
+        if isinstance(nullifier, ReportRejected):
+            found[at] = nullifier
+            continue
+        spent[at] = nullifier
+        try:
+            found[at] = Counted(nullifier, party.reading.numbers(one.payload))
+        except ReportRejected as rejected:
+            found[at] = rejected
+    return [_verdict(report, found[at], spent.get(at)) for at, report in enumerate(reports)]
+
+
+def _opened(
+    party: AnalyzerParty,
+    reports: Sequence[OneServerReport],
+    crypto: JobCrypto,
+    found: dict[int, Counted | ReportRejected],
+) -> dict[int, Contents]:
+    """The contents of every report that opens, by its place."""
+    task = party.task
+    due = [at for at, report in enumerate(reports) if report.sealed.config_id == task.hpke_config.id]
+    for at in set(range(len(reports))).difference(due):
+        found[at] = ReportRejected(ReportError.HPKE_UNKNOWN_CONFIG_ID, "hpke-config")
+    sealed = [(reports[at].sealed.enc, task.aad(reports[at].report_id), reports[at].sealed.payload) for at in due]
+    contents: dict[int, Contents] = {}
+    for at, plaintext in zip(due, crypto.open_all(party.key_pair, task.suite, task.info, sealed), strict=True):
+        if isinstance(plaintext, CryptoError):
+            found[at] = ReportRejected(ReportError.HPKE_DECRYPT_ERROR, "hpke-decrypt")
+            continue
+        try:
+            contents[at] = task.contents(plaintext)
+        except DecodeError:
+            found[at] = ReportRejected(ReportError.INVALID_MESSAGE, "report-malformed")
+    return contents
+
+
+def _verdict(report: OneServerReport, found: Counted | ReportRejected, nullifier: bytes | None) -> Counted | Rejection:
+    if isinstance(found, Counted):
+        return found
+    return Rejection(report.report_id, found.code, found.cause, nullifier)
+
+
+def add_up(cells: int, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The sum of opened reports, cell by cell."""
+    return tuple(sum(row[cell] for row in rows) for cell in range(cells))

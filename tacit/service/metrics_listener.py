@@ -1,0 +1,57 @@
+"""``GET /metrics`` on a listener of its own, never on one that devices use: on loopback, or behind client
+certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiohttp import web
+from cryptography import x509
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from tacit.adapters.origins import is_loopback
+from tacit.errors import UsageError
+from tacit.service.app import DEPS, METRICS, SERVICE_NAME, make_app
+from tacit.service.callers import CALLERS, Callers
+from tacit.service.config import Listen
+from tacit.service.metrics import Reading
+
+PATH = "/metrics"
+READER = "metrics"
+"""The role, in ``client_names`` of the listener, that may read where certificates are asked for."""
+
+
+def metrics_site(app: web.Application, listen: Listen, *, insecure_http: bool = False) -> web.Application:
+    """What answers with the metrics of ``app``, and of nothing else in the process.
+
+    Raises ``UsageError`` for a listener off loopback that lets everybody read.
+    """
+    callers = Callers(f"{app[SERVICE_NAME]}'s metrics", listen, {READER: None})
+    if not callers.guards(READER) and not is_loopback(listen.host) and not insecure_http:
+        raise UsageError("metrics: off loopback, set tls_cert, tls_key, client_ca and client_names for metrics")
+    site = make_app(f"{app[SERVICE_NAME]}-metrics", app[DEPS], callers=callers)
+
+    async def page(request: web.Request) -> web.Response:
+        if request.app[CALLERS].guards(READER):
+            request.app[CALLERS].require(request, READER)
+        return web.Response(body=await app[METRICS].page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    site.router.add_get(PATH, page)
+    return site
+
+
+def watch_certificates(app: web.Application, listening: Path | None, calling: Path | None) -> None:
+    """Show when the certificates of ``app`` end; the files are read again each time, as they may have been replaced."""
+    files = {use: path for use, path in (("listen", listening), ("client", calling)) if path is not None}
+
+    async def ends() -> Reading:
+        return {(use,): certificate_end(path) for use, path in files.items()}
+
+    if files:
+        app[METRICS].add("tacit_certificate_expiry_timestamp_seconds", ends)
+
+
+def certificate_end(path: Path) -> float:
+    """The POSIX second in which the first certificate in a PEM file, which is the service's own, ends. Raises
+    ``OSError`` or ``ValueError``."""
+    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()

@@ -1,0 +1,118 @@
+"""The analyzer's store keeps its promises on every backend: in memory, in a file, in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from services.analyzer import schema
+from services.analyzer.records import Aggregate, packed, unpacked
+from services.analyzer.store import AnalyzerStore
+from tacit.adapters.migrate import assert_migrations_match
+from tacit.aggregator.filling import Look
+from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
+from tacit.aggregator.records import TaskRow, TaskState
+from tacit.errors import Fatal
+
+TASK, OTHER = bytes(32), bytes(range(32))
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+async def analyzer(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnalyzerStore]:
+    if request.param == "postgres":
+        url = request.getfixturevalue("make_postgres_url")()
+    else:
+        url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'analyzer.sqlite3'}"
+    found = AnalyzerStore(url)
+    await found.open()
+    yield found
+    await found.close()
+
+
+def test_migrations_make_the_declared_tables() -> None:
+    assert_migrations_match(schema.METADATA, schema.MIGRATIONS)
+
+
+def test_numbers_are_packed_and_unpacked() -> None:
+    assert unpacked(packed((0, 1, 2**63 - 1))) == (0, 1, 2**63 - 1)
+    assert unpacked(b"") == ()
+
+
+async def test_sums_of_recipes_grow_apart(analyzer: AnalyzerStore) -> None:
+    async with analyzer.transaction() as tx:
+        assert await tx.running(TASK) is None
+        await tx.add(TASK, Aggregate(2, (1, 0, 2)))
+        await tx.add(OTHER, Aggregate(1, (7,)))
+    async with analyzer.transaction() as tx:
+        await tx.add(TASK, Aggregate(1, (1, 1, 0)))
+    async with analyzer.read() as tx:
+        assert await tx.running(TASK) == Aggregate(3, (2, 1, 2))
+        assert await tx.running(OTHER) == Aggregate(1, (7,))
+        assert await tx.counted(TASK) == 3
+
+
+async def test_a_sum_is_released_once_and_gone_then(analyzer: AnalyzerStore) -> None:
+    async with analyzer.transaction() as tx:
+        await tx.add(TASK, Aggregate(3, (2, 1)))
+        assert not await tx.is_closed(TASK)
+        await tx.keep_released(TASK, Aggregate(3, (2, 1)))
+    with pytest.raises(IntegrityError):
+        async with analyzer.transaction() as tx:
+            await tx.keep_released(TASK, Aggregate(3, (2, 1)))
+    with pytest.raises(Fatal, match="is gone"):
+        async with analyzer.transaction() as tx:
+            await tx.add(TASK, Aggregate(1, (1, 1)))
+    async with analyzer.read() as tx:
+        assert await tx.is_closed(TASK)
+        assert await tx.released(TASK) == Aggregate(3, (2, 1))
+        assert await tx.running(TASK) == Aggregate(3, ())
+        assert await tx.release_count(TASK) == 1
+        assert not await tx.is_closed(OTHER)
+
+
+async def test_a_recipe_that_was_closed_without_a_release_is_closed(analyzer: AnalyzerStore) -> None:
+    async with analyzer.transaction() as tx:
+        await tx.add(TASK, Aggregate(1, (1,)))
+        assert await tx.close_unreleased(TASK)
+    async with analyzer.read() as tx:
+        assert await tx.is_closed(TASK)
+        assert await tx.released(TASK) is None
+        assert await tx.release_count(TASK) == 0
+        assert await tx.running(TASK) == Aggregate(1, ())
+
+
+async def test_of_a_forgotten_recipe_only_its_end_and_its_release_are_known(analyzer: AnalyzerStore) -> None:
+    row = TaskRow(TASK, TaskState.ACTIVE, b"", task_id=TASK)
+    async with analyzer.transaction() as tx:
+        await tx.put_task(row)
+        await tx.record(TASK, [OutcomeRow(bytes(16), bytes(32), ACCEPTED, digest=bytes(32))])
+        await tx.count_rejections(TASK, {"token-key": 2})
+        await tx.add(TASK, Aggregate(1, (1,)))
+        await tx.keep_released(TASK, Aggregate(1, (1,)))
+    async with analyzer.transaction() as tx:
+        await tx.put_task(TaskRow(TASK, TaskState.ENDED, b"", task_id=TASK))
+        await tx.forget(TASK)
+    async with analyzer.read() as tx:
+        assert await tx.released(TASK) is None
+        assert await tx.running(TASK) is None
+        assert await tx.known(TASK, [bytes(16)]) == {}
+        assert await tx.rejections(TASK) == {}
+        assert await tx.is_closed(TASK)
+        assert await tx.task_state(TASK) is TaskState.ENDED
+
+
+async def test_a_look_at_a_count_is_noted_once_and_goes_with_its_task(analyzer: AnalyzerStore) -> None:
+    first, again, second = Look(1, 1_700_000_000, 4), Look(1, 1_700_000_009, 9), Look(3, 1_700_000_500, 10)
+    for look in (second, first, again):
+        async with analyzer.transaction() as tx:
+            await tx.keep_look(bytes(32), look)
+    async with analyzer.read() as tx:
+        assert await tx.looks(bytes(32)) == [first, second]
+        assert await tx.looks(bytes(range(32))) == []
+    async with analyzer.transaction() as tx:
+        await tx.forget(bytes(32))
+    async with analyzer.read() as tx:
+        assert await tx.looks(bytes(32)) == []

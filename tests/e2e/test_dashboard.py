@@ -1,0 +1,215 @@
+"""The dashboard in a real browser: headless Chromium before an admin service on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from infra.agents import provision_agents
+from infra.lab.kit.entropy import SeededEntropy
+from services.admin.app import create_app
+from tacit.adapters.system import OsEntropy
+from tacit.service.app import Deps
+from tests.conftest import skip_or_fail
+from tests.e2e import test_node_device
+from tests.e2e.test_agent_host import hosting
+from tests.e2e.test_node_device import DEVICES, DURATION, FLOOR, LEAST_LEFT
+from tests.e2e.test_up import Stack
+from tests.http.admin_stage import Stage, key_of
+
+stack = test_node_device.stack
+HOSTILE = "<img src=x onerror=alert(1)>\"'<script>alert(2)</script>"
+PATIENCE = 30_000
+"""Milliseconds that anything may take on a machine that is busy."""
+expect.set_options(timeout=PATIENCE)
+
+
+class Site:
+    """An admin service that listens on loopback, beside the stage's log and on the stage's database."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.port = 0
+        self._runner: web.AppRunner | None = None
+        self._starts = 100
+
+    async def start(self) -> None:
+        self._starts += 1
+        deps = Deps(self.stage.clock, SeededEntropy(self._starts), self.stage.network, background=False)
+        self._runner = web.AppRunner(create_app(self.stage.config(), deps), shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        await site.start()
+        server = site._server
+        assert server is not None
+        self.port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    stage = Stage(tmp_path)
+    await stage.prepare()
+    running = Site(stage)
+    await running.start()
+    yield running
+    await running.stop()
+    await stage.inner.close()
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        skip_or_fail("chromium", "chromium is not installed")
+    async with async_playwright() as playwright:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        found = await playwright.chromium.launch(executable_path=program, args=flags)
+        yield found
+        await found.close()
+
+
+@asynccontextmanager
+async def visiting(browser: Browser, url: str, key: str, target: str = "/") -> AsyncIterator[Page]:
+    """A page of somebody who has signed in; no dialog opens, and the policy for content is never broken."""
+    context = await browser.new_context(viewport={"width": 390, "height": 844})
+    context.set_default_timeout(PATIENCE)
+    page = await context.new_page()
+    told: list[str] = []
+    page.on("dialog", lambda dialog: told.append(dialog.message))
+    page.on("console", lambda message: told.append(message.text) if "Content Security" in message.text else None)
+    page.on("pageerror", lambda error: told.append(str(error)))
+    await page.goto(url + target)
+    await page.get_by_label("Key", exact=True).fill(key)
+    await page.locator("#key").press("Enter")
+    await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    yield page
+    assert told == []
+    await context.close()
+
+
+async def test_a_question_is_written_while_its_price_is_drawn(site: Site, browser: Browser) -> None:
+    async with visiting(browser, site.url, key_of("analyst"), "/questions/new") as page:
+        await page.get_by_label("Question", exact=True).fill(HOSTILE)
+        await page.get_by_label("Kind of answer", exact=True).select_option("categories")
+        await page.get_by_label("Categories", exact=True).fill("north\n" + HOSTILE[:40])
+        await expect(page.get_by_label("Lowest value", exact=True)).to_be_hidden()
+        await page.get_by_label("Metric", exact=True).fill("region")
+        await page.get_by_label("Devices asked", exact=True).fill("2000")
+        await page.get_by_label("Short name", exact=True).fill("regions")
+        await expect(page.locator("#preview svg")).to_be_visible()
+        await expect(page.locator("#preview")).to_contain_text("accepted")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        await page.get_by_role("button", name="Save as a draft").click()
+        await page.get_by_role("button", name="Submit for approval").click()
+        await expect(page.get_by_text("another person has to approve it")).to_be_visible()
+        assert await page.get_by_role("button", name="Approve").count() == 0
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+async def test_another_person_approves_and_publishes_while_its_author_looks_on(site: Site, browser: Browser) -> None:
+    await site.stage.start()
+    question = await site.stage.draft()
+    await site.stage.call("POST", f"/v1/questions/{question}/submit", status=200)
+    async with (
+        visiting(browser, site.url, key_of("analyst"), f"/questions/{question}") as author,
+        visiting(browser, site.url, key_of("approver")) as page,
+    ):
+        await expect(author.get_by_text("another person has to approve it")).to_be_visible()
+        await page.get_by_role("link", name="visits").click()
+        await page.get_by_role("button", name="Approve").click()
+        await expect(author.get_by_role("button", name="Publish")).to_be_visible()
+        await page.get_by_role("button", name="Publish").click()
+        await expect(page.get_by_role("heading", name="How it fills")).to_be_visible()
+        (recipe,) = await site.stage.recipes()
+        await expect(page.get_by_text(recipe, exact=True)).to_be_visible()
+
+
+async def test_a_role_that_may_not_is_told_so(site: Site, browser: Browser) -> None:
+    async with visiting(browser, site.url, key_of("viewer")) as page:
+        assert await page.get_by_role("link", name="New question").count() == 0
+        answer = await page.goto(f"{site.url}/questions/new")
+        assert answer is not None
+        assert answer.status == 403
+        await expect(page.get_by_role("heading", name="Your role may not do this.")).to_be_visible()
+
+
+async def test_what_was_typed_outlives_a_session(site: Site, browser: Browser) -> None:
+    async with visiting(browser, site.url, key_of("analyst"), "/questions/new") as page:
+        await page.get_by_label("Short name", exact=True).fill("long-thought")
+        await page.get_by_label("Metric", exact=True).fill("region")
+        await site.stage.clock.advance(2 * 86400)
+        await page.get_by_role("button", name="Save as a draft").click()
+        await page.get_by_label("Key", exact=True).fill(key_of("analyst"))
+        await page.locator("#key").press("Enter")
+        await expect(page.get_by_label("Short name", exact=True)).to_have_value("long-thought")
+        await page.get_by_role("button", name="Save as a draft").click()
+        await expect(page.get_by_role("button", name="Submit for approval")).to_be_visible()
+        await page.goto(f"{site.url}/questions/new")
+        await expect(page.get_by_label("Short name", exact=True)).to_have_value("")
+
+
+async def test_a_page_says_that_the_server_is_away_and_when_it_is_back(site: Site, browser: Browser) -> None:
+    async with visiting(browser, site.url, key_of("analyst"), "/questions/new") as page:
+        banner = page.locator("#offline")
+        await expect(banner).to_be_hidden()
+        await site.stop()
+        await page.get_by_label("Short name", exact=True).fill("kept")
+        await expect(banner).to_be_visible()
+        await site.start()
+        await page.get_by_label("Metric", exact=True).fill("region")
+        await expect(banner).to_be_hidden()
+        await page.get_by_role("button", name="Save as a draft").click()
+        await expect(page.get_by_role("button", name="Submit for approval")).to_be_visible()
+
+
+@pytest.mark.slow
+async def test_a_question_becomes_a_release_with_error_bars_over_a_whole_stack(
+    stack: Stack, browser: Browser, tmp_path: Path
+) -> None:
+    paths = provision_agents(stack.layout, DEVICES, OsEntropy(), time.time())
+    url, epoch_seconds = stack.url("admin"), stack.layout.options.epoch_seconds
+    fields = {
+        "Short name": "visits", "Metric": "mdvis", "Lower edges": "0, 0.5, 2.75, 4", "Devices asked": str(DEVICES),
+        "Sampling rate q": "1", "Least batch B": str(FLOOR), "Lasts": str(DURATION), "Time precision": "1",
+    }  # fmt: skip
+    with hosting(paths[0].parents[1], tmp_path / "host"):
+        async with visiting(browser, url, stack.token("analyst"), "/questions/new") as page:
+            await page.get_by_text("When", exact=True).click()
+            await page.get_by_label("Kind of answer", exact=True).select_option("buckets")
+            for label, value in fields.items():
+                await page.get_by_label(label, exact=True).fill(value)
+            await page.get_by_role("button", name="Save as a draft").click()
+            await page.get_by_role("button", name="Submit for approval").click()
+            await expect(page.get_by_text("another person has to approve it")).to_be_visible()
+            question = page.url.removeprefix(url)
+        async with visiting(browser, url, stack.token("approver"), question) as page:
+            await page.get_by_role("button", name="Approve").click()
+            await expect(page.get_by_role("button", name="Publish")).to_be_visible()
+            if (left := epoch_seconds - time.time() % epoch_seconds) < LEAST_LEFT:
+                await asyncio.sleep(left)
+            await page.get_by_role("button", name="Publish").click()
+            await expect(page.get_by_role("heading", name="How it fills")).to_be_visible()
+            await asyncio.sleep(2 * epoch_seconds)
+            await page.get_by_role("button", name="Collect the batch").click()
+            await expect(page.get_by_role("heading", name="Release, batch 0")).to_be_visible(timeout=4 * PATIENCE)
+            assert await page.locator("line.interval").count() == len(["0", "0.5", "2.75", "4"])
+            await page.goto(f"{url}/results")
+            await expect(page.get_by_role("link", name="visits")).to_be_visible()

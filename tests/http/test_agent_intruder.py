@@ -1,0 +1,143 @@
+"""An intruder who has every byte of a whole device, journal included, is left to guess, and finds planted mistakes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from client_agent.agent import Agent
+from client_agent.deciding import Deps as AgentDeps
+from client_agent.journal import State
+from client_agent.panprivate.watches import FOLDER, Watches
+from client_agent.remembered import RememberedStore
+from client_agent.runner import DATABASE
+from client_agent.sources import CallableSource
+from client_agent.store import SqlAgentStore
+from infra.lab.intruder.game import judged
+from infra.lab.intruder.traces import (
+    ONCE,
+    TWICE,
+    CountedEntropy,
+    Moment,
+    Moments,
+    SeenDisk,
+    Trace,
+    events_of,
+    notes_reads,
+)
+from infra.lab.intruder.whole_device import WHOLE_ATTACKERS, WHOLE_LEAKS, Home, Leak, lived
+from infra.lab.kit.entropy import SeededEntropy
+from tacit.methods.draws import fair_flips
+from tacit.recipe.model import Recipe
+from tests.http.agent_world import Device, World, give_token
+from tests.kit.watched import NOW, SHARED, SINGLE, STEP_SECONDS, WatchedKit
+
+KIT = WatchedKit()
+SEED = SeededEntropy(b"whole devices")
+STEPS = 4
+SIGMAS = 5
+
+
+def recipe_of(model: str, statistic: str = "count") -> Recipe:
+    """A recipe of four steps."""
+    question = KIT.watched(model, statistic).body()["question"]
+    question["encoder"] |= {"start": NOW - STEPS * STEP_SECONDS, "steps": STEPS}
+    return KIT.watched(model, statistic, question=question)
+
+
+class Street:
+    """Devices that live one after the other, each from the first step on, with the same log."""
+
+    def __init__(self, world: World, folder: Path, recipe: Recipe) -> None:
+        self.world, self.folder, self.recipe = world, folder, recipe
+        world.clock.set_back(STEPS * STEP_SECONDS)
+        world.log.add(*KIT.leaves(recipe))
+        self.begin = world.clock.now()
+
+    async def lives(self, number: int, leak: Leak | None = None, moments: Moments = ONCE) -> list[tuple[Trace, int]]:
+        """``number`` devices, each with events (1) or without any (0) by the toss of a coin."""
+        empty = self.folder / "empty.sqlite3"
+        store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{empty}")
+        await store.close()
+        found = []
+        for device in range(number):
+            own = SEED.child(f"{self.recipe.name} {number} {device}")
+            label = fair_flips(1, own)
+            folder = self.folder / "device"  # the same for all: its length is in no file
+            folder.mkdir()
+            shutil.copy(empty, folder / DATABASE)
+            found.append((await self._life(folder, events_of(STEPS, label, own), own, leak, moments), label))
+            shutil.rmtree(folder)
+        return found
+
+    async def _life(
+        self, folder: Path, events: Sequence[int], own: SeededEntropy, leak: Leak | None, moments: Moments
+    ) -> Trace:
+        clock, entropy = self.world.clock, CountedEntropy(own)
+        clock.set_back(clock.now() - self.begin)
+        kept, disk = await SqlAgentStore.open(f"sqlite+aiosqlite:///{folder / DATABASE}"), SeenDisk(clock.now)
+        store = RememberedStore(kept)
+        await give_token(store)
+        watches = Watches(folder / FOLDER, clock, entropy, disk)
+        source, deps = CallableSource(lambda _metric: None), AgentDeps(clock, entropy, self.world.network)
+        agent = Agent(self.world.config(), KIT.policy, deps, store, source, Device(), watches)
+        await agent.sync()
+        trace = await lived(Home(agent, store, folder, self.recipe, clock, entropy, disk), events, leak, moments)
+        (entry,) = await store.entries()
+        assert entry.state is State.SENT
+        assert not list((folder / FOLDER).iterdir())
+        await store.close()
+        return trace
+
+
+@pytest.fixture(params=[SINGLE, SHARED])
+def street(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Street:
+    return Street(world, tmp_path, recipe_of(request.param))
+
+
+@pytest.mark.parametrize("moment", Moment)
+async def test_a_whole_device_with_events_and_one_without_are_seen_alike(street: Street, moment: Moment) -> None:
+    lives = await street.lives(4, moments=(moment,))
+    assert {label for _, label in lives} == {0, 1}
+    assert len({one.beside_bytes for one, _ in lives}) == 1
+    everything = b"".join(files for trace, _ in lives for files in trace.files)
+    memories = [state for trace, _ in lives for state in trace.memories]
+    assert len(set(memories)) == len(memories)
+    assert everything.count(b"visit") == everything.count(street.recipe.name.encode())
+
+
+async def test_two_looks_between_two_ticks_of_a_whole_device_tell_everything(world: World, tmp_path: Path) -> None:
+    lives = await Street(world, tmp_path, recipe_of(SINGLE)).lives(12, moments=TWICE)
+    assert judged(lives, 6, WHOLE_ATTACKERS).best.advantage == 1
+
+
+@pytest.mark.parametrize("leak", ["note taken back"])
+async def test_what_a_device_wrote_and_took_back_is_found_in_its_raw_files(
+    world: World, tmp_path: Path, leak: str
+) -> None:
+    lives = await Street(world, tmp_path, recipe_of(SINGLE)).lives(12, WHOLE_LEAKS[leak])
+    assert judged(lives, 6, WHOLE_ATTACKERS).best.advantage == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("leak", WHOLE_LEAKS)
+async def test_every_planted_mistake_of_a_whole_device_is_found(world: World, tmp_path: Path, leak: str) -> None:
+    if leak == "state read" and not notes_reads(tmp_path):
+        pytest.skip("the file system notes no reads")
+    lives = await Street(world, tmp_path, recipe_of(SINGLE)).lives(40, WHOLE_LEAKS[leak])
+    outcome = judged(lives, 20, WHOLE_ATTACKERS)
+    assert outcome.best.advantage > 0.9, outcome
+
+
+@pytest.mark.slow
+@pytest.mark.false_alarm(
+    6 * 3e-7, "six attackers, each a coin's binomial more than five standard errors to one side", runs=1
+)
+async def test_no_attacker_of_a_whole_device_does_better_than_a_coin(street: Street) -> None:
+    outcome = judged(await street.lives(160), 80, WHOLE_ATTACKERS)
+    assert outcome.snapshots == 160 * 2 * (STEPS + 2)
+    for one in outcome.attackers:
+        assert one.advantage < SIGMAS * one.stderr, one

@@ -1,0 +1,68 @@
+"""SQLite in tests: the same databases with less work around them. Processes that tests start have all of it as it is.
+
+``aiosqlite`` crosses to a thread and back for every statement, which takes longer than most statements. Here
+they run where they are awaited, once the loop has had its turn; what may wait for another connection's lock keeps to
+the thread, and so does what follows while the thread is still at work on that connection: a wait that was cancelled
+goes on there, and a connection that is closed under it ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import aiosqlite
+
+_WAITS = ("BEGIN IMMEDIATE", "PRAGMA")
+
+_threaded: ContextVar[bool] = ContextVar("threaded", default=False)
+
+
+@contextlib.contextmanager
+def threads() -> Iterator[None]:
+    """Statements take their way through aiosqlite's thread, and are logged there, as in the product."""
+    before = _threaded.set(True)
+    try:
+        yield
+    finally:
+        _threaded.reset(before)
+
+
+def hasten() -> None:
+    """For the whole process."""
+    threaded: Any = aiosqlite.Connection._execute
+    connect = aiosqlite.connect
+
+    at_work: WeakKeyDictionary[aiosqlite.Connection, int] = WeakKeyDictionary()
+
+    async def through_thread(self: aiosqlite.Connection, function: Any, *args: Any, **named: Any) -> Any:
+        def done() -> Any:
+            try:
+                return function(*args, **named)
+            finally:
+                at_work[self] -= 1
+
+        if not self._running or not self._connection:
+            raise ValueError("Connection closed")
+        at_work[self] = at_work.get(self, 0) + 1
+        return await threaded(self, done)
+
+    async def execute(self: aiosqlite.Connection, function: Any, *args: Any, **named: Any) -> Any:
+        if _threaded.get() or (args and isinstance(args[0], str) and args[0].startswith(_WAITS)):
+            return await through_thread(self, function, *args, **named)
+        await asyncio.sleep(0)
+        if at_work.get(self, 0):
+            return await through_thread(self, function, *args, **named)
+        if not self._running or not self._connection:
+            raise ValueError("Connection closed")
+        return function(*args, **named)
+
+    def connected(*args: Any, **named: Any) -> aiosqlite.Connection:
+        return connect(*args, **{**named, "check_same_thread": False})
+
+    setattr(aiosqlite.Connection, "_execute", execute)  # noqa: B010
+    setattr(aiosqlite, "connect", connected)  # noqa: B010

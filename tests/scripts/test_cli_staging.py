@@ -1,0 +1,50 @@
+"""``tacit staging`` where there is nothing to do, or it cannot: one line that says so."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from infra.cli import run
+from infra.commands.up import LOCK
+from infra.staging.running import RUNNING
+from tacit.adapters.folder_lock import alone_in
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("command", [["status"], ["report"], ["down"], ["agents", "--join", "1"]])
+def test_without_a_deployment_it_says_how_to_start_one(command: list[str], tmp_path: Path, capsys: Capture) -> None:
+    arguments = ["staging", *command, "--state-dir", str(tmp_path), "--json"]
+    assert run(arguments) == 1
+    words = json.loads(capsys.readouterr().out)["error"]["detail"]
+    assert words.endswith("no staging deployment runs here; start one with: tacit staging up --agents 20")
+    (tmp_path / RUNNING).write_text(json.dumps({"mode": "processes", "pid": 1, "agents": {}}))
+    assert run(arguments) == 1, "what a killed one wrote is no deployment, and nobody is killed for it"
+    assert "no staging deployment runs here" in capsys.readouterr().out
+
+
+def test_churn_without_a_number_says_what_is_missing(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / RUNNING).write_text(json.dumps({"mode": "processes", "pid": os.getpid(), "agents": {}}))
+    with alone_in(tmp_path, LOCK, "runs"):
+        assert run(["staging", "agents", "--state-dir", str(tmp_path)]) == 2
+    assert "say what: --join, --leave or --restart, with a number" in capsys.readouterr().err
+
+
+def test_a_mode_that_is_none_or_cannot_be_is_refused_in_one_line(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ["--state-dir", str(tmp_path / "none")]
+    assert run(["staging", "up", "--mode", "containers", *folder]) == 2
+    assert "containers: no such mode; there are processes, namespaces" in capsys.readouterr().err
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert run(["staging", "up", "--mode", "namespaces", *folder]) == 1
+    assert "mode namespaces needs root and the program ip" in capsys.readouterr().err
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda _name: "/usr/sbin/ip")
+    assert run(["staging", "up", "--mode", "namespaces", "--with", "postgres", *folder]) == 1
+    assert "namespaces do not reach them" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

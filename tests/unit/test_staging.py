@@ -1,0 +1,206 @@
+"""A staging deployment without its processes: the report's comparison by exact small cases, devices that come and go as
+files, and who has a route to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_agent.config import AgentConfig
+from client_agent.host import CONFIG_NAMES
+from client_agent.journal import Entry, State
+from client_agent.runner import open_store
+from infra.agents import CONFIG_NAME
+from infra.commands.up import open_stack
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import survey_from
+from infra.layout import Layout, StackOptions, create_layout
+from infra.stack_options import ORGANISATIONS, organisation_of
+from infra.staging.agents import counted
+from infra.staging.devices import LEFT, Devices
+from infra.staging.networks import CONSOLE, DEVICES, PLACES, namespaces_of, neighbours, network_of
+from infra.staging.report import Served, mismatches, read_journals, report
+from infra.staging.running import Mode, describe
+from infra.workers import service_part
+from tacit.errors import UsageError
+from tacit.operations.status import TaskStatus
+from tacit.recipe.builder import propose
+from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.service.config import load_config
+
+NOW = 1_790_000_000.0
+AGENTS = 7
+AGENTS_OF = {"hosts": 2, "single": 2, "devices": 500, "working": 500}
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    options = StackOptions(epoch_seconds=600, batch_floor=20, tls=True, network="10.77.9", witnesses=2)
+    return create_layout(tmp_path_factory.mktemp("staging") / "stack", options, SeededEntropy(1), NOW)
+
+
+@pytest.fixture(scope="module")
+def recipe(layout: Layout) -> Recipe:
+    survey = survey_from(
+        name="visits",
+        question=Question(
+            text="How many?", metric="mdvis", encoder=Buckets(kind="buckets", edges=(0, 1, 2)), statistic="histogram"
+        ),
+        population=50,
+        token=TokenSlot(issuer=layout.parties.issuer.name, epoch=int(NOW // 600) + 1, slot=0),
+        start=int(NOW) + 600,
+        duration=60,
+        rate=Decimal("0.5"),
+        min_batch_size=20,
+        time_precision=1,
+    )
+    return propose(survey, layout.parties)
+
+
+def devices_of(layout: Layout, folder: Path, agents: int = AGENTS) -> Devices:
+    found = Devices(folder)
+    found.populate(layout, agents, 2, 3, SeededEntropy(2), NOW)
+    return found
+
+
+def found(states: dict[str, int], served: Served) -> list[tuple[str, int]]:
+    return [(one.cause, one.count) for one in mismatches("r", states, served)]
+
+
+def test_an_answer_that_is_missing_from_a_release_has_a_cause() -> None:
+    assert found({"sent": 30, "not-sampled": 9}, Served(30)) == []
+    assert found({"sent": 30, "expired": 2}, Served(30)) == [("late", 2)]
+    assert found({"sent": 30, "scheduled": 1}, Served(29, waiting=1)) == [("late", 1), ("late", 1)]
+    assert found({"sent": 30}, Served(28, {"token-spent": 2})) == [("refused", 2)]
+    assert found({"sent": 28, "failed": 2}, Served(28)) == [("refused", 2)]
+    assert found({"sent": 30}, Served(27, {"token-spent": 1})) == [("refused", 1), ("lost", 2)]
+    assert found({"sent": 30}, Served(31)) == [("unjournalled", 1)]
+    assert found({"sent": 30, "expired": 2}, Served(None)) == [], "nothing was released yet"
+    (one,) = mismatches("r", {"sent": 30}, Served(28, {"token-spent": 1, "internal": 1}))
+    assert one.detail == "rejected after they were taken: 1 internal, 1 token-spent"
+
+
+def test_the_report_adds_up_journals_and_releases_and_knows_what_is_true(
+    layout: Layout, recipe: Recipe, tmp_path: Path
+) -> None:
+    devices = devices_of(layout, tmp_path)
+    states = [State.SENT, State.SENT, State.SENT, State.EXPIRED, State.NOT_SAMPLED, State.INELIGIBLE]
+    for config, state in zip(devices.configs, states, strict=False):  # the seventh never started
+        (config.parent / "data.csv").write_text("mdvis,crashed\n1,0\n" if state is State.SENT else "mdvis\n7\n")
+        asyncio.run(journalled(config, recipe, state))
+    devices.leave(1, SeededEntropy(3))
+    journals = asyncio.run(read_journals(devices.configs))
+    results = [{"recipe_hash": recipe.hash_text, "report_count": 2, "buckets": buckets(0.5, 2.5, 2.0)}]
+    page: dict[str, Any] = {"rejected_by_cause": {"token-spent": 1}, "pending": 0}
+    document = report(journals, results, [TaskStatus("visits", recipe.hash_text, "active", "", page)], [recipe])
+    assert {name: document[name] for name in ("devices", "answered", "released", "journalled")} == {
+        "devices": 6,
+        "answered": 3,
+        "released": 2,
+        "journalled": 3,
+    }
+    assert [(one["cause"], one["count"]) for one in document["mismatches"]] == [("late", 1), ("refused", 1)]
+    (row,) = document["recipes"]
+    assert row["journalled"] == {"sent": 3, "expired": 1, "not-sampled": 1, "ineligible": 1}
+    truths = [(one["label"], one["estimate"], one["truth"]) for one in row["estimates"]]
+    assert truths == [("0", 0.5, 0), ("1", 2.5, 3), ("2 or more", 2.0, 2)]
+    before = report(journals, [], [], [recipe])
+    assert (before["released"], before["journalled"], before["mismatches"]) == (0, 0, [])
+    assert before["recipes"][0]["released"] is None
+    with pytest.raises(UsageError, match="no device was ever here"):
+        asyncio.run(read_journals([]))
+
+
+def buckets(*estimates: float) -> list[dict[str, Any]]:
+    labels = ("0", "1", "2 or more")
+    return [{"label": label, "estimate": one, "stderr": 1.0} for label, one in zip(labels, estimates, strict=True)]
+
+
+async def journalled(path: Path, recipe: Recipe, state: State) -> None:
+    """Have the journal of a device say that it met the recipe."""
+    store = await open_store(load_config(path, AgentConfig))
+    try:
+        start = State.SCHEDULED if state in {State.SENT, State.EXPIRED} else state
+        await store.decide(Entry(recipe.hash, recipe.name, start, NOW))
+        if start is not state:
+            await store.update(Entry(recipe.hash, recipe.name, state, NOW))
+    finally:
+        await store.close()
+
+
+def test_devices_join_leave_and_start_again_as_files(layout: Layout, tmp_path: Path) -> None:
+    devices = devices_of(layout, tmp_path)
+    entropy = SeededEntropy(4)
+    assert [len(list(host.iterdir())) for host in devices.hosts] == [3, 2]
+    assert [folder.name for folder in devices.single] == ["0", "1"]
+    assert [folder.name for folder in devices.hosted] == ["2", "3", "4", "5", "6"]
+    load_config(devices.hosted[0] / CONFIG_NAME, AgentConfig)
+    devices.join(layout, 3, entropy, NOW)
+    assert sorted(len(list(host.iterdir())) for host in devices.hosts) == [4, 4]
+    devices.leave(4, entropy)
+    gone = [path.parent for path in devices.configs if path.name == LEFT]
+    assert (len(gone), devices.present, len(devices.configs)) == (4, 6, 10)
+    assert LEFT not in CONFIG_NAMES, "a host takes no notice of it"
+    before = {folder: (folder / CONFIG_NAME).stat().st_mtime_ns for folder in devices.hosted}
+    devices.restart(2, entropy)
+    after = {folder: (folder / CONFIG_NAME).stat().st_mtime_ns for folder in devices.hosted}
+    assert sum(after[folder] != before[folder] for folder in after) == 2
+    devices.join(layout, 1, entropy, NOW)
+    assert max(int(path.parent.name) for path in devices.configs) == 10, "no number is given twice"
+    with pytest.raises(UsageError, match="9 devices cannot leave: hosts run 5"):
+        devices.leave(9, entropy)
+    devices.populate(layout, 7, 2, 3, entropy, NOW)
+    assert devices.present == 7, "those that are there stay, and none is too many"
+
+
+def test_what_hosts_told_last_is_added_up(layout: Layout, tmp_path: Path) -> None:
+    devices = devices_of(layout, tmp_path)
+    line = {"event": "counts", "working": 2, "changing": 0, "failed": 1, "slots_held": 3, "slots_known": 4}
+    for host in devices.hosts:
+        told = [{**line, "working": 0}, {**line, "troubles": {"log-trouble": 1}, "entries": {"sent": 2}}]
+        host.with_suffix(".log").write_text("".join(json.dumps(one) + "\n" for one in told) + '{"event": "co')
+    (devices.single[0] / "agent.log").write_text('{"event": "started"}\n')
+    total = counted(devices)
+    assert (total["hosts"], total["single"], total["devices"], total["working"]) == (2, 2, 7, 5)
+    assert counted(devices, lambda log: log.name != "host-1.log")["working"] == 3, "one host has ended"
+    assert (total["failed"], total["troubles"], total["entries"]) == (2, {"log-trouble": 2}, {"sent": 4})
+
+
+def test_each_organisation_has_an_address_and_routes_to_those_it_speaks_with(layout: Layout) -> None:
+    places = {name: layout.urls[name].rpartition(":")[0] for name in layout.services}
+    by_organisation = {organisation_of(name): place for name, place in places.items()}
+    assert tuple(sorted(by_organisation)) == tuple(sorted(ORGANISATIONS))
+    assert len(set(by_organisation.values())) == len(ORGANISATIONS) == 8
+    assert by_organisation["leader"] == f"https://10.77.9.{11 + PLACES.index('leader')}"
+    assert neighbours(DEVICES) == ("attester", "relay")
+    assert set(neighbours("attester")) == {"issuer", "devices", "console"}
+    assert set(neighbours("helper")) == {"analyst", "leader", "console"}
+    for place in PLACES:
+        assert all(place in neighbours(other) for other in neighbours(place)), "answers come back"
+    assert CONSOLE not in neighbours(DEVICES)
+    assert set(namespaces_of(layout.state_dir)) == {*ORGANISATIONS, "devices", "hub"}
+    assert network_of(layout.state_dir) == network_of(layout.state_dir)
+
+
+def test_the_document_names_the_services_of_every_organisation(layout: Layout) -> None:
+    document = describe(layout, Mode.PROCESSES, [service_part(layout, name) for name in layout.services], AGENTS_OF)
+    assert document["mode"] == "processes"
+    assert list(document["organisations"]) == list(ORGANISATIONS)
+    assert set(document["organisations"]["analyst"]) == {"recipe_server", "gateway", "collector", "admin"}
+    assert document["organisations"]["witnesses"] == {name: layout.urls[name] for name in ("witness_1", "witness_2")}
+    assert document["agents"] == {"hosts": 2, "single": 2, "devices": 500}
+
+
+def test_a_stack_with_networks_is_not_started_on_loopback_nor_the_other_way_round(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="has its services in networks of their own; choose another --state-dir"):
+        open_stack(layout.state_dir, None, network="")
+    create_layout(tmp_path / "plain", StackOptions(), SeededEntropy(5), NOW)
+    with pytest.raises(UsageError, match="has its services on loopback; choose another --state-dir"):
+        open_stack(tmp_path / "plain", None, network="10.77.1")

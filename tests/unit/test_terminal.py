@@ -1,0 +1,20 @@
+"""What commands print: text that came from outside is shown as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.terminal import answers, notes, plain_table
+
+ODD = "[/out] [bold]no[/bold] :smile: [red"
+
+
+def test_brackets_and_colons_in_names_and_paths_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    answers(200).print(f"written: {ODD}")
+    notes().print(ODD)
+    table = plain_table("name", title=ODD)
+    table.add_row(ODD)
+    answers(200).print(table)
+    shown = capsys.readouterr()
+    assert shown.out.count(ODD) == 3
+    assert ODD in shown.err
