@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tacit.aggregator.config import LogConfig
 from tacit.recipe.policy import Policy
@@ -55,6 +56,9 @@ class AdminConfig(ServiceConfig):
     """The organisation's collector; without it nothing can be collected or shown of results."""
     people: ConfigPath | None = None
     """File (0600) with the first people and the digests of their keys; it is read into an empty store, once."""
+    public_url: str | None = None
+    """Where browsers reach the service, if not at its own address: behind a proxy that ends TLS, its https URL, so that
+    cookies are marked Secure."""
     sign_in: SignInConfig = SignInConfig()
     """Sessions of browsers, and the pauses after failures to sign in."""
     answer_days: Annotated[int, Field(ge=1, le=365)] = 7
@@ -63,3 +67,17 @@ class AdminConfig(ServiceConfig):
     """Whether the audit log holds the address that an act came from, instead of loopback or remote alone."""
     max_body: Annotated[int, Field(gt=0)] = 1 << 16
     """Largest request body in bytes."""
+
+    @field_validator("public_url")
+    @classmethod
+    def _is_origin(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+/?", given):
+            raise ValueError("takes the http(s) URL of a host, without a path")
+        return given
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach the service by https."""
+        if self.public_url is not None:
+            return self.public_url.startswith("https:")
+        return self.listen.tls_cert is not None
