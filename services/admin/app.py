@@ -33,9 +33,11 @@ from tacit.operations.results import CollectorAccess
 from tacit.service.app import Deps, Handler, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.service.config import read_secret
+from tacit.service.hsm import HsmKey
 from tacit.service.keys import read_signing_key
 from tacit.service.log import REQUEST, RequestId
 from tacit.service.store import Transactions
+from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 
 NAME = "admin"
@@ -81,7 +83,6 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
     """Everything that handlers use, over ``store``. Raises ``UsageError``."""
     questions = Questions(read_parties(config.parties), config.policy, deps.clock, deps.entropy)
     log = Log(config, deps)
-    key = None if config.analyst_key is None else read_signing_key(config.analyst_key)
     collector = None
     if config.collector is not None:
         require_secure_url(config.collector.url, insecure_http=config.insecure_http)
@@ -94,13 +95,22 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy),
         people=People(deps.entropy),
         questions=questions,
-        publishing=Publishing(store, questions, log, config.policy, config.epoch_seconds, deps.clock, key),
+        publishing=Publishing(
+            store, questions, log, config.policy, config.epoch_seconds, deps.clock, analyst_key(config)
+        ),
         log=log,
         whole=Whole(config, deps),
         collector=collector,
         events=Events(),
         planner=Planner(config.policy),
     )
+
+
+def analyst_key(config: AdminConfig) -> Signer | None:
+    """The key that signs recipes, from a file or in a token; None where it is elsewhere. Raises ``UsageError``."""
+    if config.analyst_token is not None:
+        return HsmKey(config.analyst_token)
+    return None if config.analyst_key is None else read_signing_key(config.analyst_key)
 
 
 def read_parties(path: Path) -> Mapping[str, Parties]:
