@@ -35,9 +35,11 @@ from tacit.operations.results import CollectorAccess
 from tacit.service.app import Deps, Handler, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.service.config import read_secret
+from tacit.service.hsm import HsmKey
 from tacit.service.keys import read_signing_key
 from tacit.service.log import REQUEST, RequestId
 from tacit.service.store import Transactions
+from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 
 NAME = "admin"
@@ -90,7 +92,6 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
     log = Log(config, deps)
     passwords = Passwords(deps.entropy)
     computing = Turns("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
-    key = None if config.analyst_key is None else read_signing_key(config.analyst_key)
     collector = None
     if config.collector is not None:
         require_secure_url(config.collector.url, insecure_http=config.insecure_http)
@@ -105,13 +106,29 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         computing=computing,
         people=People(deps.entropy),
         questions=questions,
-        publishing=Publishing(store, questions, log, config.policy, config.epoch_seconds, deps.clock, key, computing),
+        publishing=Publishing(
+            store,
+            questions,
+            log,
+            config.policy,
+            config.epoch_seconds,
+            deps.clock,
+            analyst_key(config),
+            computing,
+        ),
         log=log,
         whole=Whole(config, deps),
         collector=collector,
         events=Events(),
         planner=Planner(config.policy, computing),
     )
+
+
+def analyst_key(config: AdminConfig) -> Signer | None:
+    """The key that signs recipes, from a file or in a token; None where it is elsewhere. Raises ``UsageError``."""
+    if config.analyst_token is not None:
+        return HsmKey(config.analyst_token)
+    return None if config.analyst_key is None else read_signing_key(config.analyst_key)
 
 
 def read_parties(path: Path) -> Mapping[str, Parties]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tacit.aggregator.config import LogConfig
 from tacit.recipe.policy import Policy
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.hsm import Pkcs11Key
 
 
 class OwnCollector(Frozen):
@@ -50,8 +51,11 @@ class AdminConfig(ServiceConfig):
     epoch_seconds: Annotated[int, Field(ge=5, le=366 * 86400)] = 86400
     """Length of the issuer's token epochs in seconds."""
     analyst_key: ConfigPath | None = None
-    """File (0600) with the key that signs recipes; without it signatures come from elsewhere, over the recipe that
-    waits for one."""
+    """File (0600) with the key that signs recipes; without it, and without ``analyst_token``, signatures come from
+    elsewhere, over the recipe that waits for one."""
+    analyst_token: Pkcs11Key | None = None
+    """The PKCS#11 token with the key that signs recipes, in the place of ``analyst_key``; it needs the extra
+    ``hsm``."""
     collector: OwnCollector | None = None
     """The organisation's collector; without it nothing can be collected or shown of results."""
     people: ConfigPath | None = None
@@ -81,3 +85,9 @@ class AdminConfig(ServiceConfig):
         if self.public_url is not None:
             return self.public_url.startswith("https:")
         return self.listen.tls_cert is not None
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if self.analyst_key is not None and self.analyst_token is not None:
+            raise ValueError("analyst_key and analyst_token exclude each other")
+        return self

@@ -38,7 +38,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
 from tacit.service.app import refused
 from tacit.service.store import Transactions
-from tacit.signing import SigningKey
+from tacit.signing import Signer
 from tacit.tlog.canonical import canonical_bytes, parse_canonical
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
@@ -59,7 +59,7 @@ class Publishing:
         policy: Policy,
         epoch_seconds: int,
         clock: Clock,
-        key: SigningKey | None,
+        key: Signer | None,
         turns: Turns,
     ) -> None:
         self._turns = turns
@@ -184,7 +184,7 @@ class Publishing:
 
     async def _signed(self, question: Question, recipe: Recipe) -> Question:
         body = canonical_bytes(recipe.body())
-        leaf = b"" if self._key is None else signed_leaf(recipe, self._key).encode()
+        leaf = b"" if self._key is None else await _leaf(recipe, self._key)
         if (body, leaf) == (question.recipe, question.leaf):
             return question
         fixed = replace(question, recipe=body, recipe_hash=recipe.hash_text, leaf=leaf)
@@ -244,6 +244,14 @@ class Publishing:
 def recipe_document(question: Question) -> dict[str, object] | None:
     """The recipe that is fixed for a question, as JSON."""
     return json.loads(question.recipe) if question.recipe else None
+
+
+async def _leaf(recipe: Recipe, key: Signer) -> bytes:
+    """The signed recipe. Raises ``UsageError``, and ``Abort`` (503) where the key's token signs nothing."""
+    try:
+        return (await asyncio.to_thread(signed_leaf, recipe, key)).encode()
+    except TransportError as error:
+        raise away("signing token", str(error)) from error
 
 
 def _recipe_of(question: Question) -> Recipe:
