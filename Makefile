@@ -78,5 +78,5 @@ documents: $(STAMP)
 # hatchling and editables are locked too, because the package itself is installed without build isolation.
 lock:
 	printf 'hatchling\neditables\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-annotate --no-header --extra accounting --extra demo --extra bench --extra fleet --extra operator --extra postgres --extra test \
+	    --no-emit-index-url --no-annotate --no-header --extra accounting --extra demo --extra bench --extra fleet --extra hsm --extra operator --extra postgres --extra test \
 	    --output-file requirements.lock pyproject.toml -

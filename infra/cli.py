@@ -37,6 +37,8 @@ COMMANDS = {
     "staging": ("infra.commands.staging:app", "Run a whole deployment with many devices on this machine."),
     "status": ("infra.commands.status:status", "Show services, servers and, per task, where the reports are."),
     "serve": ("infra.commands.serve:serve", "Run one service until it is told to stop (Ctrl-C or SIGTERM)."),
+    "backup": ("infra.commands.backup:backup", "Copy what a service must not lose, at one moment, running or not."),
+    "restore": ("infra.commands.backup:restore", "Put a backup in the place of a stopped service's database."),
     "agent": ("infra.commands.agent:app", "Run one device's agent, or read its journal."),
     "recipe": ("infra.commands.recipe:app", "Design, write, check, sign, publish and read recipes."),
     "series": ("infra.commands.series:app", "Several rounds of one recipe, charged as one."),
