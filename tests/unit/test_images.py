@@ -88,7 +88,8 @@ if {guarded!r}:
     class Guard:
         def find_spec(self, name, path=None, target=None):
             top = name.partition(".")[0]
-            known = name in {modules!r} if top in {own!r} else top in {tops!r} | sys.stdlib_module_names or top[0] == "_"
+            others = {tops!r} | sys.stdlib_module_names
+            known = name in {modules!r} if top in {own!r} else top in others or top[0] == "_"
             if not known:
                 raise ModuleNotFoundError(name, name=name)
     sys.meta_path.insert(0, Guard())
