@@ -36,7 +36,7 @@ async def listed(call: Call) -> Reply:
     """A page of the log's recipes."""
     after, limit = call.page()
     async with told("log"):
-        url = f"{call.admin.log.url}/v1/recipes" + (f"?after={after - 1}" if after else "")
+        url = f"{call.admin.log.url}/v1/recipes?limit={limit}" + (f"&after={after - 1}" if after else "")
         page = await services.call(call.admin.log.transport, "GET", url)
     found, rest = page["recipes"][:limit], page["recipes"][limit:]
     more = rest or page["next"] is not None
