@@ -28,4 +28,6 @@ LEGS = (
     ("recipe_server", "witness"),
     ("witness", "recipe_server"),
 )
-"""Caller and called. Besides, an organisation's own people call its services, and whoever doubts the log reads it."""
+"""Caller and called. Besides, an organisation's own people call its services."""
+PUBLIC = ("relay", "attester", "recipe_server")
+"""What anybody may call: devices two of them, and the log whoever doubts it."""

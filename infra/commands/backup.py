@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from infra.backups import back_up
+from infra.backups import back_up, back_up_into
 from infra.backups import restore as put_back
 from infra.command_options import AsJson
 from infra.deployables import KINDS, kind_of
@@ -17,18 +17,43 @@ from tacit.moments import when
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]
 Config = Annotated[Path, typer.Option("--config", help="The service's configuration, as tacit serve takes it.")]
 Folder = Annotated[Path, typer.Argument(help="A folder that tacit backup made.", show_default=False)]
-Out = Annotated[Path, typer.Option("--out", help="The folder to make; an existing one is never replaced.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The folder to make; an existing one is never replaced.", show_default=False),
+]
+Into = Annotated[
+    Path | None,
+    typer.Option("--into", help="Make a folder named after service and second in this one.", show_default=False),
+]
+Keep = Annotated[
+    int | None,
+    typer.Option(
+        "--keep", help="With --into: delete all but the newest so many of this service.", min=1, show_default=False
+    ),
+]
 
 
-def backup(name: Name, config: Config, out: Out, as_json: AsJson = False) -> None:
+def backup(
+    name: Name,
+    config: Config,
+    out: Out = None,
+    into: Into = None,
+    keep: Keep = None,
+    as_json: AsJson = False,
+) -> None:
     """Copy the database of a service at one moment, running or not, and the files that it makes itself.
 
     Key files that you made, and the configuration, are not in it: keep those where you keep your keys. It holds secrets
-    of the service: encrypt it, and keep it no longer than you would restore it.
+    of the service: encrypt it, and keep it no longer than you would restore it. For timers: --into FOLDER --keep 7
     Example: tacit backup leader --config .tacit/leader/config.json --out backups/leader
     """
     _require_known(name)
-    contents = back_up(name, config, out)
+    if (into is None) != (keep is None) or (out is None) == (into is None):
+        raise typer.BadParameter("give either --out FOLDER or --into FOLDER with --keep NUMBER")
+    if into is not None and keep is not None:
+        out, contents = back_up_into(name, config, into, keep)
+    elif out is not None:
+        contents = back_up(name, config, out)
     if as_json:
         print_json({"backup": str(out), **contents.model_dump()})
     else:
