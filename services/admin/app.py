@@ -11,7 +11,7 @@ from aiohttp import web
 from services.admin.core import openapi
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
-from services.admin.core.log import Log, Whole
+from services.admin.core.log import Log
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
@@ -23,6 +23,7 @@ from services.admin.core.routing import ADMIN, Admin, endpoint
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
 from services.admin.core.turns import Turns
+from services.admin.core.whole import Whole
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
 from tacit import media_types
@@ -63,11 +64,13 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
         try:
+            admin.whole.open()
             await close_restored(admin, store.closed_until)
             await _let_in_the_first(admin)
             await admin.sign_in.open()
             yield
         finally:
+            await admin.whole.close()
             admin.passwords.close()
             admin.computing.close()
             await store.close()

@@ -24,14 +24,14 @@ from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.service.config import ServiceConfig, load_config, parse_config
 from tacit.service.run import GRACE_SECONDS
-from tacit.signing import SigningKey
+from tacit.signing import signing_key_from_private
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tests.conftest import ROOT
 from tests.kit.manifests import ORGANISATIONS, OUTSIDE, PLACE, Document, Pod, admitted, of_kind, pods, rendered, selects
 
 SERVICES = {service: organisation for organisation, services in ORGANISATIONS.items() for service in services}
 MANY = ("leader", "helper", "analyzer")
-KEY = SigningKey.from_seed(bytes(32)).public_key
+KEY = signing_key_from_private(bytes(32)).public
 HTTPS, METRICS, POSTGRES = 8443, 9464, 5432
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 ELSEWHERE = {"state_dir", "listen", "metrics", "drain_seconds", "database_file", "admin_token"}

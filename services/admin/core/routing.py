@@ -22,7 +22,7 @@ from services.admin.core import audit
 from services.admin.core.config import AdminConfig
 from services.admin.core.documents import Nothing
 from services.admin.core.events import Event, Events
-from services.admin.core.log import Log, Whole
+from services.admin.core.log import Log
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, Permission, Principal, forbidden
 from services.admin.core.planning import Planner
@@ -33,6 +33,7 @@ from services.admin.core.questions import Questions, field_problem
 from services.admin.core.records import Act, Answer
 from services.admin.core.sign_in import SignIn
 from services.admin.core.turns import Turns
+from services.admin.core.whole import Whole
 from tacit import media_types
 from tacit.adapters.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
