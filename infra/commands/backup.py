@@ -1,7 +1,9 @@
-"""``tacit backup`` and ``tacit restore``: what one service must not lose, at one moment, and back."""
+"""``tacit backup`` and ``tacit restore``: what one service must not lose, at one moment, and back. In every image with a
+database, so no more is imported than a service's own process does."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +11,8 @@ import typer
 
 from infra.backups import back_up, back_up_into
 from infra.backups import restore as put_back
-from infra.command_options import AsJson
 from infra.deployables import KINDS, kind_of
-from infra.terminal import answers, print_json
+from infra.flags import AsJson
 from tacit.moments import when
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]
@@ -55,9 +56,9 @@ def backup(
     elif out is not None:
         contents = back_up(name, config, out)
     if as_json:
-        print_json({"backup": str(out), **contents.model_dump()})
+        typer.echo(json.dumps({"backup": str(out), **contents.model_dump()}))
     else:
-        answers().print(f"{out}: {contents.service} as of {when(contents.made)}", soft_wrap=True, markup=False)
+        typer.echo(f"{out}: {contents.service} as of {when(contents.made)}")
 
 
 def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False) -> None:
@@ -71,15 +72,14 @@ def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False)
     done = put_back(name, config, folder)
     before = None if done.before is None else str(done.before)
     if as_json:
-        print_json({"service": done.contents.service, "made": done.contents.made, "before": before})
+        typer.echo(json.dumps({"service": done.contents.service, "made": done.contents.made, "before": before}))
         return
-    console = answers()
-    console.print(f"{done.contents.service} is as of {when(done.contents.made)}", markup=False)
+    typer.echo(f"{done.contents.service} is as of {when(done.contents.made)}")
     if before is not None:
-        console.print(f"what was there: {before}", soft_wrap=True, markup=False)
+        typer.echo(f"what was there: {before}")
     for file in done.missing:
-        console.print(f"put back too: {file}", markup=False)
-    console.print(f"start it: tacit serve {name} --config {config}", soft_wrap=True, markup=False)
+        typer.echo(f"put back too: {file}")
+    typer.echo(f"start it: tacit serve {name} --config {config}")
 
 
 def _require_known(name: str) -> None:

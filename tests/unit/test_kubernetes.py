@@ -1,6 +1,6 @@
-"""The documents for Kubernetes: their configurations against the services' own models, and, rendered, against the schemas
-of Kubernetes, its strictest standard for pods, the legs of the protocol, and what one organisation may know of another.
-"""
+"""The documents for Kubernetes: their configurations against the models of the services and, rendered, against the
+schemas of Kubernetes, its strictest standard for pods, the legs of the protocol, and what one organisation may know of
+another."""
 
 from __future__ import annotations
 
