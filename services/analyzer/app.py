@@ -63,7 +63,9 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
         max_body=config.max_body,
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    follow_log(app, store, parties, AnalyzerSeat(read_identity(config)), config, deps)
+    identity = read_identity(config)
+    follow_log(app, store, parties, AnalyzerSeat(identity), config, deps)
+    app[TROUBLES].append(identity.hpke_keys.trouble)
     app[TROUBLES].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
