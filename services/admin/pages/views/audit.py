@@ -10,7 +10,7 @@ from services.admin.handlers.acts import page_of
 from services.admin.pages.visits import Visit
 from tacit.operations.audit_chain import FIRST, Chain
 
-MOST_VERIFIED = 10_000
+MOST_VERIFIED = 1_000
 """Rows up to which a visit has the whole chain read; ``tacit admin audit verify`` reads any number."""
 
 
