@@ -1,5 +1,6 @@
 """An organisation is away for an hour, longer than every timeout, while a recipe runs: what is answered meanwhile
-waits, nothing is lost, nothing is counted twice, and everybody goes on by himself."""
+waits, nothing is lost, nothing is counted twice, and everybody goes on by himself. Devices here offer a report until
+they can send it; real ones give up after ``late_seconds``, and their journals say so."""
 
 from __future__ import annotations
 
