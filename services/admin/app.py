@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from aiohttp import web
 
-from services.admin.core import openapi
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
 from services.admin.core.log import Log, Whole
+from services.admin.core.openapi import ABOUT
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
@@ -23,7 +22,6 @@ from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
-from tacit import media_types
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import DecodeError, UsageError
@@ -35,6 +33,7 @@ from tacit.service.callers import Callers
 from tacit.service.config import read_secret
 from tacit.service.keys import read_signing_key
 from tacit.service.log import REQUEST, RequestId
+from tacit.service.openapi import add_described
 from tacit.service.store import Transactions
 from tacit.tlog.canonical import parse_json, validated
 
@@ -42,7 +41,6 @@ NAME = "admin"
 RETRY_SECONDS = LOOK_SECONDS = 5.0
 REQUEST_ID = "X-Request-Id"
 ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
-HTML = "text/html; charset=utf-8"
 
 
 def create_app(config: AdminConfig, deps: Deps) -> web.Application:
@@ -71,7 +69,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     app.on_shutdown.append(_end_streams)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, endpoint(route), expect_handler=refuse_expect)
-    _add_documents(app)
+    add_described(app, ROUTES, ABOUT)
     add_pages(app)
     app.on_response_prepare.append(_show_id)
     return app
@@ -135,21 +133,6 @@ async def _let_in_the_first(admin: Admin) -> None:
 
 async def _end_streams(app: web.Application) -> None:
     app[ADMIN].events.end()
-
-
-def _add_documents(app: web.Application) -> None:
-    """What describes the service, for everybody."""
-    described = json.dumps(openapi.document(ROUTES), separators=(",", ":")).encode()
-    shown = openapi.page(ROUTES).encode()
-
-    async def get_openapi(_request: web.Request) -> web.Response:
-        return web.Response(body=described, headers={"Content-Type": media_types.JSON})
-
-    async def get_docs(_request: web.Request) -> web.Response:
-        return web.Response(body=shown, headers={"Content-Type": HTML})
-
-    app.router.add_get("/openapi.json", get_openapi)
-    app.router.add_get("/docs", get_docs)
 
 
 @web.middleware
