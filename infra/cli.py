@@ -24,6 +24,8 @@ from tacit.ports import TransportError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMPLETION = "_TACIT_COMPLETE"
+PACKAGES = ("services", "relay", "attester", "recipe_server", "client_agent", "infra")
+"""Of which an image of one domain lacks most (``infra.images``)."""
 SUMMARY = "Private federated analytics: signed recipes, anonymous contributions, noisy aggregates."
 
 COMMANDS = {
@@ -35,6 +37,8 @@ COMMANDS = {
     "staging": ("infra.commands.staging:app", "Run a whole deployment with many devices on this machine."),
     "status": ("infra.commands.status:status", "Show services, servers and, per task, where the reports are."),
     "serve": ("infra.commands.serve:serve", "Run one service until it is told to stop (Ctrl-C or SIGTERM)."),
+    "backup": ("infra.commands.backup:backup", "Copy what a service must not lose, at one moment, running or not."),
+    "restore": ("infra.commands.backup:restore", "Put a backup in the place of a stopped service's database."),
     "agent": ("infra.commands.agent:app", "Run one device's agent, or read its journal."),
     "recipe": ("infra.commands.recipe:app", "Design, write, check, sign, publish and read recipes."),
     "series": ("infra.commands.series:app", "Several rounds of one recipe, charged as one."),
@@ -139,6 +143,11 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     except (TacitError, TransportError) as error:
         tell("failed", str(error))
+        return FAILED
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in PACKAGES:
+            raise
+        tell("failed", f"this image has no {error.name}: it holds the code of one organisation's part alone")
         return FAILED
     return int(code) if isinstance(code, int) else OK
 

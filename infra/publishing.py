@@ -20,19 +20,26 @@ from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.keys import read_signing_key
+from tacit.signing import Signer
 from tacit.tlog.leaves import SignedLeaf
 
 AnalystKey = Annotated[Path | None, typer.Option("--key", help="The analyst's signing key (with --server).")]
-SigningKeyFile = Annotated[Path, typer.Option("--key", help="The analyst's signing key.", show_default=False)]
+SigningKey = Annotated[
+    str,
+    typer.Option(
+        "--key", help="File of the analyst's signing key; with --pkcs11 its label in the token.", show_default=False
+    ),
+]
 LeafFile = Annotated[Path, typer.Option("--out", help="Write the signed leaf here.", show_default=False)]
 
 D = TypeVar("D", Recipe, Series)
 
 
-def sign_file(file: Path, read: Callable[[bytes, str], D], key: Path, out: Path, *, as_json: bool) -> None:
-    """Sign the document in ``file`` and write its leaf; nobody is asked. Raises ``UsageError``."""
+def sign_file(file: Path, read: Callable[[bytes, str], D], key: Signer, out: Path, *, as_json: bool) -> None:
+    """Sign the document in ``file`` and write its leaf; nobody is asked. Raises ``UsageError``, and
+    ``TransportError`` where the key's token makes no signature."""
     document = read(read_file(file), str(file))
-    leaf = signed_leaf(document, read_signing_key(key))
+    leaf = signed_leaf(document, key)
     write_file(out, leaf.encode())
     if as_json:
         told = {"hash": document.hash_text, "name": document.name, "signer": leaf.signer, "file": str(out)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -21,6 +22,20 @@ SIGNATURE_SIZE = 64
 _P = 2**255 - 19
 _D = -121665 * pow(121666, -1, _P) % _P
 """Prime and coefficient of the curve (RFC 8032 section 5.1)."""
+
+
+class Signer(Protocol):
+    """Whatever signs with one key: the key itself, or a token that gives it to nobody."""
+
+    @property
+    def public(self) -> bytes:
+        """The 32-byte public key."""
+        ...
+
+    def sign(self, label: bytes, data: bytes) -> bytes:
+        """The 64-byte signature over ``label + data``. Raises ``TransportError`` where the key is elsewhere and makes
+        none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

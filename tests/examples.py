@@ -107,6 +107,7 @@ AFTER = {
     "tacit fleet prepare": "tacit recipe publish",
     "tacit fleet run": "tacit fleet prepare",
     "tacit serve": "tacit bench plot",
+    "tacit restore leader": "tacit serve relay",
 }
 """Beginning of an example of ``--help`` -> of the one that it follows: a fleet sends while its recipe is open, and a
 service is started alone when the stack is down."""

@@ -12,6 +12,7 @@ import typer
 
 from infra.flags import AlwaysJson
 from infra.stack_options import BEARER_PREFIX, bearer_token
+from infra.token_options import Module, PinFile, Token, place_of
 from services.gateway.keys import read_key_ring
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.aggregator.keys import (
@@ -27,8 +28,9 @@ from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
+from tacit.service.hsm import HsmKey, generate_hsm_key
 from tacit.service.keys import read_signing_key, write_signing_key
-from tacit.signing import generate_signing_key
+from tacit.signing import Signer, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, ED25519, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -53,6 +55,8 @@ LogName = Annotated[
     str | None, typer.Option("--log-name", help="signing: also the key as that of the log of this name (log.key).")
 ]
 
+KeyLabel = Annotated[str | None, typer.Option("--key", help="Label of the key in the token (with --pkcs11).")]
+
 
 @app.command("generate")
 def generate(
@@ -63,19 +67,33 @@ def generate(
             "leader and helper share; device-root: the authority of devices in a staging deployment."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The file to make; an existing one is never replaced.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to make; an existing one is never replaced.")
+    ] = None,
     config_id: Annotated[
         int | None, typer.Option("--id", min=0, max=255, help="hpke: the configuration's id (default: drawn).")
     ] = None,
+    pkcs11: Module = None,
+    token: Token = None,
+    key: KeyLabel = None,
+    pin_file: PinFile = None,
     as_json: AlwaysJson = True,
 ) -> None:
-    """Make a fresh key and print its public part as JSON.
+    """Make a fresh key and print its public part as JSON. With --pkcs11 a signing key is made in a token, which it
+    never leaves.
 
     Example: tacit keys generate signing --out leader/signing.key
     """
     del as_json
     if config_id is not None and kind is not Kind.HPKE:
         raise typer.BadParameter("--id goes with hpke only")
+    if (place := place_of(key, pkcs11, token, pin_file)) is not None:
+        if kind is not Kind.SIGNING or out is not None:
+            raise typer.BadParameter("a token holds signing keys, and no file is made of one: leave --out out")
+        print(json.dumps(_public_of(generate_hsm_key(place)), indent=1))
+        return
+    if out is None:
+        raise typer.BadParameter("give --out, or --pkcs11 with --token, --key and --pin-file")
     _require_new(out)
     entropy = OsEntropy()
     try:
@@ -87,16 +105,31 @@ def generate(
 
 @app.command("show")
 def show(
-    file: Annotated[Path, typer.Argument(help="A file that tacit keys generate, or a gateway, made.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="A file that tacit keys generate, or a gateway, made.", show_default=False)
+    ] = None,
     log_name: LogName = None,
     witness_name: WitnessName = None,
+    pkcs11: Module = None,
+    token: Token = None,
+    key: KeyLabel = None,
+    pin_file: PinFile = None,
     as_json: AlwaysJson = True,
 ) -> None:
-    """Print the public part of a key file as JSON; of what two share, its SHA-256, which they compare.
+    """Print the public part of a key file, or of a signing key in a token, as JSON; of what two share, its SHA-256,
+    which they compare.
 
     Example: tacit keys show leader/signing.key
     """
     del as_json
+    place = place_of(key, pkcs11, token, pin_file)
+    if place is not None:
+        if file is not None or log_name is not None or witness_name is not None:
+            raise typer.BadParameter("--pkcs11 goes with --token, --key and --pin-file alone")
+        print(json.dumps(_public_of(HsmKey(place)), indent=1))
+        return
+    if file is None:
+        raise typer.BadParameter("give a FILE, or --pkcs11 with --token, --key and --pin-file")
     shown = public_part(file)
     for member, name, kind in (("log_key", log_name, ED25519), ("witness_key", witness_name, COSIGNATURE)):
         if name is None:
@@ -156,7 +189,11 @@ def public_part(path: Path) -> dict[str, Any]:
         return {"kind": Kind.HPKE.value, "id": config.id, "hpke_config": b64url(config.encode())}
     if content.startswith(BEARER_PREFIX):
         return {"kind": Kind.BEARER.value, "sha256": hashlib.sha256(content).hexdigest()}
-    return {"kind": Kind.SIGNING.value, "public_key": b64url(read_signing_key(path).public)}
+    return _public_of(read_signing_key(path))
+
+
+def _public_of(key: Signer) -> dict[str, Any]:
+    return {"kind": Kind.SIGNING.value, "public_key": b64url(key.public)}
 
 
 def _device_root(path: Path) -> SoftwareRoot:

@@ -27,13 +27,14 @@ from infra.commands.census import census
 from infra.commands.design import design
 from infra.commands.yields import show_yield
 from infra.layout import Layout
-from infra.publishing import AnalystKey, LeafFile, SigningKeyFile, note_asked, publish_file, show_published, sign_file
+from infra.publishing import AnalystKey, LeafFile, SigningKey, note_asked, publish_file, show_published, sign_file
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import OutFile, PartiesFile, write_recipe
 from infra.survey_flags import SurveyFile, asking
 from infra.survey_said import Said, completed
 from infra.terminal import answers, plain_table, print_json, span, styled
+from infra.token_options import Module, PinFile, Token, signer_of
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -136,12 +137,21 @@ async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage)
 
 
 @app.command("sign")
-def sign(file: RecipeFile, key: SigningKeyFile, out: LeafFile, as_json: AsJson = False) -> None:
+def sign(
+    file: RecipeFile,
+    key: SigningKey,
+    out: LeafFile,
+    pkcs11: Module = None,
+    token: Token = None,
+    pin_file: PinFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Sign a recipe as its analyst where the key is, which may be offline; the leaf is published as it is.
+    With --pkcs11 the key is in a token and stays there (docs/operations.md).
 
     Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
     """
-    sign_file(file, read_recipe, key, out, as_json=as_json)
+    sign_file(file, read_recipe, signer_of(key, pkcs11, token, pin_file), out, as_json=as_json)
 
 
 @app.command("publish")

@@ -21,11 +21,12 @@ from infra.command_options import (
     read_file,
     write_file,
 )
-from infra.publishing import AnalystKey, LeafFile, SigningKeyFile, publish_file, show_published, sign_file
+from infra.publishing import AnalystKey, LeafFile, SigningKey, publish_file, show_published, sign_file
 from infra.recipe_writing import tell_refusals
 from infra.series_form import read_series, shape_of, stack_if_any
 from infra.series_view import series_document, show_series
 from infra.terminal import answers, notes, print_json, span
+from infra.token_options import Module, PinFile, Token, signer_of
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.operations.drafting import refusals_document
@@ -100,12 +101,21 @@ def new(
 
 
 @app.command("sign")
-def sign(file: SeriesFile, key: SigningKeyFile, out: LeafFile, as_json: AsJson = False) -> None:
+def sign(
+    file: SeriesFile,
+    key: SigningKey,
+    out: LeafFile,
+    pkcs11: Module = None,
+    token: Token = None,
+    pin_file: PinFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Sign a series as its analyst where the key is, which may be offline; the leaf is published as it is.
+    With --pkcs11 the key is in a token and stays there (docs/operations.md).
 
     Example: tacit series sign training.json --key .tacit/analyst/signing.key --out training.leaf
     """
-    sign_file(file, read_series, key, out, as_json=as_json)
+    sign_file(file, read_series, signer_of(key, pkcs11, token, pin_file), out, as_json=as_json)
 
 
 @app.command("publish")

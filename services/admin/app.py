@@ -9,8 +9,9 @@ from aiohttp import web
 
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
-from services.admin.core.log import Log, Whole
-from services.admin.core.openapi import ABOUT
+from services.admin.core.log import Log
+from services.admin.core.openapi import about
+from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
@@ -20,6 +21,8 @@ from services.admin.core.restored import close_restored
 from services.admin.core.routing import ADMIN, Admin, endpoint
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
+from services.admin.core.turns import Turns
+from services.admin.core.whole import Whole
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
 from tacit.adapters.http import HttpTransport
@@ -31,14 +34,18 @@ from tacit.operations.results import CollectorAccess
 from tacit.service.app import Deps, Handler, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.service.config import read_secret
+from tacit.service.hsm import HsmKey
 from tacit.service.keys import read_signing_key
 from tacit.service.log import REQUEST, RequestId
 from tacit.service.openapi import add_described
 from tacit.service.store import Transactions
+from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 
 NAME = "admin"
 RETRY_SECONDS = LOOK_SECONDS = 5.0
+COMPUTED_OF_ONE, COMPUTED_TOGETHER = 6, 64
+"""Comparisons, checks and tables that may wait for the one thread that makes them: of one person, and of all."""
 REQUEST_ID = "X-Request-Id"
 ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
 
@@ -55,10 +62,15 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
         try:
+            admin.whole.open()
             await close_restored(admin, store.closed_until)
             await _let_in_the_first(admin)
+            await admin.sign_in.open()
             yield
         finally:
+            await admin.whole.close()
+            admin.passwords.close()
+            admin.computing.close()
             await store.close()
 
     app.cleanup_ctx.append(storage)
@@ -69,7 +81,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     app.on_shutdown.append(_end_streams)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, endpoint(route), expect_handler=refuse_expect)
-    add_described(app, ROUTES, ABOUT)
+    add_described(app, ROUTES, about(app[ADMIN].sign_in.cookie))
     add_pages(app)
     app.on_response_prepare.append(_show_id)
     return app
@@ -79,7 +91,8 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
     """Everything that handlers use, over ``store``. Raises ``UsageError``."""
     questions = Questions(read_parties(config.parties), config.policy, deps.clock, deps.entropy)
     log = Log(config, deps)
-    key = None if config.analyst_key is None else read_signing_key(config.analyst_key)
+    passwords = Passwords(deps.entropy)
+    computing = Turns("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
     collector = None
     if config.collector is not None:
         require_secure_url(config.collector.url, insecure_http=config.insecure_http)
@@ -89,16 +102,34 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         config=config,
         deps=deps,
         store=store,
-        sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy),
+        sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy, passwords, secure=config.secure),
+        passwords=passwords,
+        computing=computing,
         people=People(deps.entropy),
         questions=questions,
-        publishing=Publishing(store, questions, log, config.policy, config.epoch_seconds, deps.clock, key),
+        publishing=Publishing(
+            store,
+            questions,
+            log,
+            config.policy,
+            config.epoch_seconds,
+            deps.clock,
+            analyst_key(config),
+            computing,
+        ),
         log=log,
         whole=Whole(config, deps),
         collector=collector,
         events=Events(),
-        planner=Planner(config.policy),
+        planner=Planner(config.policy, computing),
     )
+
+
+def analyst_key(config: AdminConfig) -> Signer | None:
+    """The key that signs recipes, from a file or in a token; None where it is elsewhere. Raises ``UsageError``."""
+    if config.analyst_token is not None:
+        return HsmKey(config.analyst_token)
+    return None if config.analyst_key is None else read_signing_key(config.analyst_key)
 
 
 def read_parties(path: Path) -> Mapping[str, Parties]:

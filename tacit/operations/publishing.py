@@ -13,14 +13,14 @@ from tacit.operations.services import call
 from tacit.ports import Transport
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.signing import SigningKey
+from tacit.signing import Signer
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.leaves import Envelope, LeafType, SignedLeaf, sign_leaf
 
 
-def signed_leaf(document: Recipe | Series, key: SigningKey) -> SignedLeaf:
+def signed_leaf(document: Recipe | Series, key: Signer) -> SignedLeaf:
     """The leaf of ``document``, signed with its analyst's ``key``. Raises ``UsageError`` for another key, whose
-    signature nobody would accept."""
+    signature nobody would accept, and ``TransportError`` where the key's token makes none."""
     kind = LeafType.SERIES if isinstance(document, Series) else LeafType.RECIPE
     analyst = _parties_of(document).analyst
     if b64url(key.public) != analyst.signing_key:

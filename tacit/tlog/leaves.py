@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
-from tacit.signing import SIGNATURE_SIZE, SigningKey, verify
+from tacit.signing import SIGNATURE_SIZE, Signer, verify
 from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, validated
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 
@@ -279,7 +279,7 @@ def leaf_label(leaf_type: LeafType) -> bytes:
     return LABEL + leaf_type.value.encode() + b"\0"
 
 
-def sign_leaf(leaf_type: LeafType, body: Mapping[str, Any] | Body, signer: str, key: SigningKey) -> SignedLeaf:
+def sign_leaf(leaf_type: LeafType, body: Mapping[str, Any] | Body, signer: str, key: Signer) -> SignedLeaf:
     """A leaf of ``body`` signed by ``signer``'s key."""
     plain = body.canonical() if isinstance(body, Body) else dict(body)
     return SignedLeaf(leaf_type, plain, signer, key.sign(leaf_label(leaf_type), canonical_bytes(plain)))

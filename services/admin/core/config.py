@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from tacit.aggregator.config import LogConfig
 from tacit.recipe.policy import Policy
 from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.hsm import Pkcs11Key
 
 
 class OwnCollector(Frozen):
@@ -49,12 +51,18 @@ class AdminConfig(ServiceConfig):
     epoch_seconds: Annotated[int, Field(ge=5, le=366 * 86400)] = 86400
     """Length of the issuer's token epochs in seconds."""
     analyst_key: ConfigPath | None = None
-    """File (0600) with the key that signs recipes; without it signatures come from elsewhere, over the recipe that
-    waits for one."""
+    """File (0600) with the key that signs recipes; without it, and without ``analyst_token``, signatures come from
+    elsewhere, over the recipe that waits for one."""
+    analyst_token: Pkcs11Key | None = None
+    """The PKCS#11 token with the key that signs recipes, in the place of ``analyst_key``; it needs the extra
+    ``hsm``."""
     collector: OwnCollector | None = None
     """The organisation's collector; without it nothing can be collected or shown of results."""
     people: ConfigPath | None = None
     """File (0600) with the first people and the digests of their keys; it is read into an empty store, once."""
+    public_url: str | None = None
+    """Where browsers reach the service, if not at its own address: behind a proxy that ends TLS, its https URL, so that
+    cookies are marked Secure."""
     sign_in: SignInConfig = SignInConfig()
     """Sessions of browsers, and the pauses after failures to sign in."""
     answer_days: Annotated[int, Field(ge=1, le=365)] = 7
@@ -63,3 +71,23 @@ class AdminConfig(ServiceConfig):
     """Whether the audit log holds the address that an act came from, instead of loopback or remote alone."""
     max_body: Annotated[int, Field(gt=0)] = 1 << 16
     """Largest request body in bytes."""
+
+    @field_validator("public_url")
+    @classmethod
+    def _is_origin(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+/?", given):
+            raise ValueError("takes the http(s) URL of a host, without a path")
+        return given
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach the service by https."""
+        if self.public_url is not None:
+            return self.public_url.startswith("https:")
+        return self.listen.tls_cert is not None
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if self.analyst_key is not None and self.analyst_token is not None:
+            raise ValueError("analyst_key and analyst_token exclude each other")
+        return self

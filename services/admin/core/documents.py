@@ -189,10 +189,11 @@ class ActDocument(Document):
 
 
 class AuditPage(Document):
-    """Acts in their order."""
+    """Acts in their order. ``newest``: the number of the newest one of all, 0 where there is none."""
 
     acts: list[ActDocument]
     next: str | None
+    newest: int
 
 
 class RecipeSummary(Told):

@@ -3,28 +3,29 @@ the table of routes."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from services.admin.core.people import PERMISSIONS, Permission
 from services.admin.core.records import QuestionState
-from services.admin.core.sign_in import COOKIE, CSRF_HEADER
+from services.admin.core.sign_in import CSRF_HEADER
 from tacit.service.openapi import About
 
-ABOUT: Final = About(
-    title="Tacit admin API",
-    description="The analyst's organisation: its questions, who approves them, and what came of them.",
-    schemes={
-        "key": {"type": "http", "scheme": "bearer", "description": "A personal API key."},
-        "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
-        "csrf": {"type": "apiKey", "in": "header", "name": CSRF_HEADER, "description": "For changing requests."},
-    },
-    opening=({"key": ()}, {"session": (), "csrf": ()}),
-    query={
-        "state": {"type": "string", "enum": list(QuestionState)},
-        "recipe": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
-    },
-    roles={
-        role.value: ", ".join(one.value for one in Permission if one in granted)
-        for role, granted in PERMISSIONS.items()
-    },
-)
+
+def about(cookie: str) -> About:
+    """``cookie``: the name of sessions'."""
+    return About(
+        title="Tacit admin API",
+        description="The analyst's organisation: its questions, who approves them, and what came of them.",
+        schemes={
+            "key": {"type": "http", "scheme": "bearer", "description": "A personal API key."},
+            "session": {"type": "apiKey", "in": "cookie", "name": cookie},
+            "csrf": {"type": "apiKey", "in": "header", "name": CSRF_HEADER, "description": "For changing requests."},
+        },
+        opening=({"key": ()}, {"session": (), "csrf": ()}),
+        query={
+            "state": {"type": "string", "enum": list(QuestionState)},
+            "recipe": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
+        },
+        roles={
+            role.value: ", ".join(one.value for one in Permission if one in granted)
+            for role, granted in PERMISSIONS.items()
+        },
+    )

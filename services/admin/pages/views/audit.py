@@ -10,7 +10,7 @@ from services.admin.pages.visits import Visit
 from tacit.operations.audit_chain import FIRST, Chain
 from tacit.service.openapi import DEFAULT_LIMIT
 
-MOST_VERIFIED = 10_000
+MOST_VERIFIED = 1_000
 """Rows up to which a visit has the whole chain read; ``tacit admin audit verify`` reads any number."""
 
 

@@ -56,7 +56,13 @@ def _form(visit: Visit, problem: Abort | None = None) -> web.Response:
         token=csrf_token(cookie), given=visit.form.get("name", ""),
     )  # fmt: skip
     found.set_cookie(
-        FORM_COOKIE, cookie, max_age=3600, path=SIGN_IN, httponly=True, samesite="Strict", secure=visit.request.secure
+        FORM_COOKIE,
+        cookie,
+        max_age=3600,
+        path=SIGN_IN,
+        httponly=True,
+        samesite="Strict",
+        secure=visit.admin.sign_in.secure,
     )
     if problem is not None:
         found.headers.update({name: value for name, value in problem.headers.items() if name == "Retry-After"})

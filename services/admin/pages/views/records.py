@@ -41,8 +41,9 @@ async def entry(visit: Visit) -> web.StreamResponse:
 async def ledger(visit: Visit) -> web.StreamResponse:
     """Every account: what is left, day by day, and by which recipes."""
     admin = visit.admin
-    accounts = (await admin.whole.ledger()).document()["accounts"]
-    drawn = {one.account.name: {"found": one, "chart": burning(one)} for one in await admin.whole.burn_downs()}
+    found = await admin.whole.accounts()
+    accounts = found.ledger.document()["accounts"]
+    drawn = {one.account.name: {"found": one, "chart": burning(one)} for one in found.burnt}
     return visit.show("ledger.html", accounts=accounts, drawn=drawn)
 
 

@@ -1,0 +1,159 @@
+"""Backups of one service: its database at one moment and the files that it makes itself, in a folder of their own.
+
+What an operator made (keys, tokens, certificates, the configuration) does not change while a service runs, and is not
+in it. Neither is the mark beside the database, by which an older database is noticed (``tacit.adapters.watermark``): it
+must not go back. ``backup.json`` is written last, so that a folder without it is no backup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from infra.deployables import deployable, kind_of
+from infra.postgres_backup import dump_database, put_dump
+from infra.sqlite_backup import copy_database, put_database
+from tacit.adapters.files import sync_folder
+from tacit.errors import UsageError
+from tacit.service.config import Frozen, ServiceConfig, write_secret
+
+CONTENTS = "backup.json"
+DATABASES = {"sqlite": "database.sqlite3", "postgres": "database.sql"}
+WITHOUT_DATABASE = frozenset({"relay"})
+OWN_FILES = {"relay": ("key-sets.json",), "gateway": ("ohttp-keys.json", "signing.key"), "attester": ("stable-id.key",)}
+"""Files in the ``state_dir`` of a service that it makes itself."""
+_MOST_BYTES = 1 << 20
+_CHUNK = 1 << 20
+
+
+class Contents(Frozen):
+    """What ``backup.json`` says."""
+
+    format: Literal[1] = 1
+    service: str
+    made: int
+    """POSIX second in which it was begun."""
+    database: Literal["sqlite", "postgres", "none"]
+    files: dict[str, str]
+    """SHA-256 of every file, in hexadecimal, by name."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore did: the ``contents`` of the backup, where the database that was ``before`` is now (SQLite), and
+    which of the service's own files were ``missing`` and put back."""
+
+    contents: Contents
+    before: Path | None
+    missing: tuple[str, ...]
+
+
+def back_up(name: str, config: Path, out: Path) -> Contents:
+    """Back up the service ``name``, running or not, into the new folder ``out`` (0700). Raises ``UsageError``."""
+    kind, settings = kind_of(name), deployable(name).load(config)
+    if out.exists():
+        raise UsageError(f"{out} is there already; a backup never replaces another one")
+    draft, made = out.with_name(f".{out.name}.{os.getpid()}.new"), int(time.time())
+    try:
+        draft.mkdir(mode=0o700, parents=True)
+        database = _copy(kind, settings, draft)
+        for file in _own_files(kind, settings):
+            write_secret(draft / file.name, file.read_bytes())
+        files = {path.name: _digest(path) for path in sorted(draft.iterdir())}
+        if not files:
+            raise UsageError(f"{settings.state_dir}: the {kind} has made nothing yet")
+        contents = Contents(service=kind, made=made, database=database, files=files)
+        write_secret(draft / CONTENTS, json.dumps(contents.model_dump(), indent=1).encode())
+        draft.rename(out)
+    except OSError as error:
+        raise UsageError(f"{error.filename or out}: {error.strerror or 'cannot be written'}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    sync_folder(out.parent)
+    return contents
+
+
+def restore(name: str, config: Path, backup: Path) -> Restored:
+    """Put the database of the backup in the folder ``backup`` in the place of that of the service ``name``, which must
+    have been stopped. Files that it made itself stay where they are there, for they may be newer than the backup's. The
+    mark is not touched. Raises ``UsageError``, with nothing changed."""
+    kind, settings = kind_of(name), deployable(name).load(config)
+    contents = read_contents(backup)
+    if contents.service != kind:
+        raise UsageError(f"{backup} is a backup of the {contents.service}, not of the {kind}")
+    stored = _kind_of_database(kind, settings)
+    if contents.database != stored:
+        raise UsageError(f"{backup} has a database of kind {contents.database}, and {config} says {stored}")
+    before = None
+    if contents.database == "postgres":
+        put_dump(backup / DATABASES["postgres"], settings.database_url(kind))
+    elif contents.database == "sqlite":
+        before = put_database(backup / DATABASES["sqlite"], _database_file(kind, settings))
+    missing = []
+    for file in OWN_FILES.get(kind, ()):
+        if file in contents.files and not (settings.state_dir / file).exists():
+            write_secret(settings.state_dir / file, (backup / file).read_bytes())
+            missing.append(file)
+    return Restored(contents, before, tuple(missing))
+
+
+def read_contents(backup: Path) -> Contents:
+    """What a backup says that it holds, every file of it compared. Raises ``UsageError``."""
+    path = backup / CONTENTS
+    try:
+        with path.open("rb") as file:
+            contents = Contents.model_validate_json(file.read(_MOST_BYTES))
+        known = {CONTENTS, *DATABASES.values(), *OWN_FILES.get(contents.service, ())}
+        strange = sorted(set(contents.files) - known)
+        wrong = [name for name, digest in contents.files.items() if not strange and _digest(backup / name) != digest]
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}; not a whole backup of tacit backup") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: not what tacit backup writes") from error
+    if strange or wrong or DATABASES.get(contents.database, CONTENTS) not in {*contents.files, CONTENTS}:
+        raise UsageError(
+            f"{backup}: {(strange or wrong or ['the database'])[0]} is not what was backed up; use another"
+        )
+    return contents
+
+
+def _kind_of_database(kind: str, settings: ServiceConfig) -> Literal["sqlite", "postgres", "none"]:
+    if kind in WITHOUT_DATABASE:
+        return "none"
+    if settings.storage == "memory":
+        raise UsageError(f"the {kind} keeps its state in memory, which nobody can back up or restore")
+    return "sqlite" if settings.database_file is None else "postgres"
+
+
+def _copy(kind: str, settings: ServiceConfig, folder: Path) -> Literal["sqlite", "postgres", "none"]:
+    """Copy the database, if there is one, into ``folder``."""
+    stored = _kind_of_database(kind, settings)
+    if stored == "postgres":
+        dump_database(settings.database_url(kind), folder / DATABASES[stored])
+    elif stored == "sqlite":
+        copy_database(_database_file(kind, settings), folder / DATABASES[stored])
+    return stored
+
+
+def _database_file(kind: str, settings: ServiceConfig) -> Path:
+    return settings.state_dir.absolute() / f"{kind}.sqlite3"
+
+
+def _own_files(kind: str, settings: ServiceConfig) -> list[Path]:
+    return [path for name in OWN_FILES.get(kind, ()) if (path := settings.state_dir / name).exists()]
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,90 @@
+"""A consistent copy of an SQLite database while its service runs, and a copy in the place of one that nobody has
+open."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from tacit.adapters.files import sync_folder
+from tacit.errors import UsageError
+
+WAIT_SECONDS = 30.0
+BESIDE = ("", "-wal", "-shm")
+"""What the files of a database end with."""
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy ``source`` as it is at one moment into the new file ``target`` (0600), and make sure that the copy can be
+    read. Raises ``UsageError``."""
+    with _told(source), contextlib.closing(_connect(source, "ro")) as found:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(_connect(target, "rw")) as copy:
+            found.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            (answer,) = copy.execute("PRAGMA integrity_check").fetchone()
+    if answer != "ok":
+        raise UsageError(f"{source}: the database is damaged: {answer}")
+    _sync(target)
+
+
+def put_database(copy: Path, place: Path) -> Path | None:
+    """Put ``copy`` into ``place``, at once whole; what was there is beside it afterwards, under the name
+    that is returned.
+    Raises ``UsageError``, with nothing changed, where a process has it open."""
+    draft = place.with_name(f".{place.name}.{os.getpid()}.new")
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        copy_database(copy, draft)
+        before = _set_aside(place) if place.exists() else None
+        draft.replace(place)
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror or 'cannot be written'}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(place.parent)
+    return before
+
+
+def _set_aside(place: Path) -> Path:
+    """Rename a database that nobody has open, its log moved into it; one that is damaged goes with its log."""
+    try:
+        with contextlib.closing(_connect(place, "rw")) as found:
+            found.execute("PRAGMA busy_timeout = 0")
+            found.execute("PRAGMA journal_mode = DELETE")  # refused while anybody else has it open
+    except sqlite3.OperationalError as error:
+        raise UsageError(f"{place}: a process has it open ({error}); stop its service first") from error
+    except sqlite3.DatabaseError:
+        pass
+    names = (place.with_name(f"{place.name}.before-{number}") for number in itertools.count(1))
+    before = next(name for name in names if not name.exists())
+    for end in BESIDE:
+        with contextlib.suppress(FileNotFoundError):
+            place.with_name(place.name + end).rename(before.with_name(before.name + end))
+    return before
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=WAIT_SECONDS
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise UsageError(f"{path}: the database cannot be copied: {error}") from error

@@ -1,0 +1,39 @@
+"""A signing key that is named on the command line: a file, or a key in a PKCS#11 token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from tacit.errors import UsageError
+from tacit.service.hsm import HsmKey, Pkcs11Key
+from tacit.service.keys import read_signing_key
+from tacit.signing import Signer
+
+Module = Annotated[
+    Path | None, typer.Option("--pkcs11", help="The key is in a PKCS#11 token: its module, a shared library.")
+]
+Token = Annotated[str | None, typer.Option("--token", help="Label of the token (with --pkcs11).")]
+PinFile = Annotated[Path | None, typer.Option("--pin-file", help="File (0600) with its PIN (with --pkcs11).")]
+
+
+def signer_of(key: str, module: Path | None, token: str | None, pin_file: Path | None) -> Signer:
+    """The key in the file ``key``, or in a token under the label ``key``. Raises ``UsageError``."""
+    place = place_of(key, module, token, pin_file)
+    return read_signing_key(Path(key)) if place is None else HsmKey(place)
+
+
+def place_of(key: str | None, module: Path | None, token: str | None, pin_file: Path | None) -> Pkcs11Key | None:
+    """Where in a token the key is; None where nothing of a token is named. Raises ``UsageError``."""
+    given = (module, token, pin_file)
+    if given == (None, None, None):
+        return None
+    if None in given or key is None:
+        raise typer.BadParameter("--pkcs11, --token, --key and --pin-file go together")
+    try:
+        return Pkcs11Key.model_validate({"module": module, "token": token, "key": key, "pin_file": pin_file})
+    except ValidationError as error:
+        raise UsageError(f"--{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}") from error
