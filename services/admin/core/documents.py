@@ -347,15 +347,3 @@ class ProofDocument(Document):
     leaf_hash: str
     path: list[str]
     checkpoint: str
-
-
-class Problem(BaseModel):
-    """A refusal (RFC 9457). ``field``: the member of the body that is wrong, where it is one."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str | None = None
-    field: str | None = None
