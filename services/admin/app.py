@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -12,6 +13,7 @@ from services.admin.core import openapi
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
 from services.admin.core.log import Log, Whole
+from services.admin.core.openid import OpenIdClient
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
@@ -21,11 +23,13 @@ from services.admin.core.restored import close_restored
 from services.admin.core.routing import ADMIN, Admin, endpoint
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
+from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
 from tacit import media_types
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
+from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import FORMS
@@ -41,6 +45,9 @@ from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 
 NAME = "admin"
+MOST_ANSWER = 1 << 18
+"""Bytes of an answer of the sign-in provider."""
+MOST_CONNECTIONS = 8
 RETRY_SECONDS = LOOK_SECONDS = 5.0
 REQUEST_ID = "X-Request-Id"
 ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
@@ -63,6 +70,8 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
             await _let_in_the_first(admin)
             yield
         finally:
+            if admin.openid is not None:
+                await admin.openid.close()
             await store.close()
 
     app.cleanup_ctx.append(storage)
@@ -92,6 +101,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         config=config,
         deps=deps,
         store=store,
+        openid=make_openid(config, deps),
         sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy),
         people=People(deps.entropy),
         questions=questions,
@@ -104,6 +114,35 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         events=Events(),
         planner=Planner(config.policy),
     )
+
+
+def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
+    """This service as a client of the sign-in provider, over a transport of its own. Raises ``UsageError``."""
+    wanted = config.openid
+    if wanted is None or config.url is None:
+        return None
+    insecure = config.insecure_http
+    require_secure_url(wanted.issuer, insecure_http=insecure)
+    if urlsplit(wanted.issuer).query or urlsplit(wanted.issuer).fragment:
+        raise UsageError("openid.issuer is a URL without query and fragment")
+    redirect = f"{browser_origin(config.url, insecure=insecure)}{RETURN_PATH}"
+    secret = (
+        "" if wanted.client_secret is None else read_secret(wanted.client_secret).decode("ascii", "replace").strip()
+    )
+    transport = HttpTransport(
+        timeout=wanted.timeout_seconds, connect_timeout=wanted.timeout_seconds, max_response=MOST_ANSWER,
+        connections=MOST_CONNECTIONS, tls=ClientTls(wanted.ca), insecure_http=insecure,
+    )  # fmt: skip
+    return OpenIdClient(wanted, secret, redirect, transport, deps.clock, insecure=insecure)
+
+
+def browser_origin(url: str, *, insecure: bool) -> str:
+    """The origin of this service as browsers write it. Raises ``UsageError``."""
+    require_secure_url(url, insecure_http=insecure)
+    parts = urlsplit(url)
+    if parts.path not in {"", "/"} or parts.query or parts.fragment:
+        raise UsageError("url names this service's origin alone: https://HOST or https://HOST:PORT")
+    return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def analyst_key(config: AdminConfig) -> Signer | None:

@@ -19,7 +19,12 @@ async def sign_in(call: Call) -> Reply:
     person, until = await _person(admin, call.body)
     async with admin.store.transaction() as tx:
         cookie = await admin.sign_in.begin(tx, person, until)
-    secure = call.request.secure
+    return session_reply(admin, call.request, person, cookie)
+
+
+def session_reply(admin: Admin, request: web.Request, person: Person, cookie: str) -> Reply:
+    """The answer that gives a browser the ``cookie`` of its new session."""
+    secure = request.secure
 
     def give(response: web.Response) -> None:
         response.set_cookie(
