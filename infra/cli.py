@@ -24,6 +24,8 @@ from tacit.ports import TransportError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMPLETION = "_TACIT_COMPLETE"
+PACKAGES = ("services", "relay", "attester", "recipe_server", "client_agent", "infra")
+"""Of which an image of one domain lacks most (``infra.images``)."""
 SUMMARY = "Private federated analytics: signed recipes, anonymous contributions, noisy aggregates."
 
 COMMANDS = {
@@ -140,6 +142,11 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     except (TacitError, TransportError) as error:
         tell("failed", str(error))
+        return FAILED
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in PACKAGES:
+            raise
+        tell("failed", f"this image has no {error.name}: it holds the code of one organisation's part alone")
         return FAILED
     return int(code) if isinstance(code, int) else OK
 

@@ -7,18 +7,31 @@ from typing import Annotated
 
 import typer
 
+from infra.flags import AsJson
 from infra.layout import Layout, load_layout
 from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
 
+__all__ = [
+    "HASH_ARGUMENT",
+    "AsJson",
+    "Server",
+    "StateDir",
+    "checked_name",
+    "layout_of",
+    "policy_of",
+    "read_file",
+    "server_of",
+    "transport_of",
+    "write_file",
+]
 STATE_DIR = Path(".tacit")
 
 StateDir = Annotated[
     Path | None, typer.Option("--state-dir", help=f"Folder of a local stack (default {STATE_DIR}).", show_default=False)
 ]
 Server = Annotated[str | None, typer.Option("--server", help="URL of a recipe server, instead of a local stack.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 HASH_ARGUMENT = {"ignore_unknown_options": True}
 """Context settings of commands that take a recipe hash, which may begin with a dash."""
 

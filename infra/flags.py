@@ -7,3 +7,4 @@ from typing import Annotated
 import typer
 
 AlwaysJson = Annotated[bool, typer.Option("--json", help="As without it: what is printed is JSON.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]

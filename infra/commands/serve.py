@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from infra.deployables import KINDS, run_service
-from infra.ingest import run_ingest
 from infra.loops import fastest_loop
 from tacit.adapters.watermark import Recovery
 from tacit.service.config import Listen
@@ -105,7 +104,11 @@ def serve(
     if print_config:
         if config is not None:
             raise typer.BadParameter("--print-config reads no configuration")
-        _print_config(name, as_json=as_json)
+        if name not in (*KINDS, AGENT):
+            raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
+        from infra.documents.printing import print_configuration
+
+        print_configuration(name, as_json=as_json)
         return
     if name not in (*KINDS, INGEST, INTEROP):
         raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST, INTEROP))}")
@@ -122,22 +125,6 @@ def serve(
         runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
 
 
-def _print_config(name: str, *, as_json: bool) -> None:
-    """The configuration of the service, or of a device, with every key. Raises ``BadParameter``."""
-    if name not in (*KINDS, AGENT):
-        raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
-    from infra.documents.configuration import configurations
-    from infra.documents.example import Example
-    from infra.documents.schemas import schema_of_model
-    from infra.terminal import print_json
-
-    example = Example(schema_of_model(configurations()[name]))
-    if as_json:
-        print_json(example.json())
-    else:
-        print(example.toml())
-
-
 def _deployed(
     name: str, config: Path | None, leader_config: Path | None, leader_url: str | None, recovery: Recovery
 ) -> Coroutine[None, None, None]:
@@ -148,6 +135,8 @@ def _deployed(
         raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
     if leader_config is None:
         return run_service(name, config, recovery)
+    from infra.ingest import run_ingest
+
     return run_ingest(config, leader_config, leader_url)
 
 

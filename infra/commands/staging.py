@@ -13,6 +13,7 @@ from rich.text import Text
 
 from infra.backends import backends, parse_backends
 from infra.command_options import AsJson, layout_of
+from infra.commands.images import images
 from infra.commands.results import collector_access
 from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
 from infra.deployment import Deployment, deploy
@@ -37,6 +38,7 @@ SINGLE = 2
 ANSWER_SECONDS = 10.0
 
 app = typer.Typer(help="Run a whole deployment with many devices on this machine.", no_args_is_help=True)
+app.command("images")(images)
 
 StagingDir = Annotated[
     Path, typer.Option("--state-dir", help=f"The deployment's folder (default {DEFAULT_STATE_DIR}).")

@@ -10,7 +10,7 @@ import typer
 from client_agent.config import AgentConfig
 from client_agent.panprivate.listening import OK, UNWATCHED, tell
 from client_agent.panprivate.watches import FOLDER, states_in
-from infra.command_options import AsJson
+from infra.flags import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
 from tacit.methods.statistics import MAX_OCCURRENCES

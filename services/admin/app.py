@@ -14,6 +14,7 @@ from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
 from services.admin.core.log import Log, Whole
 from services.admin.core.openid import OpenIdClient
+from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
@@ -23,6 +24,7 @@ from services.admin.core.restored import close_restored
 from services.admin.core.routing import ADMIN, Admin, endpoint
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
+from services.admin.core.turns import Turns
 from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
@@ -49,6 +51,8 @@ MOST_ANSWER = 1 << 18
 """Bytes of an answer of the sign-in provider."""
 MOST_CONNECTIONS = 8
 RETRY_SECONDS = LOOK_SECONDS = 5.0
+COMPUTED_OF_ONE, COMPUTED_TOGETHER = 6, 64
+"""Comparisons, checks and tables that may wait for the one thread that makes them: of one person, and of all."""
 REQUEST_ID = "X-Request-Id"
 ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
 HTML = "text/html; charset=utf-8"
@@ -68,10 +72,13 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
         try:
             await close_restored(admin, store.closed_until)
             await _let_in_the_first(admin)
+            await admin.sign_in.open()
             yield
         finally:
             if admin.openid is not None:
                 await admin.openid.close()
+            admin.passwords.close()
+            admin.computing.close()
             await store.close()
 
     app.cleanup_ctx.append(storage)
@@ -92,6 +99,8 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
     """Everything that handlers use, over ``store``. Raises ``UsageError``."""
     questions = Questions(read_parties(config.parties), config.policy, deps.clock, deps.entropy)
     log = Log(config, deps)
+    passwords = Passwords(deps.entropy)
+    computing = Turns("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
     collector = None
     if config.collector is not None:
         require_secure_url(config.collector.url, insecure_http=config.insecure_http)
@@ -102,30 +111,40 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         deps=deps,
         store=store,
         openid=make_openid(config, deps),
-        sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy),
+        sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy, passwords, secure=config.secure),
+        passwords=passwords,
+        computing=computing,
         people=People(deps.entropy),
         questions=questions,
         publishing=Publishing(
-            store, questions, log, config.policy, config.epoch_seconds, deps.clock, analyst_key(config)
+            store,
+            questions,
+            log,
+            config.policy,
+            config.epoch_seconds,
+            deps.clock,
+            analyst_key(config),
+            computing,
         ),
         log=log,
         whole=Whole(config, deps),
         collector=collector,
         events=Events(),
-        planner=Planner(config.policy),
+        planner=Planner(config.policy, computing),
     )
 
 
 def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
     """This service as a client of the sign-in provider, over a transport of its own. Raises ``UsageError``."""
     wanted = config.openid
-    if wanted is None or config.url is None:
+    if wanted is None or config.public_url is None:
         return None
     insecure = config.insecure_http
     require_secure_url(wanted.issuer, insecure_http=insecure)
     if urlsplit(wanted.issuer).query or urlsplit(wanted.issuer).fragment:
         raise UsageError("openid.issuer is a URL without query and fragment")
-    redirect = f"{browser_origin(config.url, insecure=insecure)}{RETURN_PATH}"
+    require_secure_url(config.public_url, insecure_http=insecure)
+    redirect = f"{config.public_url.rstrip('/')}{RETURN_PATH}"
     secret = (
         "" if wanted.client_secret is None else read_secret(wanted.client_secret).decode("ascii", "replace").strip()
     )
@@ -134,15 +153,6 @@ def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
         connections=MOST_CONNECTIONS, tls=ClientTls(wanted.ca), insecure_http=insecure,
     )  # fmt: skip
     return OpenIdClient(wanted, secret, redirect, transport, deps.clock, insecure=insecure)
-
-
-def browser_origin(url: str, *, insecure: bool) -> str:
-    """The origin of this service as browsers write it. Raises ``UsageError``."""
-    require_secure_url(url, insecure_http=insecure)
-    parts = urlsplit(url)
-    if parts.path not in {"", "/"} or parts.query or parts.fragment:
-        raise UsageError("url names this service's origin alone: https://HOST or https://HOST:PORT")
-    return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def analyst_key(config: AdminConfig) -> Signer | None:
@@ -188,7 +198,7 @@ async def _end_streams(app: web.Application) -> None:
 
 def _add_documents(app: web.Application) -> None:
     """What describes the service, for everybody."""
-    described = json.dumps(openapi.document(ROUTES), separators=(",", ":")).encode()
+    described = json.dumps(openapi.document(ROUTES, app[ADMIN].sign_in.cookie), separators=(",", ":")).encode()
     shown = openapi.page(ROUTES).encode()
 
     async def get_openapi(_request: web.Request) -> web.Response:

@@ -140,7 +140,7 @@ async def admitting(stage: Stage, issuer: str, **openid: Any) -> AsyncIterator[s
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     wanted = {"issuer": issuer, "client_id": CLIENT, "name": "Example's account", **openid}
-    config = stage.config(url=url, openid=wanted)
+    config = stage.config(public_url=url, openid=wanted)
     deps = Deps(stage.clock, SeededEntropy(port), stage.network, background=False)
     async with started(create_app(config, deps), Listen(port=port), grace_seconds=2):
         yield url

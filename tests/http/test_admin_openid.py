@@ -52,7 +52,7 @@ async def provider(stage: Stage) -> AsyncIterator[OwnProvider]:
 @pytest.fixture
 async def url(stage: Stage, provider: OwnProvider) -> AsyncIterator[str]:
     async with admitting(stage, provider.issuer, timeout_seconds=2) as found:
-        await stage.start(url=found, openid={"issuer": provider.issuer, "client_id": CLIENT})
+        await stage.start(public_url=found, openid={"issuer": provider.issuer, "client_id": CLIENT})
         yield found
 
 
@@ -115,7 +115,7 @@ async def test_people_of_a_real_provider_come_in_by_an_invitation_and_then_by_th
     await stage.clock.advance(time.time() - stage.clock.now())
     write_secret(tmp_path / "client.secret", b"any secret\n")
     async with admitting(stage, real_provider, client_secret=tmp_path / "client.secret") as url:
-        await stage.start(url=url, openid={"issuer": real_provider, "client_id": CLIENT})
+        await stage.start(public_url=url, openid={"issuer": real_provider, "client_id": CLIENT})
         text = await invited(stage, "analyst")
         async with Visitor(url) as alice, Visitor(url) as mallory:
             away = await mallory.depart()
@@ -166,6 +166,7 @@ async def test_only_who_was_invited_binds_and_one_account_is_one_person(
     assert await stage.refused("POST", f"/v1/people/{who}/invitation", {}, role="analyst") == (403, "problem:forbidden")
 
 
+@pytest.mark.false_alarm(0, "the client draws names of requests and pauses; nothing depends on them", runs=3)
 async def test_an_administrator_invites_on_the_command_line(
     stage: Stage, provider: OwnProvider, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,7 +339,9 @@ async def test_nothing_secret_is_told(
     secret = tmp_path / "client.secret"
     write_secret(secret, b"client-secret-text\n")
     async with admitting(stage, provider.issuer, client_secret=secret) as url:
-        await stage.start(url=url, openid={"issuer": provider.issuer, "client_id": CLIENT, "client_secret": secret})
+        await stage.start(
+            public_url=url, openid={"issuer": provider.issuer, "client_id": CLIENT, "client_secret": secret}
+        )
         text = await invited(stage, "viewer")
         async with Visitor(url) as visitor:
             back = provider.granted(await visitor.depart(text))
@@ -367,10 +370,10 @@ async def test_what_is_not_configured_is_not_there(stage: Stage) -> None:
     assert b"Go to the provider" not in page
     wanted = {"issuer": "https://login.example", "client_id": CLIENT}
     for changes, word in (
-        ({"openid": wanted}, "openid needs url"),
-        ({"openid": {**wanted, "scopes": ["email"]}, "url": "https://a.example"}, "must hold openid"),
-        ({"openid": {**wanted, "issuer": "http://login.example"}, "url": "https://a.example"}, "plain http"),
-        ({"openid": wanted, "url": "https://a.example/path"}, "origin alone"),
+        ({"openid": wanted}, "openid needs public_url"),
+        ({"openid": {**wanted, "scopes": ["email"]}, "public_url": "https://a.example"}, "must hold openid"),
+        ({"openid": {**wanted, "issuer": "http://login.example"}, "public_url": "https://a.example"}, "plain http"),
+        ({"openid": wanted, "public_url": "https://a.example/path"}, "public_url"),
     ):
         with pytest.raises((UsageError, ValueError), match=re.escape(word)):
             await stage.start(**changes)

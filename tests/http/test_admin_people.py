@@ -32,8 +32,7 @@ ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}
 @pytest.fixture(autouse=True)
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """argon2id with as little work as it takes."""
-    monkeypatch.setattr("services.admin.core.people.HASHER", hasher := PasswordHasher(1, 8, 1))
-    monkeypatch.setattr("services.admin.core.sign_in.HASHER", hasher)
+    monkeypatch.setattr("services.admin.core.passwords.HASHER", PasswordHasher(1, 8, 1))
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr("services.admin.core.people.HASHER", hasher := PasswordHasher(1, 8, 1))
-    monkeypatch.setattr("services.admin.core.sign_in.HASHER", hasher)
+    monkeypatch.setattr("services.admin.core.passwords.HASHER", PasswordHasher(1, 8, 1))
     running = Stage(tmp_path)
     await running.prepare()
     await running.start()
@@ -161,15 +160,15 @@ async def test_a_lost_mark_is_begun_anew_where_the_operator_says_that_the_databa
 async def test_a_password_is_hashed_before_the_transaction_begins(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    people, seen = stage.admin.people, []
-    inner = people.hashed
+    passwords, seen = stage.admin.passwords, []
+    inner = passwords.hashed
 
     async def hashed(password: str) -> str:
         async with stage.admin.store.transaction():
             seen.append(password)
         return await inner(password)
 
-    monkeypatch.setattr(people, "hashed", hashed)
+    monkeypatch.setattr(passwords, "hashed", hashed)
     person, _ = await given(stage)
     await stage.call("PATCH", f"/v1/people/{person}", {"password": "x" * 12}, status=200, **ADMINISTRATOR)
     assert seen == [PASSWORD, "x" * 12]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tacit.aggregator.config import LogConfig
 from tacit.recipe.policy import Policy
@@ -46,7 +47,7 @@ class OpenIdConfig(Frozen):
     issuer: Annotated[str, Field(max_length=512)]
     """The provider's issuer URL, exactly as its discovery document has it."""
     client_id: Annotated[str, Field(min_length=1, max_length=255)]
-    """What the provider knows this service by. There the redirect URI is this service's ``url`` followed by
+    """What the provider knows this service by. There the redirect URI is this service's ``public_url`` followed by
     ``/sign-in/openid/return``."""
     client_secret: ConfigPath | None = None
     """File (0600) with the client's secret; none for a public client, whose sign-ins PKCE alone holds together."""
@@ -90,10 +91,11 @@ class AdminConfig(ServiceConfig):
     """The organisation's collector; without it nothing can be collected or shown of results."""
     people: ConfigPath | None = None
     """File (0600) with the first people and the digests of their keys; it is read into an empty store, once."""
+    public_url: str | None = None
+    """Where browsers reach the service, if not at its own address: behind a proxy that ends TLS, its https URL, so that
+    cookies are marked Secure."""
     sign_in: SignInConfig = SignInConfig()
     """Sessions of browsers, and the pauses after failures to sign in."""
-    url: Annotated[str, Field(max_length=512)] | None = None
-    """This service's URL as browsers have it, such as ``https://admin.analyst.example``; ``openid`` needs it."""
     openid: OpenIdConfig | None = None
     """Sign-in by OpenID Connect; without it keys and local accounts alone open."""
     answer_days: Annotated[int, Field(ge=1, le=365)] = 7
@@ -103,10 +105,24 @@ class AdminConfig(ServiceConfig):
     max_body: Annotated[int, Field(gt=0)] = 1 << 16
     """Largest request body in bytes."""
 
+    @field_validator("public_url")
+    @classmethod
+    def _is_origin(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+/?", given):
+            raise ValueError("takes the http(s) URL of a host, without a path")
+        return given
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach the service by https."""
+        if self.public_url is not None:
+            return self.public_url.startswith("https:")
+        return self.listen.tls_cert is not None
+
     @model_validator(mode="after")
     def _url_for_browsers(self) -> Self:
-        if self.openid is not None and self.url is None:
-            raise ValueError("openid needs url, to which the provider sends browsers back")
+        if self.openid is not None and self.public_url is None:
+            raise ValueError("openid needs public_url, to which the provider sends browsers back")
         return self
 
     @model_validator(mode="after")

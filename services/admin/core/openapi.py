@@ -29,8 +29,8 @@ _ALWAYS: Final = (400, 408, 429, 503)
 service is busy or its store away."""
 
 
-def document(routes: Sequence[Route]) -> dict[str, Any]:
-    """The document. Its schemas are those of the models that check the bodies."""
+def document(routes: Sequence[Route], cookie: str = COOKIE) -> dict[str, Any]:
+    """The document. Its schemas are those of the models that check the bodies; ``cookie``: the name of sessions'."""
     models: set[type[BaseModel]] = {Problem}
     for route in routes:
         models |= {model for model in (route.body, *route.answers.values()) if model is not None}
@@ -51,14 +51,14 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "security": [{"key": []}, {"session": [], "csrf": []}],
         "paths": paths,
-        "components": {"schemas": schemas["$defs"], "securitySchemes": _schemes()},
+        "components": {"schemas": schemas["$defs"], "securitySchemes": _schemes(cookie)},
     }
 
 
-def _schemes() -> dict[str, Any]:
+def _schemes(cookie: str) -> dict[str, Any]:
     return {
         "key": {"type": "http", "scheme": "bearer", "description": "A personal API key."},
-        "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+        "session": {"type": "apiKey", "in": "cookie", "name": cookie},
         "csrf": {"type": "apiKey", "in": "header", "name": CSRF_HEADER, "description": "For changing requests."},
     }
 

@@ -1,21 +1,17 @@
 """Who may do what: roles, people, and their personal API keys.
 
 A key is 256 random bits. It is shown once, to whoever makes it; what is kept is its SHA-256 digest, which is enough for
-a value that nobody can guess. Passwords of local accounts, which people choose, are kept as argon2id hashes.
+a value that nobody can guess. Passwords of local accounts are kept otherwise (``services.admin.core.passwords``).
 """
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
-
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
 
 from services.admin.core.ports import PeopleTx
 from services.admin.core.problems import Problem, not_found, refuse
@@ -26,12 +22,10 @@ from tacit.ports import Entropy
 from tacit.service.auth import token_digest
 from tacit.service.config import read_secret
 
+LEAST_PASSWORD, MOST_PASSWORD = 12, 256
 KEY_PREFIX: Final = "tacit-"
 """Of every key, so that a person or a scanner can tell one from other text."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}")
-LEAST_PASSWORD, MOST_PASSWORD = 12, 256
-HASHER = PasswordHasher()
-"""argon2id with the parameters of RFC 9106's second recommendation, the package's own default."""
 
 
 class Permission(enum.StrEnum):
@@ -73,10 +67,11 @@ PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever sent a request: a person, by key or by session."""
+    """Whoever sent a request: a person, by key or by session. ``proof``: the digest of the key or the cookie."""
 
     person: Person
     by: str
+    proof: bytes = field(default=b"", repr=False)
 
     def may(self, permission: Permission) -> bool:
         """Whether the role has the permission."""
@@ -99,14 +94,14 @@ def new_key(entropy: Entropy) -> str:
 
 
 class People:
-    """People and their keys. ``entropy``: of ids, keys and salts."""
+    """People and their keys. ``entropy``: of ids and keys."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
 
     async def add(self, tx: PeopleTx, name: str, role: Role, password: str, now: int) -> Person:
-        """A new person; ``password``: a hash of ``hashed``, or empty. Raises ``Abort`` (409) where the name is taken,
-        and ``FieldError`` for one that cannot be one."""
+        """A new person; ``password``: a hash of ``Passwords.hashed``, or empty. Raises ``Abort`` (409) where the name
+        is taken, and ``FieldError`` for one that cannot be one."""
         if not NAME.fullmatch(name):
             raise FieldError("name", "takes 1 to 64 of letters, digits, space and ._@+-, a letter or digit first")
         if await tx.person_named(name) is not None:
@@ -150,25 +145,6 @@ class People:
         if not await tx.drop_key(person_id, key_id):
             raise not_found("key")
         await tx.drop_sessions(person_id=person_id)
-
-    async def hashed(self, password: str) -> str:
-        """The argon2id hash of a password; it takes a while, in a thread of its own. Raises ``FieldError``."""
-        if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
-            raise FieldError("password", f"takes {LEAST_PASSWORD} to {MOST_PASSWORD} characters")
-        salt = self._entropy(16)
-        return await asyncio.to_thread(lambda: HASHER.hash(password, salt=salt))
-
-
-async def fits(password: str, kept: str) -> bool:
-    """Whether ``password`` is the one of the hash ``kept``."""
-
-    def verified() -> bool:
-        try:
-            return HASHER.verify(kept, password)
-        except (VerificationError, InvalidHashError):
-            return False
-
-    return await asyncio.to_thread(verified)
 
 
 async def existing(tx: PeopleTx, person_id: str) -> Person:

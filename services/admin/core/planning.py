@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from typing import Any, Final
 
 from services.admin.core.questions import text_of
+from services.admin.core.turns import Turns
 from tacit.accounting.planner import alternatives, proposal
 from tacit.errors import Refusal
 from tacit.operations.design import alternative_document, requirements_of
@@ -19,20 +19,19 @@ KEPT: Final = 256
 
 
 class Planner:
-    """Compares under a policy, one comparison at a time."""
+    """Compares under a policy, in ``turns``."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, turns: Turns) -> None:
         self._policy = policy
+        self._turns = turns
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._computing = asyncio.Semaphore(1)
 
-    async def compared(self, survey: Survey) -> dict[str, Any]:
-        """``{proposal, refusals, alternatives}``: the proposal is None where none is allowed, and the refusals say
-        why. Raises ``FieldError`` and ``UsageError``."""
+    async def compared(self, who: str, survey: Survey) -> dict[str, Any]:
+        """``{proposal, refusals, alternatives}``, for the person ``who``: the proposal is None where none is allowed,
+        and the refusals say why. Raises ``FieldError``, ``UsageError``, and ``Abort`` (503) where too many wait."""
         asked = text_of(survey)
-        async with self._computing:
-            known = self._known.pop(asked, None)
-            found = known if known is not None else await asyncio.to_thread(self._compare, survey)
+        known = self._known.pop(asked, None)
+        found = known if known is not None else await self._turns.do(who, lambda: self._compare(survey))
         self._known[asked] = found
         if len(self._known) > KEPT:
             self._known.popitem(last=False)

@@ -112,6 +112,14 @@ class PeopleTx(Protocol):
         """Delete every key, session, password, bound account and invitation, and let nobody in any more."""
         ...
 
+    async def secret(self, name: str) -> bytes | None:
+        """The service's own secret of this name."""
+        ...
+
+    async def add_secret(self, name: str, value: bytes) -> None:
+        """Keep a new one."""
+        ...
+
     async def session(self, digest: bytes) -> Session | None:
         """The session of this cookie."""
         ...

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 from weakref import WeakValueDictionary
@@ -22,8 +23,10 @@ from services.admin.core.ports import PublishingTx
 from services.admin.core.problems import Problem, away, refuse
 from services.admin.core.questions import Questions, survey_of
 from services.admin.core.records import Act, Question, QuestionState
+from services.admin.core.turns import Turns
 from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
+from tacit.moments import when
 from tacit.operations.checking import Checked, checked, context_at
 from tacit.operations.drafting import Drafted, drafted, refusals_document
 from tacit.operations.publishing import send_leaf, signed_leaf
@@ -40,6 +43,9 @@ from tacit.tlog.canonical import canonical_bytes, parse_canonical
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
 BATCH: Final = 16
+LANDING_SECONDS: Final = 60
+"""How long after a recipe's interval began one that was sent before may still come to the log: twice the time that an
+exchange may take. Only then is one that the log does not have missed; placed anew before, both could come there."""
 
 
 class Publishing:
@@ -54,7 +60,9 @@ class Publishing:
         epoch_seconds: int,
         clock: Clock,
         key: Signer | None,
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._store = store
         self._questions = questions
         self._log = log
@@ -69,18 +77,20 @@ class Publishing:
         """The public half of the analyst's key, where this service holds it."""
         return None if self._key is None else self._key.public
 
-    async def drafted(self, survey: Survey) -> Drafted:
-        """The recipe that the survey would become now. Raises ``UsageError``, and ``Abort`` where the log is away."""
+    async def drafted(self, survey: Survey, who: str = "") -> Drafted:
+        """The recipe that the survey would become now, for the person ``who``. Raises ``UsageError``, and ``Abort``
+        where the log is away, or too many wait."""
         live = await self._log.live()
         parties, now = self._questions.parties_of(survey), self._clock.now()
-        return await asyncio.to_thread(drafted, survey, parties, live, self._policy, self._epoch_seconds, now)
+        work = partial(drafted, survey, parties, live, self._policy, self._epoch_seconds, now)
+        return await self._turns.do(who, work)
 
-    async def checked(self, survey: Survey) -> tuple[Drafted, Checked]:
+    async def checked(self, survey: Survey, who: str) -> tuple[Drafted, Checked]:
         """The same, with what every rule says of it. Raises as ``drafted``."""
-        found = await self.drafted(survey)
+        found = await self.drafted(survey, who)
         live = await self._log.live()
         context = context_at(found.recipe, live, self._clock.now(), Stage.DRAFT)
-        return found, await asyncio.to_thread(checked, found.recipe, self._policy, context)
+        return found, await self._turns.do(who, lambda: checked(found.recipe, self._policy, context))
 
     async def publish(self, question_id: str, tag: str | None = None) -> Question:
         """The question, published; or approved still, with a recipe that waits for its signature. Raises ``Abort``: 409
@@ -127,6 +137,8 @@ class Publishing:
                 try:
                     await self._sent(question, by_itself=True)
                 except Abort as problem:
+                    if "settled" in problem.extensions:
+                        continue
                     if problem.status >= 500:
                         raise TransportError("the log does not take what is to be published") from problem
                 moved += 1
@@ -202,13 +214,18 @@ class Publishing:
         return Act("", "question.publish", question.id, int(self._clock.now()), "service", "done", words)
 
     async def _found(self, question: Question, act: Act | None) -> Question:
-        """The question, if an earlier try reached the log. Raises ``Abort`` (409) where none did."""
+        """The question, if an earlier try reached the log. Raises ``Abort``: 409 where none did, 503 while one still
+        may."""
         try:
             async with told("log"):
                 found, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
         except Abort as problem:
             if problem.status != HTTPStatus.NOT_FOUND:
                 raise
+            settled = _recipe_of(question).interval.start + LANDING_SECONDS
+            if self._clock.now() < settled:
+                words = f"it does not have the recipe, but may still be sent it; that is known from {when(settled)} on"
+                raise refuse(Problem.PEER_AWAY, words, peer="log", settled=settled) from problem
             missed = replace(question, state=QuestionState.MISSED, recipe=b"", recipe_hash="", leaf=b"")
             await self._stored(question, missed, act and replace(act, outcome="interval-began"))
             words = "the log does not have its recipe, and devices decide by now; publish it again"

@@ -24,6 +24,7 @@ from services.admin.core.documents import Nothing
 from services.admin.core.events import Event, Events
 from services.admin.core.log import Log, Whole
 from services.admin.core.openid import OpenIdClient
+from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, Permission, Principal, forbidden
 from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
@@ -32,6 +33,7 @@ from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions, field_problem
 from services.admin.core.records import Act, Answer
 from services.admin.core.sign_in import SignIn
+from services.admin.core.turns import Turns
 from tacit import media_types
 from tacit.adapters.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
@@ -67,6 +69,9 @@ class Admin:
     store: Transactions[AdminTx]
     sign_in: SignIn
     openid: OpenIdClient | None
+    passwords: Passwords
+    computing: Turns
+    """Of what takes long to compute."""
     people: People
     questions: Questions
     publishing: Publishing
@@ -185,6 +190,8 @@ class Route:
 
     prepare: Callable[[Admin, Any], Awaitable[Any]] | None = None
     """Work on the body that takes a while, done before the handler's transaction begins."""
+    seen: bool = True
+    """Whether a request of it shows that a person is there, whose session is in use."""
     computes: bool = False
     """Whether it only computes, although it is a POST: then it is no act, and done again where it is asked again."""
 
@@ -219,10 +226,9 @@ def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 async def acted(route: Route, request: web.Request, raw: bytes | None = None) -> web.StreamResponse:
     """The answer of a route to ``request``, whose body is ``raw`` where that is given."""
     admin = request.app[ADMIN]
-    principal = None if route.permission is None else await admin.sign_in.principal(request)
+    principal = None if route.permission is None else await admin.sign_in.principal(request, seen=route.seen)
     try:
-        if principal is not None and route.permission is not None and not principal.may(route.permission):
-            raise forbidden(route.permission)
+        _require(route, principal)
         if raw is None:
             raw = await read_body(request, admin.config.max_body) if route.takes else b""
         return await _answered(admin, route, request, principal, raw)
@@ -234,6 +240,21 @@ async def acted(route: Route, request: web.Request, raw: bytes | None = None) ->
         raise
 
 
+def _require(route: Route, principal: Principal | None) -> None:
+    if principal is not None and route.permission is not None and not principal.may(route.permission):
+        raise forbidden(route.permission)
+
+
+async def _again(admin: Admin, tx: AdminTx, route: Route, before: Principal | None) -> Principal | None:
+    """Whoever sends it by now: before its body was there, a key may have been taken, or a role been changed. Raises
+    ``Abort``: 401 and 403."""
+    if before is None or not route.takes:
+        return before
+    principal = await admin.sign_in.again(tx, before)
+    _require(route, principal)
+    return principal
+
+
 async def _answered(
     admin: Admin, route: Route, request: web.Request, principal: Principal | None, raw: bytes
 ) -> web.StreamResponse:
@@ -242,15 +263,17 @@ async def _answered(
     prepared = None if route.prepare is None else await route.prepare(admin, body)
     if route.storing is Storing.WRITE:
         async with admin.store.transaction() as tx:
+            principal = await _again(admin, tx, route, principal)
             if key is not None and (before := await tx.answer(key[0])) is not None:
-                return _again(before, key[1])
+                return _replayed(before, key[1])
             reply = await route.handler(Call(admin, request, principal, body, tx, prepared))
             await _keep(admin, tx, route, request, principal, reply, key)
         return _told(admin, reply)
-    if key is not None:
+    if route.takes:
         async with admin.store.read() as reading:
-            if (before := await reading.answer(key[0])) is not None:
-                return _again(before, key[1])
+            principal = await _again(admin, reading, route, principal)
+            if key is not None and (before := await reading.answer(key[0])) is not None:
+                return _replayed(before, key[1])
     if route.storing is Storing.READ:
         async with admin.store.read() as reading:
             reply = await route.handler(Call(admin, request, principal, body, reading, prepared))
@@ -273,11 +296,12 @@ def _idempotency(
     if len(given) != 1 or not re.fullmatch(KEY_PATTERN, given[0]):
         raise DecodeError(f"{IDEMPOTENCY} takes one value of 1 to {MOST_KEY} visible ASCII characters")
     owned = f"{principal.person.id}\0{given[0]}".encode("utf-8", "surrogateescape")
-    asked = f"{route.method}\0{request.path}\0".encode("utf-8", "surrogateescape") + raw
+    tag = request.headers.get("If-Match", "") if route.tagged else ""
+    asked = f"{route.method}\0{request.path}\0{tag}\0".encode("utf-8", "surrogateescape") + raw
     return hashlib.sha256(owned).digest(), hashlib.sha256(asked).digest()
 
 
-def _again(before: Answer, asked: bytes) -> web.Response:
+def _replayed(before: Answer, asked: bytes) -> web.Response:
     """The answer that was given before. Raises ``Abort``: 422 for another request, 409 where it was shown once."""
     if before.request != asked:
         raise refuse(Problem.IDEMPOTENCY_KEY, "use a new key for a new request")

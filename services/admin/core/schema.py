@@ -84,6 +84,12 @@ FAILURES = Table(
     Column("last", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False),
 )
+SECRETS = Table(
+    "secrets",
+    METADATA,
+    Column("name", String(32), primary_key=True),
+    Column("value", LargeBinary(32), nullable=False),
+)
 ANSWERS = Table(
     "answers",
     METADATA,

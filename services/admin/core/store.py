@@ -35,6 +35,7 @@ from services.admin.core.schema import (
     MIGRATIONS,
     PEOPLE,
     QUESTIONS,
+    SECRETS,
     SESSIONS,
 )
 from tacit.adapters.stored import DatabaseStore
@@ -180,6 +181,15 @@ class SqlPeople(_Rows):
         for table in (KEYS, SESSIONS, INVITATIONS):
             await self._run(sa.delete(table))
         await self._run(sa.update(PEOPLE).values(password="", disabled=True, identity=None))
+
+    async def secret(self, name: str) -> bytes | None:
+        """By name."""
+        row = await self._one(sa.select(SECRETS.c.value).where(SECRETS.c.name == name))
+        return None if row is None else bytes(row["value"])
+
+    async def add_secret(self, name: str, value: bytes) -> None:
+        """A new row."""
+        await self._run(sa.insert(SECRETS).values(name=name, value=value))
 
     async def session(self, digest: bytes) -> Session | None:
         """By the digest of its cookie."""

@@ -43,6 +43,6 @@ async def _stream(who: str, request: web.Request) -> web.StreamResponse:
 
 async def _may_listen(request: web.Request) -> bool:
     try:
-        return (await request.app[ADMIN].sign_in.principal(request)).may(Permission.READ)
+        return (await request.app[ADMIN].sign_in.principal(request, seen=False)).may(Permission.READ)
     except Abort:
         return False

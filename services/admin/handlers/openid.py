@@ -9,6 +9,7 @@ from services.admin.core.documents import AuthorizationDocument, InvitationDocum
 from services.admin.core.openid import OpenIdClient
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.routing import Admin, Call, Reply, source_of
+from services.admin.core.sign_in import SECURE_PREFIX, Shown
 from services.admin.handlers.people import document_of
 from services.admin.handlers.sessions import session_reply
 
@@ -29,7 +30,7 @@ async def begin(call: Call) -> Reply:
     client = client_of(admin)
     begun = flow.begun(admin.deps.entropy, admin.now, body.invitation or "", body.next or "/")
     url = await client.authorization_url(begun.proof)
-    secure = call.request.secure
+    secure = admin.sign_in.secure
 
     def give(response: web.Response) -> None:
         response.set_cookie(
@@ -44,7 +45,7 @@ async def end(call: Call) -> Reply:
     """A session for whom the provider signed in."""
     admin, body, request = call.admin, call.body, call.request
     client = client_of(admin)
-    begun = flow.flow_of(request.cookies.get(cookie_name(secure=request.secure), ""), body.state, admin.now)
+    begun = flow.flow_of(request.cookies.get(cookie_name(secure=admin.sign_in.secure), ""), body.state, admin.now)
     if body.iss is not None and body.iss != client.issuer:
         raise flow.stray()
     if body.code is None:
@@ -54,21 +55,22 @@ async def end(call: Call) -> Reply:
     identity = flow.identity_of(client.issuer, await client.subject(body.code, begun.proof))
     async with admin.store.transaction() as tx:
         person = await flow.person_of(tx, begun, identity, admin.now, source_of(admin, request))
-        cookie = await admin.sign_in.begin(tx, person, None)
-    reply = session_reply(admin, request, person, cookie)
+        cookie = await admin.sign_in.begin(tx, Shown(person))
+    reply = session_reply(admin, person, cookie)
     given = reply.cookie
 
     def give(response: web.Response) -> None:
         if given is not None:
             given(response)
-        response.del_cookie(cookie_name(secure=request.secure), path="/")
+        secure = admin.sign_in.secure
+        response.del_cookie(cookie_name(secure=secure), path="/", secure=secure, httponly=True, samesite="Lax")
 
     return Reply(reply.document, reply.status, target=person.id, who=person.id, cookie=give, secret=True)
 
 
 def cookie_name(*, secure: bool) -> str:
     """Over TLS one that no other host of the same site can set."""
-    return f"__Host-{flow.FLOW_COOKIE}" if secure else flow.FLOW_COOKIE
+    return SECURE_PREFIX + flow.FLOW_COOKIE if secure else flow.FLOW_COOKIE
 
 
 async def invite(call: Call) -> Reply:

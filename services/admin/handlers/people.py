@@ -27,7 +27,7 @@ async def listed(call: Call) -> Reply:
 
 async def hashed(admin: Admin, body: PersonBody | PersonChange) -> str | None:
     """The hash of the password in ``body``, if there is one: it takes too long for a transaction."""
-    return None if body.password is None else await admin.people.hashed(body.password)
+    return None if body.password is None else await admin.passwords.hashed(body.password)
 
 
 async def add(call: Call) -> Reply:

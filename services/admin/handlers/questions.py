@@ -87,13 +87,13 @@ async def check_text(call: Call) -> Reply:
 
 
 async def _checked(call: Call, survey: Survey) -> Reply:
-    found, verdicts = await call.admin.publishing.checked(survey)
+    found, verdicts = await call.admin.publishing.checked(survey, call.who.person.id)
     return Reply(CheckDocument.model_validate({**found.document(), **verdicts.document()}))
 
 
 async def design(call: Call) -> Reply:
     """Ways to ask it, compared."""
-    return Reply(DesignDocument.model_validate(await call.admin.planner.compared(call.body)))
+    return Reply(DesignDocument.model_validate(await call.admin.planner.compared(call.who.person.id, call.body)))
 
 
 async def publish(call: Call) -> Reply:

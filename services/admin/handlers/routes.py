@@ -135,7 +135,7 @@ ROUTES: Final = (
           "Keys that the questions depend on and when they end: the analyst's, gateways', issuers', certificates.",
           log.keys, _READ, {200: KeysDocument}, problems=(502,), storing=Storing.NOTHING),
     Route("GET", "/v1/events", "event.stream", "What changes from now on, as server-sent events.", live.events, _READ,
-          {200: None}, storing=Storing.NOTHING, media=live.EVENT_STREAM),
+          {200: None}, storing=Storing.NOTHING, media=live.EVENT_STREAM, seen=False),
     Route("GET", "/v1/log", "log.show", "The log's newest checkpoint, verified with every entry.", log.shown, _READ,
           {200: LogDocument}, problems=(502,), storing=Storing.NOTHING),
     Route("GET", "/v1/log/entries", "log.entries", "The log's entries, in order.", log.entries, _READ,

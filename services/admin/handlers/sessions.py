@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.admin.core.documents import SessionDocument, SignInBody
+from services.admin.core.documents import SessionDocument
 from services.admin.core.people import PERMISSIONS, Role
 from services.admin.core.records import Person
 from services.admin.core.routing import Admin, Call, Reply
-from services.admin.core.sign_in import BY_SESSION, COOKIE, csrf_token
+from services.admin.core.sign_in import BY_SESSION, Shown, csrf_token
 from services.admin.handlers.people import document_of
 from tacit.errors import FieldError
 
@@ -16,44 +16,49 @@ from tacit.errors import FieldError
 async def sign_in(call: Call) -> Reply:
     """A session for a key, or for the name and password of a local account."""
     admin = call.admin
-    person, until = await _person(admin, call.body)
+    shown = await _shown(call)
     async with admin.store.transaction() as tx:
-        cookie = await admin.sign_in.begin(tx, person, until)
-    return session_reply(admin, call.request, person, cookie)
+        cookie = await admin.sign_in.begin(tx, shown)
+    return session_reply(admin, shown.person, cookie)
 
 
-def session_reply(admin: Admin, request: web.Request, person: Person, cookie: str) -> Reply:
+def session_reply(admin: Admin, person: Person, cookie: str) -> Reply:
     """The answer that gives a browser the ``cookie`` of its new session."""
-    secure = request.secure
 
     def give(response: web.Response) -> None:
         response.set_cookie(
-            COOKIE, cookie, max_age=admin.config.sign_in.session_seconds, path="/", httponly=True,
-            samesite="Strict", secure=secure,
+            admin.sign_in.cookie, cookie, max_age=admin.config.sign_in.session_seconds, path="/", httponly=True,
+            samesite="Strict", secure=admin.sign_in.secure,
         )  # fmt: skip
 
     return Reply(_document(person, csrf_token(cookie)), 201, target=person.id, who=person.id, cookie=give, secret=True)
 
 
-async def _person(admin: Admin, body: SignInBody) -> tuple[Person, int | None]:
-    """Who it is, and when what they show opens no more."""
+async def _shown(call: Call) -> Shown:
+    """Who it is, and what they show."""
+    admin, body = call.admin, call.body
     if body.key is not None and body.name is None and body.password is None:
         return await admin.sign_in.by_key(body.key)
     if body.key is None and body.name is not None and body.password is not None:
-        return await admin.sign_in.by_password(body.name, body.password), None
+        return await admin.sign_in.by_password(body.name, body.password, call.request.remote or "")
     raise FieldError("key", "give either it or `name` and `password`")
 
 
 async def shown(call: Call) -> Reply:
     """Who one is, and what one may."""
-    token = csrf_token(call.request.cookies[COOKIE]) if call.who.by == BY_SESSION else None
+    token = csrf_token(call.request.cookies[call.admin.sign_in.cookie]) if call.who.by == BY_SESSION else None
     return Reply(_document(call.who.person, token))
 
 
 async def sign_out(call: Call) -> Reply:
     """The session is over."""
-    await call.admin.sign_in.end(call.stored, call.request.cookies.get(COOKIE, ""))
-    return Reply(None, 204, target=call.who.person.id, cookie=lambda response: response.del_cookie(COOKIE, path="/"))
+    signing = call.admin.sign_in
+    await signing.end(call.stored, call.request.cookies.get(signing.cookie, ""))
+
+    def take(response: web.Response) -> None:
+        response.del_cookie(signing.cookie, path="/", secure=signing.secure, httponly=True, samesite="Strict")
+
+    return Reply(None, 204, target=call.who.person.id, cookie=take)
 
 
 def _document(person: Person, token: str | None) -> SessionDocument:

@@ -44,35 +44,35 @@ class Preview:
         return 0 if self.checked is None else sum(not one.passed for one in self.checked.verdicts)
 
 
-async def preview_of(admin: Admin, form: Mapping[str, str]) -> Preview:
-    """The preview of what a form holds."""
+async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview:
+    """The preview of what a form of the person ``who`` holds."""
     try:
         survey = Survey.from_body(body_of(form))
     except FieldError as error:
         return Preview(wrong=error)
-    return await preview_of_survey(admin, survey)
+    return await preview_of_survey(admin, who, survey)
 
 
-async def preview_of_survey(admin: Admin, survey: Survey, *, compare: bool = True) -> Preview:
+async def preview_of_survey(admin: Admin, who: str, survey: Survey, *, compare: bool = True) -> Preview:
     """The preview of a survey."""
     found = Preview()
     if compare:
         try:
-            found = replace(found, comparison=await _comparison(admin, survey))
+            found = replace(found, comparison=await _comparison(admin, who, survey))
         except FieldError as error:
             found = replace(found, unknown=f"{label_of(error.field)} {error.reason}")
         except UsageError as error:
             found = replace(found, unknown=str(error))
-    return await _judged(admin, survey, found)
+    return await _judged(admin, who, survey, found)
 
 
-async def _judged(admin: Admin, survey: Survey, found: Preview) -> Preview:
+async def _judged(admin: Admin, who: str, survey: Survey, found: Preview) -> Preview:
     if survey.missing:
         return replace(
             found, unchecked=f"the rules are asked once there is: {', '.join(map(label_of, survey.missing))}"
         )
     try:
-        drafted, checked = await admin.publishing.checked(survey)
+        drafted, checked = await admin.publishing.checked(survey, who)
     except FieldError as error:
         return replace(found, wrong=error)
     except (UsageError, Refusal) as error:
@@ -82,15 +82,15 @@ async def _judged(admin: Admin, survey: Survey, found: Preview) -> Preview:
     return replace(found, checked=checked, claims=claim_rows(drafted.recipe))
 
 
-async def _comparison(admin: Admin, survey: Survey) -> dict[str, Any]:
+async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:
     """The ways at the wanted epsilon as rows, and all of them by epsilon as a drawing. Raises ``UsageError``."""
     needs = requirements_of(survey, admin.config.policy)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
-    here = await admin.planner.compared(survey)
+    here = await admin.planner.compared(who, survey)
     chosen = here["proposal"]
     curves: dict[Name, list[tuple[float, float]]] = {}
     for epsilon in sorted({_bounded(survey.epsilon * factor) for factor in FACTORS}):
-        found = await admin.planner.compared(survey.having(epsilon=epsilon))
+        found = await admin.planner.compared(who, survey.having(epsilon=epsilon))
         for one in found["alternatives"]:
             curves.setdefault(_name(one), []).append((float(epsilon), one["stderr"]))
     kinds = {

@@ -18,7 +18,7 @@ from aiohttp import web
 from services.admin.core.people import PERMISSIONS, Permission, Principal, Role, forbidden
 from services.admin.core.questions import field_problem
 from services.admin.core.routing import ADMIN, IDEMPOTENCY, Admin, acted, part_of
-from services.admin.core.sign_in import COOKIE, CSRF_HEADER, csrf_token
+from services.admin.core.sign_in import CSRF_HEADER, csrf_token
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import rendered, response
 from tacit import media_types
@@ -146,7 +146,7 @@ def refused(request: web.Request, principal: Principal | None, abort: Abort) -> 
 def _frame(admin: Admin, request: web.Request, principal: Principal | None) -> dict[str, Any]:
     """What every template knows."""
     granted = frozenset() if principal is None else PERMISSIONS[Role(principal.person.role)]
-    cookie = request.cookies.get(COOKIE, "")
+    cookie = request.cookies.get(admin.sign_in.cookie, "")
     here = request.path
     return {
         "person": None if principal is None else principal.person,

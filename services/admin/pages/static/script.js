@@ -112,7 +112,7 @@ function forget() {
 
 // Live parts: read the page again and put its live parts in the place of the old ones, unless somebody is inside.
 async function refresh() {
-  const answer = await ask(location.href);
+  const answer = await ask(location.href, { headers: { "X-Tacit-By-Itself": "1" } });
   if (answer.redirected) document.getElementById("ended").hidden = false;
   if (!answer.ok || answer.redirected) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");

@@ -29,12 +29,12 @@ USUAL: Final = {
 
 async def new(visit: Visit) -> web.StreamResponse:
     """An empty form."""
-    return _form(visit, USUAL, await preview_of(visit.admin, USUAL))
+    return _form(visit, USUAL, await preview_of(visit.admin, visit.who.person.id, USUAL))
 
 
 async def create(visit: Visit) -> web.StreamResponse:
     """A new draft; or, for the button that only looks, the form again."""
-    preview = await preview_of(visit.admin, visit.form)
+    preview = await preview_of(visit.admin, visit.who.person.id, visit.form)
     if visit.form.get("do") == "look":
         return _form(visit, visit.form, preview)
     try:
@@ -48,13 +48,13 @@ async def edit(visit: Visit) -> web.StreamResponse:
     """The form as the question is."""
     question = await _question(visit)
     survey = survey_of(question)
-    return _form(visit, fields_of(survey), await preview_of_survey(visit.admin, survey), question)
+    return _form(visit, fields_of(survey), await preview_of_survey(visit.admin, visit.who.person.id, survey), question)
 
 
 async def save(visit: Visit) -> web.StreamResponse:
     """The question with another text."""
     question = await _question(visit)
-    preview = await preview_of(visit.admin, visit.form)
+    preview = await preview_of(visit.admin, visit.who.person.id, visit.form)
     if visit.form.get("do") == "look":
         return _form(visit, visit.form, preview, question)
     try:
@@ -66,7 +66,7 @@ async def save(visit: Visit) -> web.StreamResponse:
 
 async def looked(visit: Visit) -> web.StreamResponse:
     """What the form would cost and give, as a part of the page."""
-    return response(rendered("preview.html", preview=await preview_of(visit.admin, visit.form)))
+    return response(rendered("preview.html", preview=await preview_of(visit.admin, visit.who.person.id, visit.form)))
 
 
 def _again(visit: Visit, preview: Preview, problem: Abort, question: Question | None = None) -> web.Response:

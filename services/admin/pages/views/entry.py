@@ -64,7 +64,7 @@ async def arrive(visit: Visit) -> web.StreamResponse:
     our own leads on."""
     query = visit.request.query
     body = {name: query[name] for name in ("state", "code", "error", "iss") if name in query}
-    cookie = visit.request.cookies.get(cookie_name(secure=visit.request.secure), "")
+    cookie = visit.request.cookies.get(cookie_name(secure=visit.admin.sign_in.secure), "")
     target = _target(target_of(cookie))
     try:
         found = await visit.act("session.return", body)
@@ -97,7 +97,13 @@ def _form(visit: Visit, problem: Abort | None = None, target: str = "") -> web.R
         token=csrf_token(cookie), provider=visit.admin.config.openid, given=visit.form.get("name", ""),
     )  # fmt: skip
     found.set_cookie(
-        FORM_COOKIE, cookie, max_age=3600, path=SIGN_IN, httponly=True, samesite="Strict", secure=visit.request.secure
+        FORM_COOKIE,
+        cookie,
+        max_age=3600,
+        path=SIGN_IN,
+        httponly=True,
+        samesite="Strict",
+        secure=visit.admin.sign_in.secure,
     )
     if problem is not None:
         found.headers.update({name: value for name, value in problem.headers.items() if name == "Retry-After"})

@@ -128,7 +128,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     found, trouble = await releases_of(admin, question.recipe_hash) if published else ([], "")
     preview = Preview()
     if recipe is None and question.state is not QuestionState.ENDED:
-        preview = await preview_of_survey(admin, survey, compare=False)
+        preview = await preview_of_survey(admin, visit.who.person.id, survey, compare=False)
     return visit.show(
         "question.html",
         status=200 if problem is None else problem.status,

@@ -1,0 +1,55 @@
+"""``tacit staging images``: one container image for each trust domain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.flags import AsJson
+from infra.images.building import Image, built, described
+from infra.images.context import DEFAULT_BASE, Context
+from infra.images.domains import DOMAINS, domain_called
+from infra.terminal import answers, notes, plain_table, print_json
+
+DEFAULT_OUT = Path(".tacit-images")
+Base = Annotated[
+    str, typer.Option("--base", help="The image to build on: with this version of Python, and root's certificates.")
+]
+
+
+def images(
+    base: Base = DEFAULT_BASE,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="This image alone; repeat it.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where the folders to build from go.")] = DEFAULT_OUT,
+    build: Annotated[
+        bool, typer.Option("--build/--no-build", help="Or lay the folders out alone, for a builder.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Build one image for each trust domain: its own code, what that imports, nothing of another's, and an SBOM.
+
+    The files are those of this installation, so nothing is fetched but a missing base. An image that is there already
+    is not built again. Needs root and Podman; --no-build neither. Example:
+    tacit staging images --base docker.io/library/python:3.11-slim
+    """
+    domains = [domain_called(name) for name in only or ()] or list(DOMAINS)
+    folder = out.absolute()
+    if build:
+        found = built(base, folder, notes().print, domains)
+    else:
+        contexts = [Context.of(domain) for domain in domains]
+        found = {
+            one.selection.domain.name: Image(one.selection.domain, one.image(base), one.write(folder))
+            for one in contexts
+        }
+    if as_json:
+        print_json({"base": base, "images": [described(image) for image in found.values()]})
+        return
+    table = plain_table("domain", "image", "holds")
+    for image in found.values():
+        table.add_row(image.domain.name, image.name, ", ".join(image.domain.packages))
+    answers(160).print(table)

@@ -1,0 +1,17 @@
+"""A configuration to begin with, on stdout."""
+
+from __future__ import annotations
+
+from infra.documents.configuration import configurations
+from infra.documents.example import Example
+from infra.documents.schemas import schema_of_model
+from infra.terminal import print_json
+
+
+def print_configuration(name: str, *, as_json: bool) -> None:
+    """The configuration of the service ``name``, or of a device, with every key and its default: TOML or JSON."""
+    example = Example(schema_of_model(configurations()[name]))
+    if as_json:
+        print_json(example.json())
+    else:
+        print(example.toml())

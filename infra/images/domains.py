@@ -1,0 +1,69 @@
+"""Which images there are, and whose code each of them holds.
+
+An image holds the packages of its domain, what these import of the library, and the command that starts them. Nothing
+of another domain is in it: whoever breaks into the relay finds neither the code that opens messages nor a key's reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.deployables import kind_of
+from tacit.errors import UsageError
+
+SERVE, AGENT = "infra.commands.serve", "infra.commands.agent"
+STARTERS = ("infra.cli", "infra.probe")
+"""What every image has besides: the command ``tacit``, and the look at a service's readiness."""
+ELSEWHERE = ("infra.documents", "infra.interop", "infra.ingest", "infra.lab")
+"""What the command can do besides, of several domains at once, and no image has."""
+OWN = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent", "infra")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One image: its ``name``, the ``packages`` that are the domain's own, and the module of its ``command``."""
+
+    name: str
+    packages: tuple[str, ...]
+    command: str = SERVE
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The modules beside the packages that are asked for by name."""
+        return (*STARTERS, self.command)
+
+
+DOMAINS = (
+    Domain("attester", ("attester",)),
+    Domain("issuer", ("services.issuer",)),
+    Domain("relay", ("relay",)),
+    Domain("gateway", ("services.gateway",)),
+    Domain("log", ("recipe_server",)),
+    Domain("leader", ("services.leader",)),
+    Domain("helper", ("services.helper",)),
+    Domain("analyzer", ("services.analyzer",)),
+    Domain("analyst", ("services.collector", "services.admin")),
+    Domain("witness", ("services.witness",)),
+    Domain("devices", ("client_agent",), AGENT),
+)
+DEVICES = DOMAINS[-1]
+_OF_SERVICE = {"recipe_server": "log", "collector": "analyst", "admin": "analyst"}
+
+
+def domain_called(name: str) -> Domain:
+    """Raises ``UsageError`` with the list of names."""
+    for domain in DOMAINS:
+        if domain.name == name:
+            return domain
+    raise UsageError(f"no image is called {name}; there are {', '.join(one.name for one in DOMAINS)}")
+
+
+def domain_of(service: str) -> Domain:
+    """The image that runs a service of a stack."""
+    kind = kind_of(service)
+    return domain_called(_OF_SERVICE.get(kind, kind))
+
+
+def foreign_to(domain: Domain) -> tuple[str, ...]:
+    """The packages that are another domain's own."""
+    return tuple(package for other in DOMAINS if other != domain for package in other.packages)

@@ -1,0 +1,50 @@
+"""Whether the service of a configuration is ready, as an exit code: what a container's health check runs.
+
+    python3 -m infra.probe /etc/tacit/config.json
+
+Standard library alone, so that it costs a service next to nothing; asks ``/readyz`` of the service's own listener.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+SECONDS = 5.0
+READY, NOT_READY = 0, 1
+
+
+def is_ready(config: Path) -> bool:
+    """Whether ``/readyz`` answers 200, from a listener whose certificate the configuration's authority has signed."""
+    body = json.loads(config.read_text())
+    listen = body["listen"]
+    place = listen["host"], listen["port"]
+    if listen.get("tls_cert"):
+        context = ssl.create_default_context(cafile=str(config.parent / body["peer_ca"]))
+        link: http.client.HTTPConnection = http.client.HTTPSConnection(*place, timeout=SECONDS, context=context)
+    else:
+        link = http.client.HTTPConnection(*place, timeout=SECONDS)
+    try:
+        link.request("GET", "/readyz")
+        return link.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        link.close()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code for ``[configuration]``."""
+    try:
+        return READY if is_ready(Path(arguments[0])) else NOT_READY
+    except (IndexError, OSError, ValueError, KeyError, TypeError) as error:
+        print(f"probe: {type(error).__name__}: {error}", file=sys.stderr)
+        return NOT_READY
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

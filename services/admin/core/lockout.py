@@ -1,0 +1,72 @@
+"""Pauses after failures to sign in, the same for names that somebody has and that nobody has.
+
+Failures are counted by one of ``PLACES`` places, into which a secret in this service's database puts every name: so
+names that nobody has fill no table, nobody outside can tell which names share a place, and whether there is an account
+enters nothing. The secret is as old as the database, so that a restart forgets no pause of either kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+from services.admin.core.config import SignInConfig
+from services.admin.core.ports import PeopleTx
+from services.admin.core.problems import Problem, refuse
+from services.admin.core.records import Failures
+from tacit.ports import Clock, Entropy
+from tacit.service.store import Transactions
+
+PLACES: Final = 1 << 16
+OF_NAMES: Final = "sign-in names"
+"""What the secret is called."""
+
+
+class Lockout:
+    """Failures by name, over a store. ``open`` before use."""
+
+    def __init__(self, store: Transactions[PeopleTx], config: SignInConfig, clock: Clock, entropy: Entropy) -> None:
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._entropy = entropy
+        self._secret = b""
+
+    async def open(self) -> None:
+        """Read the secret, or make it."""
+        async with self._store.transaction() as tx:
+            kept = await tx.secret(OF_NAMES)
+            if kept is None:
+                kept = self._entropy(32)
+                await tx.add_secret(OF_NAMES, kept)
+        self._secret = kept
+
+    async def begin(self, name: str) -> None:
+        """Count an attempt as failed before it is looked at, so that many at a time are no way around the pauses.
+        Raises ``Abort`` (429) during one."""
+        config, account, now = self._config, self._place(name), int(self._clock.now())
+        async with self._store.transaction() as tx:
+            before = await tx.failures(account)
+            if before is None or before.last < now - config.forget_seconds:
+                before = Failures(account, 0, now, 0)
+            if now < before.until:
+                abort = refuse(Problem.LOCKED_OUT, "too many failures; try again later")
+                abort.headers["Retry-After"] = str(before.until - now)
+                raise abort
+            beyond = before.count + 1 - config.free_failures
+            pause = 0
+            if beyond >= 0:
+                pause = min(config.longest_pause_seconds, config.first_pause_seconds << min(beyond, 20))
+            await tx.put_failures(Failures(account, before.count + 1, now, now + pause))
+
+    async def forget(self, name: str) -> None:
+        """Somebody signed in by this name; failures that are too old go with theirs."""
+        late = int(self._clock.now()) - self._config.forget_seconds
+        async with self._store.transaction() as tx:
+            await tx.drop_failures(account=self._place(name), last_before=late)
+
+    def _place(self, name: str) -> bytes:
+        raw = hmac.digest(self._secret, name.encode("utf-8", "surrogateescape"), "sha256")
+        place = int.from_bytes(raw[:8], "big") % PLACES
+        return hashlib.sha256(b"tacit sign-in v2\0%d" % place).digest()
