@@ -47,8 +47,6 @@ class FollowingConfig(ServiceConfig):
     collector_token: ConfigPath | None = None
     """File (0600) with the collector's bearer token: it asks for what is released, at the party that collects, and
     may read which recipes are served, and how far their batches are filled."""
-    operator_token: ConfigPath | None = None
-    """File (0600) with the bearer token that may read exact counts; without it nobody may."""
     log: LogConfig
     """The log whose recipes this party looks at."""
     announcer: AnnouncerConfig | None = None

@@ -73,6 +73,7 @@ class Audit(Blocking):
     """``AsyncAudit``, waiting."""
 
     all = iterating(AsyncAudit.all)
+    newest = blocking(AsyncAudit.newest)
     verify = blocking(AsyncAudit.verify)
 
 

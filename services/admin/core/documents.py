@@ -221,10 +221,11 @@ class ActDocument(Document):
 
 
 class AuditPage(Document):
-    """Acts in their order."""
+    """Acts in their order. ``newest``: the number of the newest one of all, 0 where there is none."""
 
     acts: list[ActDocument]
     next: str | None
+    newest: int
 
 
 class RecipeSummary(Told):
@@ -378,15 +379,3 @@ class ProofDocument(Document):
     leaf_hash: str
     path: list[str]
     checkpoint: str
-
-
-class Problem(BaseModel):
-    """A refusal (RFC 9457). ``field``: the member of the body that is wrong, where it is one."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str | None = None
-    field: str | None = None

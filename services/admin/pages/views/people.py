@@ -12,9 +12,9 @@ from aiohttp import web
 
 from services.admin.core.people import PERMISSIONS, Permission, Role, existing
 from services.admin.core.records import ApiKey
-from services.admin.core.routing import DEFAULT_LIMIT
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort, FieldError
+from tacit.service.openapi import DEFAULT_LIMIT
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
