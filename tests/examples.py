@@ -35,6 +35,7 @@ NOT_GIVEN = {
     "tacit staging start helper": "beside such a deployment: tests/e2e/test_staging_operations.py",
     "tacit staging report --json": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging down": "beside such a deployment: tests/e2e/test_staging.py",
+    "tacit admin people invite carol --out carol.invitation": "asks a provider: tests/http/test_admin_openid.py",
     "tacit serve interop --role client --port 8081 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role leader --port 8082 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role helper --port 8083 &": "takes a fixed port: tests/e2e/test_interop_page.py",
