@@ -1,5 +1,5 @@
-"""``tacit backup`` and ``tacit restore``: what one service must not lose, at one moment, and back. In every image with a
-database, so no more is imported than a service's own process does."""
+"""``tacit backup`` and ``tacit restore``: what one service must not lose, at one moment, and back. In every image
+with a database, so no more is imported than a service's own process does."""
 
 from __future__ import annotations
 
