@@ -27,7 +27,7 @@ from tacit.service.run import GRACE_SECONDS
 from tacit.signing import signing_key_from_private
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tests.conftest import ROOT
-from tests.kit.manifests import ORGANISATIONS, OUTSIDE, PLACE, Document, Pod, admitted, of_kind, pods, rendered, selects
+from tests.manifests import ORGANISATIONS, OUTSIDE, PLACE, Document, Pod, admitted, of_kind, pods, rendered, selects
 
 SERVICES = {service: organisation for organisation, services in ORGANISATIONS.items() for service in services}
 MANY = ("leader", "helper", "analyzer")
