@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
-from tacit.adapters.files import sync_folder
+from tacit.adapters.files import is_private, sync_folder
 from tacit.adapters.tls import ClientTls
 from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
@@ -120,6 +120,9 @@ class ServiceConfig(Frozen):
     metrics_of_database: bool = True
     """Whether its metrics show what its database holds: of several processes with one database, let one do so. Of those
     that share a configuration the first does."""
+    operator_token: ConfigPath | None = None
+    """File (0600) with the bearer token of the operator of this service alone: it opens the operators' API on the
+    listener of ``metrics``, and the exact counts of services that have such; without it nobody may."""
     drain_seconds: float = Field(default=0.0, ge=0, le=600)
     """For how long, after it was told to stop, it says that it is not ready and still takes requests."""
     insecure_http: bool = False
@@ -214,8 +217,8 @@ def _parse(path: Path, text: str) -> Any:
 
 
 def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
-    """The bytes of a secret file. Raises ``UsageError`` unless it is a regular file that only its owner can
-    read.
+    """The bytes of a secret file. Raises ``UsageError`` unless it is a regular file that is private
+    (``tacit.adapters.files.is_private``).
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -225,7 +228,7 @@ def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{path}: not a regular file")
-        if stat.S_IMODE(status.st_mode) & 0o077:
+        if not is_private(status):
             raise UsageError(f"{path}: readable by others; run: chmod 600 {path}")
         data = os.read(descriptor, max_size + 1)
     finally:

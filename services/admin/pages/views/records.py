@@ -7,11 +7,11 @@ import json
 
 from aiohttp import web
 
-from services.admin.core.routing import DEFAULT_LIMIT
 from services.admin.handlers.log import checkpoint_of, entries_of, index_of, keys_in, proof_of
 from services.admin.pages.charts import burning
 from services.admin.pages.visits import Visit
 from tacit.errors import DecodeError
+from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.leaves import SignedLeaf
 
 
