@@ -37,23 +37,34 @@ async def agents_at_work(devices: Devices, within: Sequence[str]) -> AsyncIterat
         for log, command in _commands(devices).items():
             log.unlink(missing_ok=True)
             children[log] = Child([*within, *command], log)
-        await _until_at_work(devices, children)
+        await until_at_work(devices, children)
         yield children
     finally:
         await asyncio.gather(*(asyncio.to_thread(child.stop) for child in children.values()))
 
 
+def device_logs(devices: Devices) -> list[Path]:
+    """The log of each host, and of each device with a process of its own."""
+    return [
+        *(host.with_suffix(LOG_SUFFIX) for host in devices.hosts),
+        *(folder / SINGLE_LOG for folder in devices.single),
+    ]
+
+
+def told_host(folder: str) -> list[str]:
+    """What ``tacit`` is told to run the devices in ``folder``."""
+    return ["agent", "host", folder, "--every", TELL_SECONDS, "--json"]
+
+
+def told_single(folder: str) -> list[str]:
+    """What it is told to run the one device in ``folder``."""
+    return ["agent", "run", "--config", f"{folder}/{CONFIG_NAME}", "--json"]
+
+
 def _commands(devices: Devices) -> dict[Path, list[str]]:
     """What each process is told, by its log."""
-    hosts = {
-        host.with_suffix(LOG_SUFFIX): ["agent", "host", str(host), "--every", TELL_SECONDS, "--json"]
-        for host in devices.hosts
-    }
-    single = {
-        folder / SINGLE_LOG: ["agent", "run", "--config", str(folder / CONFIG_NAME), "--json"]
-        for folder in devices.single
-    }
-    return {log: tacit_command(*arguments) for log, arguments in (hosts | single).items()}
+    told = [*(told_host(str(host)) for host in devices.hosts), *(told_single(str(folder)) for folder in devices.single)]
+    return {log: tacit_command(*arguments) for log, arguments in zip(device_logs(devices), told, strict=True)}
 
 
 async def watch_agents(children: Mapping[Path, Child], say: Callable[[str], None]) -> None:
@@ -66,7 +77,9 @@ async def watch_agents(children: Mapping[Path, Child], say: Callable[[str], None
         await clock.sleep(WATCH_SECONDS)
 
 
-async def _until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:
+async def until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:
+    """Wait until all ``devices`` are, as their logs tell; ``children`` by log. Raises ``UsageError`` as
+    ``agents_at_work``."""
     clock, wanted = SystemClock(), devices.present
     until = clock.now() + START_SECONDS
     while (await asyncio.to_thread(counted, devices))["working"] < wanted:

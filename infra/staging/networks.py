@@ -52,6 +52,11 @@ def namespaces_of(state_dir: Path) -> Mapping[str, str]:
     return {place: f"tacit-{_mark(state_dir)}-{place}" for place in (*ORGANISATIONS, DEVICES, HUB)}
 
 
+def project_of(state_dir: Path) -> str:
+    """What the containers of the stack in ``state_dir`` are called together."""
+    return f"tacit-{_mark(state_dir)}"
+
+
 def entering(namespace: str) -> list[str]:
     """What stands before a command that runs in ``namespace``."""
     return ["ip", "netns", "exec", namespace]

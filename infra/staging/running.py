@@ -8,19 +8,22 @@ import enum
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from infra.child import Child
 from infra.deployment import Parts
 from infra.layout import OPERATORS, Layout
 from infra.processes import ServiceProcess
-from infra.running_stack import run_stack, tell_prometheus
+from infra.running_stack import run_stack, tell_prometheus, until_told
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.agents import agents_at_work, counted, watch_agents
+from infra.staging.containers.podman_compose import Compose
+from infra.staging.containers.running import devices_at_work, services_at_work
 from infra.staging.devices import Devices
 from infra.staging.networks import DEVICES, entering, remove
 from infra.status import lives
@@ -39,6 +42,7 @@ class Mode(enum.StrEnum):
 
     PROCESSES = "processes"
     NAMESPACES = "namespaces"
+    CONTAINERS = "containers"
 
 
 async def run_staging(
@@ -51,7 +55,7 @@ async def run_staging(
 ) -> None:
     """Run services and devices until a signal; ``tell`` gets the document of ``tacit staging up --json`` once all are
     ready. ``namespaces`` by organisation, empty where there are none. Raises ``UsageError``."""
-    devices, marker = Devices.of(layout.state_dir), layout.state_dir / RUNNING
+    devices = Devices.of(layout.state_dir)
 
     def within(part: Part) -> list[str]:
         name = part.name if part.name in OPERATORS else part.config.parent.name
@@ -63,18 +67,50 @@ async def run_staging(
             tell_prometheus(layout, services)  # in namespaces each organisation's metrics are its own
         notes.print(f"starting {devices.present} devices")
         async with agents_at_work(devices, entering(namespaces[DEVICES]) if namespaces else []) as children:
-            pids = {str(log): child.group for log, child in children.items()}
-            marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
-            looking = asyncio.ensure_future(watch_agents(children, notes.print))
-            try:
-                serving = [part for service in services for part in service.part.services]
-                tell(describe(layout, mode, serving, counted(devices)))
+            serving = [part for service in services for part in service.part.services]
+            async with _told(layout, mode, serving, children, notes, tell):
                 yield
-            finally:
-                looking.cancel()
-                marker.unlink(missing_ok=True)
 
     await run_stack(layout, parts, notes, with_devices, within)
+
+
+async def run_contained(
+    layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console, tell: Callable[[dict[str, Any]], None]
+) -> None:
+    """``run_staging`` in the containers of ``compose``, whose file is written."""
+    devices = Devices.of(layout.state_dir)
+
+    async def work(stopping: asyncio.Event) -> None:
+        async with services_at_work(layout, compose, parts, notes):
+            notes.print(f"starting {devices.present} devices")
+            async with (
+                devices_at_work(layout, compose, devices) as children,
+                _told(layout, Mode.CONTAINERS, parts, children, notes, tell),
+            ):
+                await stopping.wait()
+
+    await until_told(notes, work)
+
+
+@contextlib.asynccontextmanager
+async def _told(
+    layout: Layout,
+    mode: Mode,
+    serving: Iterable[Part],
+    children: Mapping[Path, Child],
+    notes: Console,
+    tell: Callable[[dict[str, Any]], None],
+) -> AsyncIterator[None]:
+    """All are ready: say so, let other commands find the deployment, and watch its devices, while the block runs."""
+    marker, pids = layout.state_dir / RUNNING, {str(log): child.group for log, child in children.items()}
+    marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
+    looking = asyncio.ensure_future(watch_agents(children, notes.print))
+    try:
+        tell(describe(layout, mode, serving, counted(Devices.of(layout.state_dir))))
+        yield
+    finally:
+        looking.cancel()
+        marker.unlink(missing_ok=True)
 
 
 def describe(layout: Layout, mode: Mode, services: Iterable[Part], agents: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,6 +158,8 @@ async def stop_staging(state_dir: Path, lock: str, clock: Clock) -> None:
         (state_dir / RUNNING).unlink(missing_ok=True)
         with contextlib.suppress(UsageError, OSError):
             remove(state_dir)
+        with contextlib.suppress(OSError):
+            Compose(state_dir).down()
         raise
     os.kill(found.pid, signal.SIGTERM)
     until = clock.now() + STOP_SECONDS
