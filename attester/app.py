@@ -16,7 +16,7 @@ from attester.handlers import (
     post_token_request,
 )
 from attester.service import Attester
-from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots
+from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots, spki_hash
 from attester.store import SqlAttesterStore
 from attester.verification import AttestationVerifier
 from tacit.adapters.http import HttpTransport
@@ -25,6 +25,7 @@ from tacit.errors import UsageError
 from tacit.service.app import METRICS, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret, write_secret
+from tacit.service.operated import OPERATED, HeldKey
 
 SECRET_SIZE = 32
 
@@ -43,7 +44,11 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=Callers(NAME, config.listen, operator))
     revoked = RevocationList(config.revocations)
     secret = _attester_secret(config, deps)
-    own = SoftwareRootVerifier(load_roots(config.software_roots), revoked, secret)
+    roots = load_roots(config.software_roots)
+    app[OPERATED].held = lambda: [
+        HeldKey("device root", spki_hash(root).hex(), int(root.not_valid_after_utc.timestamp())) for root in roots
+    ]
+    own = SoftwareRootVerifier(roots, revoked, secret)
     store = SqlAttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)

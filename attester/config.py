@@ -16,8 +16,6 @@ class AttesterConfig(ServiceConfig):
     """The issuer's base URL, without a final slash."""
     issuer_credential: ConfigPath | None = None
     """File (0600) with the bearer token for the issuer; without it ``client_cert`` speaks for the attester."""
-    operator_token: ConfigPath | None = None
-    """File (0600) with the bearer token that may read the counts; without it nobody may."""
     software_roots: Annotated[tuple[ConfigPath, ...], Field(min_length=1)]
     """PEM files of trusted roots for evidence of format ``software-root``."""
     revocations: ConfigPath | None = None

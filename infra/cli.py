@@ -48,6 +48,7 @@ COMMANDS = {
         "Show what was released: estimates, their errors, and what they cost.",
     ),
     "admin": ("infra.commands.admin:app", "Questions, results, people and audit over an admin API."),
+    "operator": ("infra.commands.operator:app", "One service, for the organisation that runs it: status, jobs, keys."),
     "log": ("infra.commands.log:app", "Read the whole log from outside: verify it, and watch what it says."),
     "fleet": ("infra.lab.commands.fleet:app", "Simulate very many devices over the real wire."),
     "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),

@@ -21,7 +21,18 @@ from client_agent.config import AgentConfig
 from infra.certificates import CA_FILE
 from infra.deployables import SERVICES, witness_name
 from infra.service_configs import ServiceConfigs
-from infra.stack_options import ACCOUNT, ATTRIBUTES, CREDENTIALS, KEY_ROTATION, OPERATORS, StackOptions, address_of
+from infra.stack_options import (
+    ACCOUNT,
+    ATTRIBUTES,
+    CREDENTIALS,
+    KEY_ROTATION,
+    OPERATORS,
+    StackOptions,
+    address_of,
+    bearer_token,
+    credentials_of,
+    operator_credential,
+)
 from infra.stack_parties import StackParties, make_parties
 from infra.stack_people import ADMIN, make_people, write_admin_files
 from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, client_files, listen_files
@@ -41,14 +52,12 @@ from tacit.tokens.software_root import SoftwareRoot
 
 __all__ = [
     "ATTRIBUTES",
-    "BEARER_PREFIX",
     "CREDENTIALS",
     "INDEX",
     "KEY_ROTATION",
     "OPERATORS",
     "Layout",
     "StackOptions",
-    "bearer_token",
     "create_layout",
     "free_ports",
     "load_layout",
@@ -61,8 +70,6 @@ STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
 LONGEST_POLL_SECONDS, POLLS_IN_EPOCH = 60.0, 60
 """How often a stack's devices look at the log: as real ones do, or more often where epochs are short."""
 INDEX = "stack.json"
-BEARER_PREFIX = b"tacit-"
-"""Of every bearer token, so that a person or a scanner can tell one from a key."""
 SERVERS = ("leader", "helper", "analyzer")
 """Who opts in to recipes, and takes reports."""
 SIGNERS = ("analyst", "log", "issuer", "gateway", *SERVERS)
@@ -119,7 +126,7 @@ class Layout:
 
     def operator_token(self, service: str) -> str:
         """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
-        if (found := self.credentials.get(f"operator_{service}")) is None:
+        if (found := self.credentials.get(operator_credential(service))) is None:
             raise UsageError(f"the {service} of this stack has no operator's resources")
         return read_secret(found).decode("ascii", "replace").strip()
 
@@ -304,7 +311,7 @@ class _Builder:
 
     def _credentials_for_all(self) -> None:
         """One bearer token for each caller at each service, a copy in either folder."""
-        for name, holders in CREDENTIALS.items():
+        for name, holders in credentials_of(self._ports).items():
             token = bearer_token(self._entropy)
             for holder in holders:
                 write_secret(self._dir / holder / f"{name}.token", token)
@@ -329,6 +336,7 @@ def write_config(
             **(listen_files(name, CREDENTIALS, OPERATORS, options.tls_folder) if options.tls else {}),
         },
         "metrics": {"host": "127.0.0.1", "port": ports[1]},
+        "operator_token": f"{operator_credential(name)}.token",
         **(client_files(options.tls_folder) if options.tls else {}),
         **configs.own(name),
     }
@@ -365,11 +373,6 @@ def renew_certificates(layout: Layout, now: float) -> None:
         options = layout.options
         addresses = {name: address_of(name, options) for name in layout.services} if options.network else {}
         certify_services(layout.state_dir, layout.services, OPERATORS, now, addresses, options.tls_folder)
-
-
-def bearer_token(entropy: Entropy) -> bytes:
-    """A fresh bearer token of 256 bits, as its file holds it."""
-    return BEARER_PREFIX + b64url(entropy(32)).encode()
 
 
 def free_ports(count: int) -> list[int]:

@@ -30,7 +30,7 @@ async def run_stack(
 ) -> None:
     """Run the processes of ``layout`` until SIGTERM, SIGINT or SIGHUP; ``within`` as in ``infra.processes.running``.
     Raises ``UsageError`` where one of them does not start."""
-    await until_told(notes, lambda stopping: _run(layout, parts, notes, when_ready, within, stopping))
+    await until_told(notes, lambda _stopping: _run(layout, parts, notes, when_ready, within))
 
 
 async def until_told(notes: Console, work: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
@@ -57,39 +57,37 @@ def tell_prometheus(layout: Layout, services: list[ServiceProcess]) -> None:
         raise UsageError(f"{error.filename}: {error.strerror or 'cannot be written'}") from error
 
 
-async def _run(
-    layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within, stopping: asyncio.Event
-) -> None:
+async def _run(layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within) -> None:
     notes.print(f"starting {len(layout.configs)} services in {layout.state_dir}")
     async with running(layout, parts, within) as services:
         if not await until_recipes(layout, SystemClock()):
             notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
         async with when_ready(services):
-            processes = {part: one.process for one in services for part in one.part.services}
+            owners = {part: one for one in services for part in one.part.services}
             looking = asyncio.ensure_future(
                 watch_readiness(
                     layout,
-                    list(processes),
+                    list(owners),
                     SystemClock(),
                     notes.print,
-                    lambda part: processes[part].returncode is not None,
+                    lambda part: not owners[part].runs,
                 )
             )
             try:
-                await watch(services, lambda service, status: _report(notes, service, status))
+                await watch(services, lambda service, status: _report(notes, services, service, status))
             finally:
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
-            notes.print("no service is left; Ctrl-C ends this command")
-            await stopping.wait()
 
 
-def _report(notes: Console, service: ServiceProcess, status: int) -> None:
+def _report(notes: Console, services: list[ServiceProcess], service: ServiceProcess, status: int) -> None:
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
     notes.print(
         f"{service.title} (pid {service.pid}) {how}; start it again with:\n"
         f"  {service.restart_command}\n  its log: {service.log}"
     )
+    if not any(one.runs for one in services):
+        notes.print("no service is left; Ctrl-C ends this command")
 
 
 @contextlib.contextmanager

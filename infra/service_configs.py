@@ -54,7 +54,6 @@ class ServiceConfigs:
             "name": OPERATORS["issuer"],
             "signing_key": "signing.key",
             "attester_credential": "issuer_client.token",
-            "operator_token": "operator_issuer.token",
             "recipe_server_url": self.urls["recipe_server"],
             "request_uri": f"{self.urls['issuer']}/token-request",
             "epoch_seconds": self.options.epoch_seconds,
@@ -67,7 +66,6 @@ class ServiceConfigs:
         return {
             "issuer_url": self.urls["issuer"],
             "issuer_credential": "issuer_client.token",
-            "operator_token": "operator_attester.token",
             "software_roots": ["device-root.pem"],
         }
 
@@ -115,7 +113,6 @@ class ServiceConfigs:
             "hpke_keys": ["hpke.key"],
             "peer_file": "peer.json",
             "state_keys": ["state.key"],
-            "operator_token": f"operator_{name}.token",
             "log": {
                 "url": self.urls["recipe_server"],
                 "key": self.log_key,
@@ -139,7 +136,6 @@ class ServiceConfigs:
             "hpke_keys": ["hpke.key"],
             "state_keys": ["state.key"],
             "collector_token": "aggregates.token",
-            "operator_token": "operator_analyzer.token",
             "gateway_tokens": ["gateway_reports.token"],
             "release_grace": RELEASE_GRACE,
             "idle_seconds": self.options.idle_seconds,
@@ -156,7 +152,6 @@ class ServiceConfigs:
             "hpke_keys": ["hpke.key"],
             "leader_token": "collector.token",
             "analyzer_token": "aggregates.token",
-            "operator_token": "operator_collector.token",
             "admin_token": "collections.token",
             "publish": {"url": self.urls["recipe_server"], "token": "results.token"},
             "idle_seconds": self.options.idle_seconds,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from infra.deployables import witness_name
+from tacit.codec import b64url
+from tacit.ports import Entropy
 
 MAX_WITNESSES = 9
 OPERATORS = {
@@ -31,8 +34,10 @@ ACCOUNT = "default"
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 """By which the recipes of a local stack may choose their audience; its devices have them."""
 KEY_ROTATION = 30 * 86400
+BEARER_PREFIX = b"tacit-"
+"""Of every bearer token, so that a person or a scanner can tell one from a key."""
 OPERATED = ("collector", "leader", "helper", "analyzer", "attester", "issuer")
-"""The services that an operator asks for what nobody else may see."""
+"""The services that tell their operator exact counts on the listener that others use too."""
 CREDENTIALS = {
     "issuer_client": ("attester", "issuer"),
     "gateway_client": ("relay", "gateway"),
@@ -46,6 +51,22 @@ CREDENTIALS = {
 }
 """Bearer tokens by name: who presents one, and the one service that it opens. (The Leader's for the Helper is in their
 peer file.)"""
+
+
+def operator_credential(service: str) -> str:
+    """The name of the credential that a service's own operator shows, there and nowhere else."""
+    return f"operator_{service}"
+
+
+def credentials_of(services: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """All of a stack with these services, as ``CREDENTIALS``: each has one of its operator's."""
+    return {**CREDENTIALS, **{operator_credential(name): ("analyst", name) for name in services}}
+
+
+def bearer_token(entropy: Entropy) -> bytes:
+    """A fresh bearer token of 256 bits, as its file holds it."""
+    return BEARER_PREFIX + b64url(entropy(32)).encode()
+
 
 ADMINISTRATOR = "admin"
 PEOPLE = {ADMINISTRATOR: "administrator", "analyst": "analyst", "approver": "approver"}

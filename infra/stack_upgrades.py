@@ -1,4 +1,5 @@
-"""Stacks of before there was an admin service get one, when they are started."""
+"""Stacks of before there was an admin service, or a credential for each service's operator, get that when they are
+started."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from infra.deployables import SERVICES
-from infra.layout import CREDENTIALS, OPERATORS, Layout, bearer_token, free_ports, write_config, write_index
+from infra.layout import CREDENTIALS, OPERATORS, Layout, free_ports, write_config, write_index
 from infra.remembered_servers import amend_config
 from infra.service_configs import ServiceConfigs
+from infra.stack_options import bearer_token, operator_credential
 from infra.stack_people import ADMIN, make_people, write_admin_files
 from infra.stack_tls import OPERATOR, listen_files
 from tacit.errors import UsageError
@@ -42,6 +44,26 @@ def with_admin(layout: Layout, entropy: Entropy) -> Layout:
     configs = {name: layout.configs[name] for name in SERVICES if name != ADMIN} | {ADMIN: config}
     configs |= {name: path for name, path in layout.configs.items() if name not in configs}
     grown = replace(layout, urls=urls, configs=configs, credentials={**layout.credentials, **token, **keys})
+    write_index(grown)
+    return grown
+
+
+def with_operators(layout: Layout, entropy: Entropy) -> Layout:
+    """``layout`` with a credential of its own operator for each service, which those get that have none; the index is
+    written last."""
+    fresh = {}
+    for service, config in layout.configs.items():
+        name = operator_credential(service)
+        if name in layout.credentials and "operator_token" in json.loads(config.read_text()):
+            continue
+        token = bearer_token(entropy)
+        for holder in (OPERATOR, service):
+            write_secret(layout.state_dir / holder / f"{name}.token", token)
+        amend_config(config, operator_token=f"{name}.token")
+        fresh[name] = layout.state_dir / OPERATOR / f"{name}.token"
+    if not fresh:
+        return layout
+    grown = replace(layout, credentials={**layout.credentials, **fresh})
     write_index(grown)
     return grown
 

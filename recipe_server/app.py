@@ -20,6 +20,7 @@ from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.backends import make_announcer
 from tacit.service.callers import Callers, read_digest
+from tacit.service.operated import OPERATED, HeldKey
 
 NAME = "recipe_server"
 WITNESS_IDLE_SECONDS = 1.0
@@ -36,6 +37,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     store = SqlRecipeStore(config.database_url(NAME))
     app[RECIPES] = RecipeService(config, deps.clock, store, announcer)
     app[MAX_AGE] = config.max_age
+    app[OPERATED].held = lambda: [HeldKey("log", app[RECIPES].note_key.encode())]
     router = app.router
     router.add_get("/checkpoint", handlers.get_checkpoint)
     router.add_get("/tile/{path:.+}", handlers.get_tile)

@@ -40,7 +40,7 @@ def list_acts(
     as_json: AsJson = False,
 ) -> None:
     """List who did what and when, and what came of it. Example: tacit admin audit list --last 20"""
-    found = list(operator.audit.all())[-last:]
+    found = operator.audit.newest(last)
     if as_json:
         print_json({"acts": [one.document() for one in found]})
         return

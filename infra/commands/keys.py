@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from infra.flags import AlwaysJson
-from infra.layout import BEARER_PREFIX, bearer_token
+from infra.stack_options import BEARER_PREFIX, bearer_token
 from infra.token_options import Module, PinFile, Token, place_of
 from services.gateway.keys import read_key_ring
 from tacit.adapters.system import OsEntropy, SystemClock

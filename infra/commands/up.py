@@ -24,7 +24,8 @@ from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus
-from infra.stack_upgrades import with_admin
+from infra.stack_options import operator_credential
+from infra.stack_upgrades import with_admin, with_operators
 from infra.terminal import answers
 from infra.terminal import notes as stderr_notes
 from infra.workers import Part
@@ -32,6 +33,7 @@ from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.policy import AccountLimit
+from tacit.service.metrics_listener import PATH as METRICS_PATH
 from tacit.tlog.canonical import validated
 
 BATCH_SHARE = Decimal("0.4")
@@ -217,7 +219,7 @@ def open_stack(
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
-    layout = with_admin(load_layout(state_dir), OsEntropy())
+    layout = with_operators(with_admin(load_layout(state_dir), OsEntropy()), OsEntropy())
     wanted = {
         "epoch_seconds": epoch_seconds,
         "slots_per_epoch": slots,
@@ -268,8 +270,9 @@ def _check_account(options: StackOptions) -> None:
 
 
 def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
-    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, and ``{url, pid, config, metrics}`` by
-    service and by further process; without ``metrics`` where its configuration has none."""
+    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, ``{url, pid, config, metrics}`` by service
+    and by further process, without ``metrics`` where its configuration has none; and ``operators``, ``{url, key_file}``
+    by the same."""
     found = {
         part.label: {"url": part.url, "pid": one.pid, "config": str(part.config), **_metrics_of(part)}
         for one in services
@@ -280,6 +283,20 @@ def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
         "credentials": {name: str(path) for name, path in sorted(layout.credentials.items())},
         **{name: found.pop(name) for name in SERVICE_NAMES},
         **found,
+        "operators": operators_of(layout, services),
+    }
+
+
+def operators_of(layout: Layout, services: list[ServiceProcess]) -> dict[str, dict[str, str]]:
+    """By process, where its operators' API is, and the file with the token that opens it."""
+    parts = [part for one in services for part in one.part.services]
+    return {
+        part.label: {
+            "url": part.metrics.removesuffix(METRICS_PATH),
+            "key_file": str(layout.credentials[operator_credential(part.label.partition(" ")[0])]),
+        }
+        for part in parts
+        if part.metrics is not None
     }
 
 

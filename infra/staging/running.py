@@ -8,7 +8,7 @@ import enum
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,11 @@ from infra.staging.containers.podman_compose import Compose
 from infra.staging.containers.running import devices_at_work, services_at_work
 from infra.staging.devices import Devices
 from infra.staging.networks import DEVICES, entering, remove
+from infra.staging.orders import carry_out_orders
 from infra.status import lives
 from infra.workers import Part
 from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Clock
 
@@ -68,7 +70,8 @@ async def run_staging(
         notes.print(f"starting {devices.present} devices")
         async with agents_at_work(devices, entering(namespaces[DEVICES]) if namespaces else []) as children:
             serving = [part for service in services for part in service.part.services]
-            async with _told(layout, mode, serving, children, notes, tell):
+            carrying = carry_out_orders(layout, services, SystemClock())
+            async with _told(layout, mode, serving, children, notes, tell, carrying):
                 yield
 
     await run_stack(layout, parts, notes, with_devices, within)
@@ -100,16 +103,20 @@ async def _told(
     children: Mapping[Path, Child],
     notes: Console,
     tell: Callable[[dict[str, Any]], None],
+    *also: Coroutine[None, None, None],
 ) -> AsyncIterator[None]:
-    """All are ready: say so, let other commands find the deployment, and watch its devices, while the block runs."""
+    """All are ready: say so, let other commands find the deployment, and watch its devices, with ``also`` beside, while
+    the block runs."""
     marker, pids = layout.state_dir / RUNNING, {str(log): child.group for log, child in children.items()}
     marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
-    looking = asyncio.ensure_future(watch_agents(children, notes.print))
+    looking = asyncio.gather(watch_agents(children, notes.print), *also)
     try:
         tell(describe(layout, mode, serving, counted(Devices.of(layout.state_dir))))
         yield
     finally:
         looking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await looking
         marker.unlink(missing_ok=True)
 
 
@@ -144,7 +151,7 @@ class Running:
 def require_running(state_dir: Path, lock: str) -> Running:
     """The staging deployment that runs in ``state_dir`` and holds ``lock``. Raises ``UsageError`` where none does."""
     found = _marker(state_dir)
-    if found is None or not _is_held(state_dir, lock):
+    if found is None or not is_held(state_dir, lock):
         raise UsageError(f"{state_dir}: no staging deployment runs here; start one with: tacit staging up --agents 20")
     return found
 
@@ -163,13 +170,14 @@ async def stop_staging(state_dir: Path, lock: str, clock: Clock) -> None:
         raise
     os.kill(found.pid, signal.SIGTERM)
     until = clock.now() + STOP_SECONDS
-    while _is_held(state_dir, lock):
+    while is_held(state_dir, lock):
         if clock.now() > until:
             raise UsageError(f"{state_dir}: still stopping after {STOP_SECONDS:.0f} s (pid {found.pid})")
         await clock.sleep(LOOK_SECONDS)
 
 
-def _is_held(state_dir: Path, lock: str) -> bool:
+def is_held(state_dir: Path, lock: str) -> bool:
+    """Whether a deployment, or another stack, runs there."""
     try:
         with alone_in(state_dir, lock, "runs"):
             return False

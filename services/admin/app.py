@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from services.admin.core import openapi
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
-from services.admin.core.log import Log, Whole
+from services.admin.core.log import Log
+from services.admin.core.openapi import about
+from services.admin.core.openid import OpenIdClient
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
@@ -23,11 +24,13 @@ from services.admin.core.routing import ADMIN, Admin, endpoint
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
 from services.admin.core.turns import Turns
+from services.admin.core.whole import Whole
+from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
-from tacit import media_types
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
+from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import FORMS
@@ -38,17 +41,20 @@ from tacit.service.config import read_secret
 from tacit.service.hsm import HsmKey
 from tacit.service.keys import read_signing_key
 from tacit.service.log import REQUEST, RequestId
+from tacit.service.openapi import add_described
 from tacit.service.store import Transactions
 from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 
 NAME = "admin"
+MOST_ANSWER = 1 << 18
+"""Bytes of an answer of the sign-in provider."""
+MOST_CONNECTIONS = 8
 RETRY_SECONDS = LOOK_SECONDS = 5.0
 COMPUTED_OF_ONE, COMPUTED_TOGETHER = 6, 64
 """Comparisons, checks and tables that may wait for the one thread that makes them: of one person, and of all."""
 REQUEST_ID = "X-Request-Id"
 ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
-HTML = "text/html; charset=utf-8"
 
 
 def create_app(config: AdminConfig, deps: Deps) -> web.Application:
@@ -63,11 +69,15 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
         try:
+            admin.whole.open()
             await close_restored(admin, store.closed_until)
             await _let_in_the_first(admin)
             await admin.sign_in.open()
             yield
         finally:
+            if admin.openid is not None:
+                await admin.openid.close()
+            await admin.whole.close()
             admin.passwords.close()
             admin.computing.close()
             await store.close()
@@ -80,7 +90,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     app.on_shutdown.append(_end_streams)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, endpoint(route), expect_handler=refuse_expect)
-    _add_documents(app)
+    add_described(app, ROUTES, about(app[ADMIN].sign_in.cookie))
     add_pages(app)
     app.on_response_prepare.append(_show_id)
     return app
@@ -101,6 +111,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         config=config,
         deps=deps,
         store=store,
+        openid=make_openid(config, deps),
         sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy, passwords, secure=config.secure),
         passwords=passwords,
         computing=computing,
@@ -122,6 +133,27 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         events=Events(),
         planner=Planner(config.policy, computing),
     )
+
+
+def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
+    """This service as a client of the sign-in provider, over a transport of its own. Raises ``UsageError``."""
+    wanted = config.openid
+    if wanted is None or config.public_url is None:
+        return None
+    insecure = config.insecure_http
+    require_secure_url(wanted.issuer, insecure_http=insecure)
+    if urlsplit(wanted.issuer).query or urlsplit(wanted.issuer).fragment:
+        raise UsageError("openid.issuer is a URL without query and fragment")
+    require_secure_url(config.public_url, insecure_http=insecure)
+    redirect = f"{config.public_url.rstrip('/')}{RETURN_PATH}"
+    secret = (
+        "" if wanted.client_secret is None else read_secret(wanted.client_secret).decode("ascii", "replace").strip()
+    )
+    transport = HttpTransport(
+        timeout=wanted.timeout_seconds, connect_timeout=wanted.timeout_seconds, max_response=MOST_ANSWER,
+        connections=MOST_CONNECTIONS, tls=ClientTls(wanted.ca), insecure_http=insecure,
+    )  # fmt: skip
+    return OpenIdClient(wanted, secret, redirect, transport, deps.clock, insecure=insecure)
 
 
 def analyst_key(config: AdminConfig) -> Signer | None:
@@ -163,21 +195,6 @@ async def _let_in_the_first(admin: Admin) -> None:
 
 async def _end_streams(app: web.Application) -> None:
     app[ADMIN].events.end()
-
-
-def _add_documents(app: web.Application) -> None:
-    """What describes the service, for everybody."""
-    described = json.dumps(openapi.document(ROUTES, app[ADMIN].sign_in.cookie), separators=(",", ":")).encode()
-    shown = openapi.page(ROUTES).encode()
-
-    async def get_openapi(_request: web.Request) -> web.Response:
-        return web.Response(body=described, headers={"Content-Type": media_types.JSON})
-
-    async def get_docs(_request: web.Request) -> web.Response:
-        return web.Response(body=shown, headers={"Content-Type": HTML})
-
-    app.router.add_get("/openapi.json", get_openapi)
-    app.router.add_get("/docs", get_docs)
 
 
 @web.middleware

@@ -14,6 +14,7 @@ from services.analyzer.store import AnalyzerStore
 from services.analyzer.uploads import Uploads
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.filling import Fillings
+from tacit.aggregator.holding import held_keys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.parties import PartyTable
@@ -22,6 +23,7 @@ from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, gateway_digests, read_digest
 from tacit.service.limits import ByteBudget
+from tacit.service.operated import OPERATED
 
 NAME = "analyzer"
 STORE = web.AppKey("store", AnalyzerStore)
@@ -63,7 +65,10 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
         max_body=config.max_body,
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    follow_log(app, store, parties, AnalyzerSeat(read_identity(config)), config, deps)
+    identity = read_identity(config)
+    follow_log(app, store, parties, AnalyzerSeat(identity), config, deps)
+    app[TROUBLES].append(identity.hpke_keys.trouble)
+    app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
     app[TROUBLES].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)

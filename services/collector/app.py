@@ -13,16 +13,19 @@ from services.collector.filling import Fillings
 from services.collector.handlers import ADMIN, OPERATOR, Handlers
 from services.collector.metrics import add_collector_metrics
 from services.collector.recipes import Recipes
+from services.collector.retrying import CollectionJobs
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
-from tacit.aggregator.keys import read_hpke_keys
+from tacit.aggregator.holding import report_keys
+from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.errors import UsageError
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import Deps, add_driver, add_store, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret
+from tacit.service.operated import OPERATED
 
 NAME = "collector"
 COLLECTOR = web.AppKey("collector", Collector)
@@ -35,7 +38,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     if config.publish is not None:
         require_secure_url(config.publish.url, insecure_http=config.insecure_http)
     config.policy.require_aggregators()
-    keys = read_hpke_keys(config.hpke_keys)
+    keys = LiveHpkeKeys(config.hpke_keys)
     digests: dict[str, bytes | None] = {OPERATOR: read_digest(config.operator_token)}
     if config.admin_token is not None:
         digests[ADMIN] = read_digest(config.admin_token)
@@ -47,6 +50,9 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     collector = Collector(store, recipes, config, deps, at_leader, at_analyzer)
     fillings = Fillings(recipes, deps.transport, at_leader, at_analyzer)
     app[COLLECTOR], app[RECIPES] = collector, recipes
+    retrying = CollectionJobs(store, lambda: collector.wake)
+    app[OPERATED].held = lambda: report_keys(keys)
+    app[OPERATED].jobs.append(retrying)
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
@@ -56,9 +62,10 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         await store.close()
 
     app.cleanup_ctx.append(storage)
+    app[TROUBLES].append(keys.trouble)
     add_store(app, lambda: store.durable)
     add_collector_metrics(app, store)
-    handlers = Handlers(collector, recipes, fillings, max_body=config.max_body)
+    handlers = Handlers(collector, recipes, fillings, retrying, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
     look = add_driver(app, recipes, config.log.poll_seconds, "following the log")
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)

@@ -11,6 +11,7 @@ from aiohttp import web
 from services.collector.filling import Fillings
 from services.collector.recipes import Known, Recipes
 from services.collector.records import Collection
+from services.collector.retrying import CollectionJobs, job_of
 from services.collector.service import Collector
 from tacit import media_types
 from tacit.codec import b64url, unb64url
@@ -25,8 +26,11 @@ OPERATOR, ADMIN = "operator", "admin"
 class Handlers:
     """Check the credential, decode, call, encode."""
 
-    def __init__(self, collector: Collector, recipes: Recipes, fillings: Fillings, *, max_body: int) -> None:
+    def __init__(
+        self, collector: Collector, recipes: Recipes, fillings: Fillings, retrying: CollectionJobs, *, max_body: int
+    ) -> None:
         self._collector = collector
+        self._retrying = retrying
         self._recipes = recipes
         self._fillings = fillings
         self._max_body = max_body
@@ -38,6 +42,7 @@ class Handlers:
             web.post("/v1/collections", self.create),
             web.get("/v1/collections", self.list_all),
             web.get("/v1/collections/{id}", self.show),
+            web.post("/v1/collections/{id}/retry", self.retry),
             web.get("/v1/results", self.results),
             web.get("/v1/results/{recipe_hash}", self.results_of),
             web.get("/v1/recipes", self.recipes),
@@ -65,6 +70,14 @@ class Handlers:
         """GET /v1/collections/{id}."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response(_collection(await self._collector.show(request.match_info["id"])))
+
+    async def retry(self, request: web.Request) -> web.Response:
+        """POST /v1/collections/{id}/retry: 202 where it is under way or was refused, and is tried again now."""
+        request.app[CALLERS].require(request, OPERATOR, ADMIN)
+        row = await self._collector.show(request.match_info["id"])
+        if not await self._retrying.retry(row.id):
+            raise Abort("about:blank", "this collection has released its batch", status=409, title="Conflict")
+        return web.json_response(_collection(await self._collector.show(row.id)), status=202)
 
     async def results(self, request: web.Request) -> web.Response:
         """GET /v1/results: every release."""
@@ -106,11 +119,14 @@ def _recipe_hash(text: str) -> bytes:
 
 
 def _collection(row: Collection) -> dict[str, Any]:
+    job = job_of(row)
     document = {
         "id": row.id,
         "recipe_hash": b64url(row.recipe_hash),
         "batch": row.number,
         "state": row.state.value,
+        "stuck": job.stuck,
+        "next_attempt": job.next_attempt,
     }
     return {**document, "rule": row.rule, "detail": row.detail} if row.rule else document
 

@@ -17,10 +17,12 @@ from tacit import ohttp
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
+from tacit.service import operated
 from tacit.service.app import METRICS, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, read_digest
 from tacit.service.keys import open_signing_key
 from tacit.service.metrics import number_of
+from tacit.service.operated import OPERATED
 
 _PUBLISH_SECONDS = 5.0
 _KEEP_SECONDS = 60.0
@@ -45,6 +47,10 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     Handlers(gateway).add_routes(app)
     app.cleanup_ctx.append(_open_store)
     add_store(app, lambda: store.durable)
+    app[OPERATED].held = lambda: [
+        operated.signing_key("leaves", signing_key),
+        *(operated.HeldKey("ohttp", f"period {period}", (period + 1) * ring.rotation) for period in ring.by_period()),
+    ]
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: ring.ends))
     add_driver(app, KeyRotation(gateway), _KEEP_SECONDS, "making keys")
     add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS, "forgetting requests")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -13,6 +13,7 @@ from services.helper.service import Helper
 from services.helper.store import HelperStore
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import read_credentials
+from tacit.aggregator.holding import held_keys
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.log_follower import follow_log
@@ -25,6 +26,7 @@ from tacit.service.app import TROUBLES, Deps, add_store, make_app
 from tacit.service.auth import token_digest
 from tacit.service.callers import Callers
 from tacit.service.limits import ByteBudget
+from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 
 NAME = "helper"
@@ -38,7 +40,7 @@ class Parts:
     name: str
     store: HelperStore
     callers: Callers
-    hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
+    hpke_keys: Sequence[HpkeKey] = field(repr=False)
     crypto: JobCrypto = OPENSSL
     prefix: str = ""
     max_job: int = 4096
@@ -65,8 +67,12 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
 
     def follow(app: web.Application) -> None:
         follow_log(app, app[STORE], app[PARTIES], AggregatorSeat(credentials.identity), config, deps)
+        app[TROUBLES].append(credentials.hpke_keys.trouble)
 
-    return assemble(parts, deps, follow)
+    app = assemble(parts, deps, follow)
+    identity = credentials.identity
+    app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
+    return app
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:

@@ -23,6 +23,7 @@ from tacit.errors import UsageError
 from tacit.service.app import DEPS, METRICS, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, read_digest
 from tacit.service.metrics import number_of
+from tacit.service.operated import OPERATED
 from tacit.tokens.directory import WELL_KNOWN_PATH
 
 NAME = "issuer"
@@ -40,6 +41,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: store.durable)
+    app[OPERATED].held = issuer.held_keys
     app[METRICS].add("tacit_tokens_total", issuer.issued_by_epoch)
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: issuer.keys_end))
     add_driver(app, KeyDriver(issuer), config.idle_seconds, "making keys")

@@ -22,8 +22,6 @@ class IssuerConfig(ServiceConfig):
     attester_credential: ConfigPath | None = None
     """File (0600) with the attester's bearer token, which counts on loopback, or beside the client certificate that
     ``listen.client_ca`` demands of the attester."""
-    operator_token: ConfigPath | None = None
-    """File (0600) with the bearer token that may read the counts; without it nobody may."""
     recipe_server_url: str
     """Where directory leaves go, without a final slash."""
     request_uri: Annotated[str, Field(min_length=1, max_length=512)]

@@ -32,6 +32,7 @@ from tacit.service.group_commit import GroupCommitter
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.service.metrics import Reading
+from tacit.service.operated import HeldKey, signing_key
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
 from tacit.tokens.directory import DirectoryKey, IssuerDirectory
@@ -104,6 +105,13 @@ class Issuer:
     def epoch_now(self) -> int:
         """The running epoch."""
         return int(self._deps.clock.now() // self._config.epoch_seconds)
+
+    def held_keys(self) -> list[HeldKey]:
+        """For the operator: the keys of each epoch, which end with it, and the one that signs leaves."""
+        seconds = self._config.epoch_seconds
+        epochs = Counter(live.epoch for live in self._keys.values())
+        tokens = [HeldKey("tokens", f"epoch {e}, {n} slots", (e + 1) * seconds) for e, n in sorted(epochs.items())]
+        return [signing_key("leaves", self._signing_key), *tokens]
 
     def _open_for_issuance(self, epoch: int) -> bool:
         return epoch - 1 <= self.epoch_now() <= epoch and epoch > self._closed_epoch(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
 from services.leader.handlers import Handlers
 from services.leader.metrics import add_leader_metrics
+from services.leader.retrying import LeaderJobs
 from services.leader.senders import Senders, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
@@ -23,6 +24,7 @@ from services.leader.workers import Workers
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import read_credentials
 from tacit.aggregator.filling import Fillings
+from tacit.aggregator.holding import held_keys
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.log_follower import follow_log
@@ -36,6 +38,7 @@ from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.backends import make_queue
 from tacit.service.callers import Callers, gateway_digests
 from tacit.service.limits import ByteBudget
+from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 
 NAME = "leader"
@@ -65,7 +68,7 @@ class Parts:
     name: str
     store: LeaderStore
     callers: Callers
-    hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
+    hpke_keys: Sequence[HpkeKey] = field(repr=False)
     helper_token: str = field(repr=False)
     senders: Senders | None
     queue: JobQueue | None
@@ -115,8 +118,12 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
             coordinates="worker" in config.roles,
             void_after=max(config.void_seconds, config.limits.collection_grace),
         )
+        app[TROUBLES].append(credentials.hpke_keys.trouble)
 
-    return assemble(parts, deps, follow)
+    app = assemble(parts, deps, follow)
+    identity = credentials.identity
+    app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
+    return app
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
@@ -133,6 +140,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     add_leader_metrics(app, store)
     collections = Collections(store, parties, deps, parts.limits, parts.helper_token)
     handlers = _handlers(parts, deps, leader, collections, app)
+    app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, handlers.waking))
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
     if parts.queue is not None:
         work = JobWork(store, deps, parts.limits, parts.helper_token, parts.crypto)
@@ -143,6 +151,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
         leader.wake = handlers.wake_aggregation = add_driver(app, coordinator, idle, "forming jobs")
         workers.wake = add_driver(app, workers, idle, "sending jobs")
         work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle, "collecting")
+        handlers.wake_workers = workers.wake
         app[COORDINATOR], app[WORKERS], app[COLLECTIONS] = coordinator, workers, collections
     return app
 

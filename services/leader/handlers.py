@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -39,7 +40,7 @@ class Handlers:
         collections: Collections,
         fillings: Fillings,
         parties: Parties,
-        hpke_keys: tuple[HpkeKey, ...],
+        hpke_keys: Sequence[HpkeKey],
         *,
         max_body: int,
         uploads: Uploads | None,
@@ -55,6 +56,7 @@ class Handlers:
         self._senders = senders
         self.wake_aggregation = asyncio.Event()
         self.wake_collection = asyncio.Event()
+        self.wake_workers = asyncio.Event()
 
     def routes(self, prefix: str, version: DapVersion = DAP_18) -> list[web.RouteDef]:
         """Every resource below ``prefix``, as ``version`` creates them."""
@@ -73,6 +75,10 @@ class Handlers:
             web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
             web.get(prefix + "/v1/recipes", self.recipes),
         ]
+
+    def waking(self) -> tuple[asyncio.Event, ...]:
+        """What wakes every kind of background work."""
+        return self.wake_aggregation, self.wake_collection, self.wake_workers
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
         """GET /hpke_config."""

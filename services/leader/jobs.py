@@ -151,6 +151,12 @@ class JobsTx(CommonTx):
             )
         )
 
+    async def retry_jobs(self, task_id: bytes, now: float) -> None:
+        waiting = JOBS.c.state.in_(UNFINISHED) & (JOBS.c.lease_until <= now) & (JOBS.c.next_attempt > now)
+        await self.connection.execute(
+            sa.update(JOBS).where(JOBS.c.task_id == task_id, waiting).values(next_attempt=0.0)
+        )
+
     async def end_job(self, job_id: bytes, state: JobState) -> bool:
         result = await self.connection.execute(
             sa.update(JOBS)

@@ -234,6 +234,22 @@ class CoordinatorTx(DecidingTx, BytesTx, LoadTx, Protocol):
         ...
 
 
+class RetryTx(StatusTx, Protocol):
+    """What the Leader's operator asks of a transaction."""
+
+    async def unfinished_collections(self, due: float) -> list[CollectionRow]:
+        """Collection jobs that have something to do by ``due``."""
+        ...
+
+    async def retry_jobs(self, task_id: bytes, now: float) -> None:
+        """Unfinished jobs of a task that no worker has are due at once."""
+        ...
+
+    async def retry_collection(self, job_id: bytes) -> None:
+        """A collection job that is under way is due at once."""
+        ...
+
+
 class CollectionsTx(ReleasingTx, Protocol):
     """What ``Collections`` asks of a transaction."""
 

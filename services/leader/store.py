@@ -80,6 +80,11 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
         return await self._collections(COLLECTIONS.c.state.in_(states) & (COLLECTIONS.c.next_attempt <= due))
 
+    async def retry_collection(self, job_id: bytes) -> None:
+        states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
+        under_way = (COLLECTIONS.c.job_id == job_id) & COLLECTIONS.c.state.in_(states)
+        await self.connection.execute(update(COLLECTIONS).where(under_way).values(next_attempt=0.0))
+
     async def _collections(self, where: Any) -> list[CollectionRow]:
         columns = COLLECTIONS.c
         rows = await self.connection.execute(

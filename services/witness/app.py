@@ -17,6 +17,7 @@ from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.service.app import METRICS, TROUBLES, Deps, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.service.metrics import number_of
+from tacit.service.operated import OPERATED, HeldKey
 from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
 
 NAME = "witness"
@@ -30,6 +31,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     store = SqlWitnessStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[WITNESS] = witness = Witness(config, deps, store)
     app[TROUBLES].append(witness.trouble)
+    app[OPERATED].held = lambda: [HeldKey("cosignatures", witness.key.encode())]
     app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=refuse_expect)
     app.router.add_get("/key", get_key)
     for name in COUNTED:

@@ -17,7 +17,7 @@ async def read_entries(transport: Transport, url: str, start: int, end: int) -> 
 
     Raises ``TransportError`` where the log does not give them, ``DecodeError`` where a bundle is malformed.
     """
-    for index in range(start // TILE_WIDTH, -(-end // TILE_WIDTH)):
+    for index in range(start // TILE_WIDTH, -(-end // TILE_WIDTH) if start < end else 0):
         first = index * TILE_WIDTH
         width = min(TILE_WIDTH, end - first)
         answer = await _get(transport, url, Tile(None, index, width))

@@ -24,6 +24,15 @@ class AsyncAudit:
         """Acts, the first one first, page by page."""
         return items(self._caller, ROOT, "acts", Act)
 
+    async def newest(self, count: int) -> list[Act]:
+        """The newest ``count`` acts, the oldest of them first, whatever the log's length."""
+        page = await self._caller.get(ROOT, limit=1)
+        last = page.get("newest") if isinstance(page, dict) else None
+        if not isinstance(last, int) or last < 0:
+            raise DecodeError("the answer does not say how many acts there are")
+        behind = str(max(0, last - count))
+        return [act async for act in items(self._caller, ROOT, "acts", Act, behind)][-count:]
+
     async def verify(self, holds: str | None = None) -> AuditChain:
         """Read the whole log and follow its chain. ``holds``: the hash of a row that was noted elsewhere (base64url),
         so that a log that lost rows at its end, or was written anew, is noticed. Raises ``DecodeError`` for a hash that

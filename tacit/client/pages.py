@@ -12,10 +12,11 @@ LIMIT = 100
 """Items of a page."""
 
 
-async def items(caller: Caller, path: str, name: str, kind: type[D], **query: str | None) -> AsyncIterator[D]:
-    """Every item of every page, as far as somebody goes on reading. Raises ``DecodeError`` where pages go in a circle,
-    and as ``Caller.get``."""
-    cursor: str | None = None
+async def items(
+    caller: Caller, path: str, name: str, kind: type[D], cursor: str | None = None, **query: str | None
+) -> AsyncIterator[D]:
+    """Every item of every page behind ``cursor`` (default: of all), as far as somebody goes on reading. Raises
+    ``DecodeError`` where pages go in a circle, and as ``Caller.get``."""
     seen: set[str] = set()
     while True:
         page = await caller.get(path, limit=LIMIT, cursor=cursor, **query)

@@ -65,12 +65,15 @@ class People(Blocking):
     keys = blocking(AsyncPeople.keys)
     give_key = blocking(AsyncPeople.give_key)
     take_key = blocking(AsyncPeople.take_key)
+    invite = blocking(AsyncPeople.invite)
+    unbind = blocking(AsyncPeople.unbind)
 
 
 class Audit(Blocking):
     """``AsyncAudit``, waiting."""
 
     all = iterating(AsyncAudit.all)
+    newest = blocking(AsyncAudit.newest)
     verify = blocking(AsyncAudit.verify)
 
 

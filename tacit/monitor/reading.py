@@ -13,7 +13,7 @@ from tacit.monitor.state import MonitorState
 from tacit.ports import Transport, TransportError
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, Note, NoteKey
 from tacit.tlog.cosignature import Quorum
-from tacit.tlog.log import MemoryTree
+from tacit.tlog.log import MemoryTree, Tree
 from tacit.tlog.tiles import tile_bytes, tiles_of
 
 Tick = Callable[[int], None]
@@ -27,15 +27,23 @@ def nothing(_pieces: int) -> None:
 class WholeLog:
     """One log as far as it was read. ``tree`` holds every entry; ``state`` is what to keep."""
 
-    def __init__(self, transport: Transport, url: str, key: NoteKey, state: MonitorState | None = None) -> None:
-        """Raises ``Refusal`` (``log-checkpoint``) for the state of another log."""
+    def __init__(
+        self,
+        transport: Transport,
+        url: str,
+        key: NoteKey,
+        state: MonitorState | None = None,
+        tree: Tree | None = None,
+    ) -> None:
+        """``tree``: where what is read is held (default: in memory). Raises ``Refusal`` (``log-checkpoint``) for the
+        state of another log."""
         self._transport = transport
         self._url = url
         self._policy = LogPolicy(key)
         self.state = state or MonitorState(key.name)
         if self.state.origin != key.name:
             raise Refusal("log-checkpoint", f"the state kept is of {self.state.origin}, this is {key.name}")
-        self.tree = MemoryTree()
+        self.tree: Tree = MemoryTree() if tree is None else tree
         self.note = b""
 
     async def checkpoint(self) -> Checkpoint:
@@ -59,10 +67,10 @@ class WholeLog:
         anew = self.tree.size == 0
         await self._append(checkpoint.size, tick)
         if self.tree.root(checkpoint.size) != checkpoint.root and not anew:
-            self.tree = MemoryTree()  # what was read before may be of another history than what came now
+            self.tree.clear()  # what was read before may be of another history than what came now
             await self._append(checkpoint.size, nothing)
         if self.tree.root(checkpoint.size) != checkpoint.root:
-            self.tree = MemoryTree()
+            self.tree.clear()
             raise Refusal("log-inclusion", "the log's entries do not lead to the root that it signed")
         if self.tree.root(self.state.size) != self.state.root:
             self._split(f"the first {self.state.size} entries are not those seen before")
@@ -76,7 +84,7 @@ class WholeLog:
 
     def _split(self, detail: str) -> NoReturn:
         """Forget what was read, which is of another history, and keep the first checkpoint that proves it."""
-        self.tree = MemoryTree()
+        self.tree.clear()
         self.state = replace(self.state, evidence=self.state.evidence or self.note)
         raise Refusal("log-split-view", detail)
 

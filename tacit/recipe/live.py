@@ -51,9 +51,10 @@ class LeafSigners:
             return []
         shown = map(_recipe_of, [*self._known, *leaves])
         recipes = {recipe.hash_text: recipe for recipe in shown if recipe is not None}
-        return [self._key_of(leaf, recipes) for leaf in leaves]
+        return [self.key_of(leaf, recipes) for leaf in leaves]
 
-    def _key_of(self, leaf: SignedLeaf, recipes: dict[str, Recipe]) -> bytes | None:
+    def key_of(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
+        """The key of one leaf's signer; ``recipes`` by hash: those that stand in the log with it."""
         if leaf.type is LeafType.RECIPE:
             recipe = _recipe_of(leaf)
             return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
@@ -71,7 +72,7 @@ class LeafSigners:
             return self._issuer_key(leaf, recipes)
         return self._gateway_key(leaf, recipes)
 
-    def _issuer_key(self, leaf: SignedLeaf, recipes: dict[str, Recipe]) -> bytes | None:
+    def _issuer_key(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
         body = _body_of(leaf, IssuerDirectory)
         if body is None or self._policy.issuers is not None:
             return None if body is None else self._policy.issuer_key(body.issuer)
@@ -80,7 +81,7 @@ class LeafSigners:
                 return unb64url(recipe.parties.issuer.signing_key)
         return None
 
-    def _gateway_key(self, leaf: SignedLeaf, recipes: dict[str, Recipe]) -> bytes | None:
+    def _gateway_key(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
         body = _body_of(leaf, OhttpConfig)
         if body is None or self._policy.gateways is not None:
             return None if body is None else self._policy.gateway_key(body.gateway)
@@ -195,19 +196,10 @@ class LiveLog:
     @classmethod
     def from_entries(cls, entries: Iterable[VerifiedEntry]) -> LiveLog:
         """Join verified entries."""
-        joined = _Joined()
+        joined = LiveJoin()
         for entry in sorted(entries, key=lambda item: item.index):
             joined.add(entry)
-        return cls(
-            recipes=tuple(joined.live_recipes()),
-            directories=tuple(joined.directories.values()),
-            ohttp_configs=tuple(joined.configs.values()),
-            censuses=tuple(joined.censuses()),
-            unreadable=tuple(joined.unreadable),
-            series=tuple(joined.series.values()),
-            _slots=joined.slots,
-            _rounds=joined.rounds(),
-        )
+        return joined.live()
 
     def recipe(self, recipe_hash: bytes) -> LiveRecipe | None:
         """The recipe with this hash, if the log shows it."""
@@ -259,8 +251,8 @@ class LiveLog:
         )
 
 
-class _Joined:
-    """Accumulates entries in log order."""
+class LiveJoin:
+    """Joins verified entries as they come, in the order of the log."""
 
     def __init__(self) -> None:
         self.recipes: dict[str, LiveRecipe] = {}
@@ -273,7 +265,21 @@ class _Joined:
         self.unreadable: list[tuple[int, str]] = []
         self.slots: dict[tuple[str, int, int], bytes] = {}
 
+    def live(self) -> LiveLog:
+        """What they say together by now."""
+        return LiveLog(
+            recipes=tuple(self.live_recipes()),
+            directories=tuple(self.directories.values()),
+            ohttp_configs=tuple(self.configs.values()),
+            censuses=tuple(self.censuses()),
+            unreadable=tuple(self.unreadable),
+            series=tuple(self.series.values()),
+            _slots=dict(self.slots),
+            _rounds=self.rounds(),
+        )
+
     def add(self, entry: VerifiedEntry) -> None:
+        """One more; what cannot be read is noted, and hinders no other."""
         leaf = entry.leaf
         try:
             if leaf.type is LeafType.RECIPE:
@@ -307,6 +313,11 @@ class _Joined:
         self.slots.setdefault((token.issuer, token.epoch, token.slot), recipe.hash)
         self.recipes.setdefault(recipe.hash_text, LiveRecipe(index, leaf, recipe))
 
+    def recipe(self, recipe_hash: str) -> Recipe | None:
+        """A recipe that was joined."""
+        found = self.recipes.get(recipe_hash)
+        return None if found is None else found.recipe
+
     def rounds(self) -> dict[tuple[bytes, int], bytes]:
         """Which recipe is round i of a series: the first one in the log that fits."""
         found: dict[tuple[bytes, int], bytes] = {}
@@ -318,15 +329,17 @@ class _Joined:
         return found
 
     def live_recipes(self) -> Iterable[LiveRecipe]:
+        """Recipes with what the log says about them."""
         for text, live in self.recipes.items():
             yield replace(
                 live,
-                opt_ins=self.opt_ins.get(text, {}),
+                opt_ins=dict(self.opt_ins.get(text, {})),
                 voids=self._voids(live.recipe),
                 shares={role: share for role, (_, share) in self.shares.get(text, {}).items()},
             )
 
     def censuses(self) -> Iterable[Census]:
+        """Those of which every share is there."""
         for text, live in self.recipes.items():
             found = {role: self.shares.get(text, {}).get(role) for role in live.roles}
             shares = {role: one for role, one in found.items() if one is not None}

@@ -29,6 +29,7 @@ from tacit.service.driver import Driver, run_driver
 from tacit.service.limits import busy, come_back
 from tacit.service.log import REQUEST, RequestId, get_logger, hear_tls
 from tacit.service.metrics import Metrics, Reading, number_of
+from tacit.service.operated import OPERATED, Operated
 from tacit.service.problems import phrase_of, problem_response
 from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
 
@@ -102,6 +103,7 @@ def make_app(
     app[PROBES] = []
     app[STEPS] = Steps(deps.clock)
     app[METRICS] = metrics
+    app[OPERATED] = Operated()
     _add_own_metrics(app)
     if callers is not None:
         app[CALLERS] = callers
@@ -137,15 +139,14 @@ def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing
     wake = asyncio.Event()
     told = functools.partial(app[STEPS].told, doing)
     deps = app[DEPS]
-    if deps.background:
-        app[STEPS].expect(doing, idle_seconds)
+    again = app[STEPS].expect(doing, idle_seconds) if deps.background else None
 
     async def running(_app: web.Application) -> AsyncIterator[None]:
         if not deps.background:
             yield
             return
         stop = asyncio.Event()
-        task = asyncio.create_task(run_driver(driver, deps.clock, deps.entropy, idle_seconds, wake, stop, told))
+        task = asyncio.create_task(run_driver(driver, deps.clock, deps.entropy, idle_seconds, wake, stop, told, again))
         yield
         stop.set()
         _, pending = await asyncio.wait([task], timeout=DRIVER_STOP_SECONDS)

@@ -117,6 +117,9 @@ class ServiceConfig(Frozen):
     """A listener of its own for ``/metrics``, without which there is none; off loopback it needs ``client_ca``, and
     names for ``metrics`` in ``client_names``. Of processes that share a configuration by ``listen.reuse_port`` the
     first has its port, and others one that the system chooses; the READY line names it."""
+    operator_token: ConfigPath | None = None
+    """File (0600) with the bearer token of the operator of this service alone: it opens the operators' API on the
+    listener of ``metrics``, and the exact counts of services that have such; without it nobody may."""
     drain_seconds: float = Field(default=0.0, ge=0, le=600)
     """For how long, after it was told to stop, it says that it is not ready and still takes requests."""
     insecure_http: bool = False

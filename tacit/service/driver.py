@@ -36,20 +36,23 @@ async def run_driver(
     wake: asyncio.Event,
     stop: asyncio.Event | None = None,
     told: Callable[[Exception | None, int], None] = _untold,
+    again: asyncio.Event | None = None,
 ) -> None:
     """Run ``driver`` until ``stop`` is set (between two steps) or the task is cancelled.
 
     After a step that moved something the next follows at once; after an idle one the loop waits for ``wake``
     or ``idle_seconds``. A step that raises is logged by the name of its error and retried after a pause around twice
     ``idle_seconds`` that doubles per failure in a row, up to ``LONGEST_PAUSE``. ``told`` hears of every step: its
-    error, or none, and how many failed in a row.
+    error, or none, and how many failed in a row. ``again`` is set by whoever wants it tried now, whatever the pause:
+    an operator, never a device.
     """
-    stop = stop or asyncio.Event()
+    stop, again = stop or asyncio.Event(), again or asyncio.Event()
     logger = get_logger("driver")
     backoff = Backoff(2.0 * idle_seconds, LONGEST_PAUSE)
     failures = 0
     while not stop.is_set():
         wake.clear()
+        again.clear()
         try:
             moved = await driver.step()
         except Exception as error:  # a driver outlives every error of one step
@@ -57,11 +60,11 @@ async def run_driver(
             failures += 1
             logger.warning("driver_step_failed", driver=type(driver).__name__, error=error, failures=failures)
             told(error, failures)
-            await first_of(clock.sleep(delay), stop.wait())
+            await first_of(clock.sleep(delay), again.wait(), stop.wait())
             continue
         failures = 0
         told(None, failures)
         if moved:
             await asyncio.sleep(0)
         else:
-            await first_of(clock.sleep(idle_seconds), wake.wait(), stop.wait())
+            await first_of(clock.sleep(idle_seconds), wake.wait(), again.wait(), stop.wait())

@@ -21,6 +21,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
 
 from tacit.methods.draws import uniform_below
 from tacit.ports import Clock, Entropy
@@ -128,14 +129,27 @@ class Metrics:
         coarsely; a level; or what is shown as it is. A source that fails is left out that time."""
         self._sources.append((METRICS[name], read))
 
+    def has(self, name: str) -> bool:
+        """Whether metric ``name`` is read from anything."""
+        return any(shown.name == name for shown, _ in self._sources)
+
     async def page(self) -> bytes:
         """The text format of Prometheus. Counts are read from the store once in a window at most, levels once in
         ``LEVEL_WINDOWS``, however often this is asked."""
         async with self._reading:
-            for shown, read in self._sources:
-                await self._read(shown, read)
+            await self._read_all()
             page: bytes = generate_latest(self._registry)
         return page
+
+    async def samples(self) -> list[Sample]:
+        """What ``page`` shows at this moment, and nothing finer: whoever reads both has read one of them."""
+        async with self._reading:
+            await self._read_all()
+            return [sample for family in self.collect() for sample in family.samples]
+
+    async def _read_all(self) -> None:
+        for shown, read in self._sources:
+            await self._read(shown, read)
 
     async def _read(self, shown: Shown, read: Source) -> None:
         windows = LEVEL_WINDOWS if shown.rule is Rule.LEVEL else 1

@@ -1,5 +1,5 @@
-"""``GET /metrics`` on a listener of its own, never on one that devices use: on loopback, or behind client
-certificates."""
+"""``GET /metrics`` on a listener of its own, never on one that devices use: on loopback, or behind client certificates.
+The operators' API is beside it, for whoever shows the operator's token too."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tacit.service.app import DEPS, METRICS, SERVICE_NAME, make_app
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.config import Listen
 from tacit.service.metrics import Reading
+from tacit.service.operated import OPERATED
+from tacit.service.operator_api import ROLE, add_operator_api
 
 PATH = "/metrics"
 READER = "metrics"
@@ -22,11 +24,16 @@ READER = "metrics"
 
 
 def metrics_site(app: web.Application, listen: Listen, *, insecure_http: bool = False) -> web.Application:
-    """What answers with the metrics of ``app``, and of nothing else in the process.
+    """What answers with the metrics of ``app``, and of nothing else in the process, and its operator where there is
+    one. Whoever operates has a certificate of the names for ``operator``, or where there are none, for metrics.
 
     Raises ``UsageError`` for a listener off loopback that lets everybody read.
     """
-    callers = Callers(f"{app[SERVICE_NAME]}'s metrics", listen, {READER: None})
+    names, digests = listen.client_names, {READER: None, **_operator(app)}
+    if ROLE in digests and listen.client_ca is not None:
+        names = {ROLE: names.get(READER, ()), **names}
+    asking = listen.model_copy(update={"client_names": names})
+    callers = Callers(f"{app[SERVICE_NAME]}'s metrics", asking, digests)
     if not callers.guards(READER) and not is_loopback(listen.host) and not insecure_http:
         raise UsageError("metrics: off loopback, set tls_cert, tls_key, client_ca and client_names for metrics")
     site = make_app(f"{app[SERVICE_NAME]}-metrics", app[DEPS], callers=callers)
@@ -37,7 +44,14 @@ def metrics_site(app: web.Application, listen: Listen, *, insecure_http: bool = 
         return web.Response(body=await app[METRICS].page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     site.router.add_get(PATH, page)
+    if ROLE in digests:
+        add_operator_api(site, app)
     return site
+
+
+def _operator(app: web.Application) -> dict[str, bytes | None]:
+    digest = app[OPERATED].digest
+    return {} if digest is None else {ROLE: digest}
 
 
 def watch_certificates(app: web.Application, listening: Path | None, calling: Path | None) -> None:

@@ -7,6 +7,7 @@ where nobody asks anything of the service meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -99,10 +100,21 @@ class Steps:
         self._clock = clock
         self._failing: dict[str, str] = {}
         self._windows: dict[str, Windows] = {}
+        self._again: dict[str, asyncio.Event] = {}
 
-    def expect(self, doing: str, idle_seconds: float) -> None:
-        """There is work that is done every ``idle_seconds`` at least."""
+    def expect(self, doing: str, idle_seconds: float) -> asyncio.Event:
+        """There is work that is done every ``idle_seconds`` at least; the event says that an operator wants it done
+        now."""
         self._windows[doing] = Windows(max(LEAST_WINDOW, 2 * idle_seconds))
+        return self._again.setdefault(doing, asyncio.Event())
+
+    def work(self) -> dict[str, str]:
+        """All of it, with why it fails, or nothing."""
+        return {doing: self._failing.get(doing, "") for doing in self._windows}
+
+    def retry(self, doing: str) -> None:
+        """An operator wants it done now, whether or not it fails."""
+        self._again[doing].set()
 
     def told(self, doing: str, error: Exception | None, failures: int) -> None:
         """A step succeeded (no error), or failed for the ``failures``-th time in a row."""

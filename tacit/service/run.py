@@ -25,6 +25,7 @@ from tacit.service.connection import Server
 from tacit.service.listener import TlsSite
 from tacit.service.log import quiet_http_logger
 from tacit.service.metrics_listener import PATH, metrics_site, watch_certificates
+from tacit.service.operated import let_operate
 
 GRACE_SECONDS = 10.0
 BACKLOG = 1024
@@ -58,7 +59,8 @@ class Site:
 
     @classmethod
     def of(cls, app: web.Application, config: ServiceConfig) -> Site:
-        """The site of a service, with its certificates watched."""
+        """The site of a service, with its certificates watched, and for whom it is operated. Raises ``UsageError``."""
+        let_operate(app, config.operator_token)
         watch_certificates(app, config.listen.tls_cert, config.client_cert)
         return cls(app, config.listen, config.metrics, config.drain_seconds)
 

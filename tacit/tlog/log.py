@@ -6,8 +6,9 @@ which rows a new entry adds; a store writes them, with the new size, in one tran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tacit.tlog.merkle import HASH_SIZE, NodeReader, leaf_hash, node_hash, range_nodes, root_hash
 
@@ -52,6 +53,36 @@ def reads_of(compute: Callable[[NodeReader], object]) -> set[tuple[int, int]]:
     return wanted
 
 
+class Tree(Protocol):
+    """A whole tree with its entries, wherever it is held."""
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        ...
+
+    @property
+    def entries(self) -> Sequence[bytes]:
+        """Every entry, in order."""
+        ...
+
+    def read(self, level: int, index: int, /) -> bytes:
+        """Hash of a perfect subtree that the tree has."""
+        ...
+
+    def root(self, size: int | None = None) -> bytes:
+        """Root of the first ``size`` entries (default: all)."""
+        ...
+
+    def append(self, entry: bytes) -> int:
+        """Add an entry; returns its index."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
+
+
 class MemoryTree:
     """A tree held in memory: ``read`` is its NodeReader; also the oracle in tests."""
 
@@ -73,6 +104,11 @@ class MemoryTree:
     def root(self, size: int | None = None) -> bytes:
         """Root of the first ``size`` entries (default: all)."""
         return root_hash(self.read, self.size if size is None else size)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._nodes.clear()
+        self.entries.clear()
 
     def append(self, entry: bytes) -> int:
         """Add an entry; returns its index."""

@@ -28,12 +28,14 @@ from services.leader.records import (
     pack_seqs,
     unpack_seqs,
 )
+from services.leader.retrying import LeaderJobs
 from services.leader.store import LeaderStore
 from tacit.adapters.dialect import SLICE
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.filling import Look
 from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.records import TaskRow, TaskState
+from tacit.codec import b64url
 from tacit.service.app import METRICS, Deps, make_app
 from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
@@ -214,6 +216,39 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(leader: LeaderStore)
         await tx.renew_leases([], OTHER, NOW + 999)
         await tx.free_leases(HOLDER)
     assert await due(leader, NOW + 119) == []
+
+
+async def test_an_operator_has_jobs_and_collections_of_a_recipe_tried_again_but_not_those_a_worker_has(
+    leader: LeaderStore,
+) -> None:
+    woken = asyncio.Event()
+    retrying = LeaderJobs(leader, SimClock(NOW), lambda: [woken])
+    row = TaskRow(report(9) * 2, TaskState.OPTED_IN, b"", TASK)
+    asking = CollectionRow(report(5), TASK, CollectionState.WAITING, b"wanted")
+    async with leader.transaction() as tx:
+        await tx.put_task(row)
+        await tx.put_task(replace(row, state=TaskState.ACTIVE))
+        await tx.add_jobs([job(1), job(2), job(3)])
+        await tx.add_collection(asking)
+        await tx.put_collection(replace(asking, state=CollectionState.ASKING, attempts=2, next_attempt=NOW + 900))
+    late, held = sorted(await claim(leader, 1, 2), key=lambda one: one.job_id)
+    async with leader.transaction(shared=True) as tx:
+        await tx.postpone_job(late, NOW + 900, "", "answered 503")
+    aggregation, collection = await retrying.jobs()
+    assert (aggregation.about, aggregation.stuck) == (b64url(row.recipe_hash), None)
+    assert (collection.state, collection.stuck, collection.next_attempt) == ("asking", True, int(NOW + 900))
+    assert await due(leader) == [report(3)]
+    assert not await retrying.retry("aggregation.none")
+    assert not await retrying.retry(f"aggregation.{b64url(report(9) * 2)}")
+    assert not woken.is_set()
+    assert await retrying.retry(aggregation.id)
+    assert woken.is_set()
+    assert sorted(await due(leader)) == [report(1), report(3)]
+    assert held.job_id == report(2)
+    assert await retrying.retry(collection.id)
+    async with leader.read() as tx:
+        (again,) = await tx.unfinished_collections(NOW)
+    assert again.job_id == report(5)
 
 
 async def test_a_job_ends_once_and_its_request_is_gone(leader: LeaderStore) -> None:

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS
-from services.admin.core import log as reading
-from services.admin.core.log import BURN_SECONDS
+from services.admin.core import whole as reading
+from services.admin.core.whole import BURN_SECONDS
 from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort
@@ -302,3 +302,63 @@ async def test_who_listens_hears_how_far_a_batch_is_filled_once_for_each_change(
         0,
         412,
     ]
+
+
+async def test_the_log_is_kept_across_starts_and_read_anew_where_the_disk_lost_some(stage: Stage) -> None:
+    recipe = await published(stage)
+    _, log = await stage.call("GET", "/v1/log", status=200)
+    asked: list[str] = []
+    inner = stage.network.request
+
+    async def noted(method: str, url: str, **options: Any) -> Any:
+        asked.append(url)
+        return await inner(method, url, **options)
+
+    stage.network.request = noted  # type: ignore[method-assign]
+    for damage, reads in ((None, 0), (b"", 1), (b"x" * 10, 1), ("changed", 1)):
+        await stage.inner.unmount("http://127.0.0.1:8090")
+        path = stage.folder / "log" / "entries"
+        if damage == "changed":
+            content = bytearray(path.read_bytes())
+            content[100] ^= 1
+            path.write_bytes(content)
+        elif isinstance(damage, bytes):
+            path.write_bytes(damage)
+        asked.clear()
+        await stage.start()
+        if damage == "changed":
+            await stage.call("GET", "/v1/log", status=500)
+        assert (await stage.call("GET", "/v1/log", status=200))[1] == log
+        assert len([one for one in asked if "/tile/entries/" in one]) == reads
+        _, ledger = await stage.call("GET", "/v1/ledger", status=200)
+        assert [one["hash"] for one in ledger["accounts"][0]["recipes"]] == [recipe]
+        await stage.call("GET", "/v1/log/entries/1/proof", status=200)
+
+
+async def test_a_long_log_is_read_beside_requests_which_hear_how_far_it_is(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await published(stage)
+    monkeypatch.setattr(reading, "WAIT_SECONDS", 0.05)
+    held = asyncio.Event()
+    inner = stage.network.request
+
+    async def slow(method: str, url: str, **options: Any) -> Any:
+        if "/tile/entries/" in url:
+            await held.wait()
+        return await inner(method, url, **options)
+
+    stage.network.request = slow  # type: ignore[method-assign]
+    assert await stage.refused("GET", "/v1/log") == (503, "problem:peer-away")
+    held.set()
+    monkeypatch.setattr(reading, "WAIT_SECONDS", 60)
+    assert (await stage.call("GET", "/v1/log", status=200))[1]["size"] == 3
+    monkeypatch.setattr(reading, "WAIT_SECONDS", 0.05)
+    held.clear()
+    await published(stage, "later")
+    await stage.clock.advance(60)
+    _, log = await stage.call("GET", "/v1/log", status=200)
+    assert log["size"] == 3, "what was read before is shown until the rest is here"
+    held.set()
+    monkeypatch.setattr(reading, "WAIT_SECONDS", 60)
+    assert (await stage.call("GET", "/v1/log", status=200))[1]["size"] == 4

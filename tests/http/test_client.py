@@ -162,6 +162,9 @@ async def test_lists_are_read_page_by_page_and_only_as_far_as_wanted(stage: Stag
         if one.number == 5:
             break
     assert len(network.exchanges) == 4
+    assert await administrator.audit.newest(3) == acts[-3:]
+    assert len(network.exchanges) == 6
+    assert [await administrator.audit.newest(count) for count in (1, 999)] == [acts[-1:], acts]
 
 
 class Tampering:

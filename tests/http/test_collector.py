@@ -213,3 +213,31 @@ async def test_a_yield_is_passed_on_as_the_leader_tells_it_and_to_the_operator_a
     assert (none.contributions, none.looks) == (0, ())
     stage.leader.refuse = Refusal("broken", "it is")
     assert (await stage.call("GET", path))[0].status == 502
+
+
+async def test_a_collection_that_is_stuck_is_tried_again_when_its_operator_says_so(stage: Stage) -> None:
+    asked = await stage.ask()
+    stage.network.plan = matching("collection_jobs", LOSE_RESPONSE, times=1)
+    await stage.step()
+    (listed,) = (await stage.call("GET", "/v1/collections"))[1]["collections"]
+    assert listed["stuck"]
+    assert listed["rule"] == "leader-unreachable"
+    assert listed["next_attempt"] > stage.clock.now()
+    assert await stage.step() == 0
+    answer, shown = await stage.call("POST", f"/v1/collections/{asked['id']}/retry")
+    assert (answer.status, shown["stuck"], shown["next_attempt"]) == (202, False, None)
+    assert await stage.step() == 1
+    stage.leader.refuse = Refusal("budget", "no")
+    stage.clock.jump(7)
+    await stage.step()
+    refused = await stage.show(asked["id"])
+    assert (refused["state"], refused["stuck"]) == ("refused", True)
+    stage.leader.refuse, stage.leader.ready = None, True
+    assert (await stage.call("POST", f"/v1/collections/{asked['id']}/retry"))[0].status == 202
+    for _ in range(3):
+        await stage.step()
+        stage.clock.jump(7)
+    assert (await stage.show(asked["id"]))["state"] == "released"
+    assert (await stage.call("POST", f"/v1/collections/{asked['id']}/retry"))[0].status == 409
+    assert (await stage.call("POST", "/v1/collections/none/retry"))[0].status == 404
+    assert (await stage.call("POST", f"/v1/collections/{asked['id']}/retry", headers={}))[0].status == 401

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,8 +31,9 @@ from infra.layout import ATTRIBUTES, CREDENTIALS, INDEX, OPERATORS, Layout, Stac
 from infra.processes import ServiceProcess
 from infra.remembered_servers import amend_config
 from infra.stack import LocalStack
-from infra.stack_options import PEOPLE
+from infra.stack_options import PEOPLE, credentials_of, operator_credential
 from infra.stack_tls import party_name
+from infra.stack_upgrades import with_operators
 from infra.workers import service_part
 from services.admin.app import read_parties
 from services.admin.core.config import AdminConfig
@@ -72,11 +74,30 @@ def test_no_two_services_of_a_stack_share_a_credential(layout: Layout) -> None:
     holders: dict[bytes, set[str]] = {}
     for path in layout.state_dir.glob("*/*.token"):
         holders.setdefault(read_secret(path), set()).add(path.parent.name)
-    assert len(holders) == len(CREDENTIALS)
-    assert set(layout.credentials) == {*CREDENTIALS, *PEOPLE}
-    assert sorted(map(sorted, holders.values())) == sorted(map(sorted, CREDENTIALS.values()))
-    served = [tuple(sorted(pair & set(SERVICES))) for pair in map(set, CREDENTIALS.values())]
+    credentials = credentials_of(layout.services)
+    assert len(holders) == len(credentials)
+    assert set(layout.credentials) == {*credentials, *PEOPLE}
+    assert sorted(map(sorted, holders.values())) == sorted(map(sorted, credentials.values()))
+    served = [tuple(sorted(pair & set(layout.services))) for pair in map(set, credentials.values())]
     assert len(set(served)) == len(served), "nobody holds two credentials for one leg"
+
+
+def test_a_stack_of_before_its_operators_had_credentials_gets_them_once(tmp_path: Path) -> None:
+    made = create_layout(tmp_path / "stack", StackOptions(witnesses=1), SeededEntropy(5), NOW)
+    lost = {operator_credential(name) for name in ("relay", "witness_1")}
+    for name in ("relay", "witness_1"):
+        body = json.loads(made.configs[name].read_text())
+        del body["operator_token"]
+        made.configs[name].write_text(json.dumps(body))
+    old = replace(made, credentials={name: at for name, at in made.credentials.items() if name not in lost})
+    grown = with_operators(old, SeededEntropy(6))
+    assert set(grown.credentials) == set(made.credentials)
+    assert load_layout(made.state_dir).credentials == grown.credentials
+    for name in ("relay", "witness_1"):
+        config = deployable(name).load(made.configs[name])
+        assert config.operator_token is not None
+        assert read_secret(config.operator_token) == read_secret(grown.credentials[operator_credential(name)])
+    assert with_operators(grown, SeededEntropy(7)) is grown
 
 
 def test_a_stack_of_before_there_was_an_admin_service_gets_one_and_else_stays_as_it_is(tmp_path: Path) -> None:

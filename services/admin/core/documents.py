@@ -87,13 +87,15 @@ class SignatureBody(Document):
 
 
 class PersonDocument(Document):
-    """A person. ``has_password``: whether there is a local account."""
+    """A person. ``has_password``: whether there is a local account; ``has_identity``: whether an account of the sign-in
+    provider is bound."""
 
     id: str
     name: str
     role: Role
     disabled: bool
     has_password: bool
+    has_identity: bool
     created: PosixSeconds
 
 
@@ -162,6 +164,36 @@ class SignInBody(Document):
     password: Annotated[str | None, Field(max_length=MOST_PASSWORD)] = None
 
 
+class OpenIdBody(Document):
+    """A sign-in at the provider: ``invitation``, where it shall bind the account; ``next``: where to go afterwards."""
+
+    invitation: Annotated[str | None, Field(max_length=128)] = None
+    next: Annotated[str | None, Field(max_length=1024)] = None
+
+
+class AuthorizationDocument(Document):
+    """Where a browser goes to sign in, within ten minutes."""
+
+    url: str
+
+
+class OpenIdReturn(Document):
+    """What the provider sent the browser back with: ``state`` and ``code``, or ``error``."""
+
+    state: Annotated[str, Field(max_length=128)]
+    code: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
+    error: Annotated[str | None, Field(max_length=256)] = None
+    iss: Annotated[str | None, Field(max_length=512)] = None
+
+
+class InvitationDocument(Document):
+    """An invitation, shown this once: by it the person binds an account of the sign-in provider."""
+
+    person: str
+    expires: PosixSeconds
+    invitation: str = Field(repr=False)
+
+
 class SessionDocument(Document):
     """Who is signed in, what the role may, and, of a session, the token that changing requests show in
     ``X-CSRF-Token``."""
@@ -189,10 +221,11 @@ class ActDocument(Document):
 
 
 class AuditPage(Document):
-    """Acts in their order."""
+    """Acts in their order. ``newest``: the number of the newest one of all, 0 where there is none."""
 
     acts: list[ActDocument]
     next: str | None
+    newest: int
 
 
 class RecipeSummary(Told):
@@ -346,15 +379,3 @@ class ProofDocument(Document):
     leaf_hash: str
     path: list[str]
     checkpoint: str
-
-
-class Problem(BaseModel):
-    """A refusal (RFC 9457). ``field``: the member of the body that is wrong, where it is one."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str | None = None
-    field: str | None = None

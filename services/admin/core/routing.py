@@ -22,9 +22,10 @@ from services.admin.core import audit
 from services.admin.core.config import AdminConfig
 from services.admin.core.documents import Nothing
 from services.admin.core.events import Event, Events
-from services.admin.core.log import Log, Whole
+from services.admin.core.log import Log
+from services.admin.core.openid import OpenIdClient
 from services.admin.core.passwords import Passwords
-from services.admin.core.people import People, Permission, Principal, forbidden
+from services.admin.core.people import PERMISSIONS, People, Permission, Principal, forbidden
 from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
 from services.admin.core.problems import Problem, not_found, refuse
@@ -33,6 +34,7 @@ from services.admin.core.questions import Questions, field_problem
 from services.admin.core.records import Act, Answer
 from services.admin.core.sign_in import SignIn
 from services.admin.core.turns import Turns
+from services.admin.core.whole import Whole
 from tacit import media_types
 from tacit.adapters.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
@@ -40,13 +42,10 @@ from tacit.operations.results import CollectorAccess
 from tacit.recipe.fields import filled
 from tacit.recipe.survey import Survey
 from tacit.service.app import Deps, read_body
+from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, page_of
 from tacit.service.store import Transactions
 from tacit.tlog.canonical import parse_json
 
-IDEMPOTENCY: Final = "Idempotency-Key"
-MOST_KEY: Final = 255
-KEY_PATTERN: Final = rf"[!-~]{{1,{MOST_KEY}}}"
-DEFAULT_LIMIT, MOST_LIMIT = 50, 200
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -67,6 +66,7 @@ class Admin:
     deps: Deps
     store: Transactions[AdminTx]
     sign_in: SignIn
+    openid: OpenIdClient | None
     passwords: Passwords
     computing: Turns
     """Of what takes long to compute."""
@@ -132,8 +132,7 @@ class Call:
 
     def page(self) -> tuple[int, int]:
         """The number behind which a page begins, and how much it holds at most. Raises ``DecodeError``."""
-        after = _number(self.request.query.get("cursor"), "cursor", 0, 0, 2**53)
-        return after, _number(self.request.query.get("limit"), "limit", DEFAULT_LIMIT, 1, MOST_LIMIT)
+        return page_of(self.request)
 
 
 @dataclass(frozen=True)
@@ -202,6 +201,19 @@ class Route:
     def acts(self) -> bool:
         """Whether requests of it are acts."""
         return self.takes and not self.computes
+
+    @property
+    def once(self) -> bool:
+        """Whether an ``Idempotency-Key`` is heeded."""
+        return self.method == "POST" and self.acts and self.permission is not None
+
+    @property
+    def needs(self) -> str | None:
+        """The permission, and who has it, in words."""
+        if self.permission is None:
+            return None
+        roles = ", ".join(role.value for role, granted in PERMISSIONS.items() if self.permission in granted)
+        return f"Permission `{self.permission}`: {roles}."
 
 
 def part_of(request: web.Request, name: str) -> str:
@@ -320,7 +332,9 @@ async def _keep(
 ) -> None:
     """The act in the audit log, and the answer for whoever asks the same again."""
     who = reply.who or ("" if principal is None else principal.person.id)
-    await audit.record(tx, Act(who, route.name, reply.target, admin.now, _source(admin, request), "done", reply.detail))
+    await audit.record(
+        tx, Act(who, route.name, reply.target, admin.now, source_of(admin, request), "done", reply.detail)
+    )
     if key is not None:
         body = None if reply.secret else _response(reply).body
         kept = body if isinstance(body, bytes) else None
@@ -338,10 +352,11 @@ async def _record_refusal(
     target = next(iter(request.match_info.values()), "").replace("\0", "")[:64]
     outcome = abort.type.rpartition(":")[2] if ":" in abort.type and abort.type != "about:blank" else str(abort.status)
     async with admin.store.transaction() as tx:
-        await audit.record(tx, Act(who, route.name, target, admin.now, _source(admin, request), outcome[:64]))
+        await audit.record(tx, Act(who, route.name, target, admin.now, source_of(admin, request), outcome[:64]))
 
 
-def _source(admin: Admin, request: web.Request) -> str:
+def source_of(admin: Admin, request: web.Request) -> str:
+    """Where a request came from, as far as the audit log holds it."""
     address = request.remote or ""
     if admin.config.audit_addresses:
         return address[:64]
@@ -380,11 +395,3 @@ def _response(reply: Reply) -> web.Response:
     if reply.cookie is not None:
         reply.cookie(response)
     return response
-
-
-def _number(text: str | None, name: str, default: int, least: int, most: int) -> int:
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 16 or not least <= int(text) <= most:
-        raise DecodeError(f"{name} takes a number from {least} to {most}")
-    return int(text)

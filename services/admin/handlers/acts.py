@@ -21,7 +21,9 @@ async def page_of(tx: AdminTx, after: int, limit: int) -> AuditPage:
     people = [await tx.person(one) for one in sorted({row.act.who for row in found if row.act.who})]
     names = {person.id: person.name for person in people if person is not None}
     following = str(found[limit - 1].number) if len(found) > limit else None
-    return AuditPage(acts=[_document(row, names) for row in found[:limit]], next=following)
+    last = await tx.last_act()
+    newest = 0 if last is None else last.number
+    return AuditPage(acts=[_document(row, names) for row in found[:limit]], next=following, newest=newest)
 
 
 def _document(row: AuditRow, names: dict[str, str]) -> ActDocument:

@@ -8,26 +8,25 @@ from services.admin.core.documents import (
     EntryDocument,
     EntryPage,
     KeysDocument,
-    LedgerDocument,
     LogDocument,
     ProofDocument,
 )
 from services.admin.core.keys import keys_of
 from services.admin.core.problems import not_found
 from services.admin.core.routing import Admin, Call, Reply
+from services.admin.core.whole import Seen
+from tacit import media_types
 from tacit.codec import b64url
-from tacit.errors import DecodeError
-from tacit.monitor.reading import WholeLog
+from tacit.errors import CryptoError, DecodeError, Fatal
 from tacit.recipe.live import LiveLog
 from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.merkle import leaf_hash, prove_inclusion
+from tacit.tlog.merkle import leaf_hash, prove_inclusion, verify_inclusion
 
 
 async def ledger(call: Call) -> Reply:
     """Every account: spent, left, and by which recipes; day by day, and when it would be used up."""
-    whole = call.admin.whole
-    found = (await whole.ledger()).document()
-    return Reply(LedgerDocument(**found, burn_down=[one.document() for one in await whole.burn_downs()]))
+    found = await call.admin.whole.accounts()
+    return Reply(None, headers={"Content-Type": media_types.JSON}, content=found.content)
 
 
 async def keys(call: Call) -> Reply:
@@ -57,37 +56,40 @@ def keys_in(live: LiveLog, admin: Admin) -> KeysDocument:
     return keys_of(live, admin.config, admin.questions.parties, admin.publishing.signs_with, admin.now)
 
 
-def index_of(log: WholeLog, text: str) -> int:
+def index_of(log: Seen, text: str) -> int:
     """The place that a URL names. Raises ``Abort`` (404) where the log has no entry."""
-    index = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else log.tree.size
-    if index >= log.tree.size:
+    index = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else log.size
+    if index >= log.size:
         raise not_found("entry")
     return index
 
 
-def checkpoint_of(log: WholeLog) -> LogDocument:
+def checkpoint_of(log: Seen) -> LogDocument:
     """The newest checkpoint that was read."""
     note = log.note.decode("utf-8", "replace")
-    return LogDocument(origin=log.state.origin, size=log.tree.size, root=b64url(log.tree.root()), checkpoint=note)
+    return LogDocument(origin=log.origin, size=log.size, root=b64url(log.root), checkpoint=note)
 
 
-def entries_of(log: WholeLog, first: int, limit: int) -> EntryPage:
+def entries_of(log: Seen, first: int, limit: int) -> EntryPage:
     """At most ``limit`` entries from ``first`` on."""
-    tree = log.tree
-    end = min(first + limit, tree.size)
-    found = [_entry(index, tree.entries[index]) for index in range(first, end)]
-    return EntryPage(entries=found, next=str(end) if end < tree.size else None)
+    end = min(first + limit, log.size)
+    found = [_entry(index, log.tree.entries[index]) for index in range(first, end)]
+    return EntryPage(entries=found, next=str(end) if end < log.size else None)
 
 
-def proof_of(log: WholeLog, index: int) -> ProofDocument:
+def proof_of(log: Seen, index: int) -> ProofDocument:
     """That the entry at ``index`` is in the tree of the newest checkpoint that was read."""
-    tree = log.tree
+    leaf, path = leaf_hash(log.tree.entries[index]), prove_inclusion(log.tree.read, index, log.size)
+    try:
+        verify_inclusion(leaf, index, log.size, path, log.root)
+    except CryptoError as error:
+        raise Fatal("the hashes of the log have changed on the disk; remove the folder and start again") from error
     return ProofDocument(
         index=index,
-        size=tree.size,
-        root=b64url(tree.root()),
-        leaf_hash=b64url(leaf_hash(tree.entries[index])),
-        path=[b64url(one) for one in prove_inclusion(tree.read, index, tree.size)],
+        size=log.size,
+        root=b64url(log.root),
+        leaf_hash=b64url(leaf),
+        path=[b64url(one) for one in path],
         checkpoint=log.note.decode("utf-8", "replace"),
     )
 

@@ -17,13 +17,14 @@ from aiohttp import web
 
 from services.admin.core.people import PERMISSIONS, Permission, Principal, Role, forbidden
 from services.admin.core.questions import field_problem
-from services.admin.core.routing import ADMIN, IDEMPOTENCY, Admin, acted, part_of
+from services.admin.core.routing import ADMIN, Admin, acted, part_of
 from services.admin.core.sign_in import CSRF_HEADER, csrf_token
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import rendered, response
 from tacit import media_types
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.service.app import abort_of, read_body
+from tacit.service.openapi import IDEMPOTENCY
 
 FORM: Final = "application/x-www-form-urlencoded"
 MOST_FIELDS: Final = 200

@@ -5,12 +5,12 @@ from __future__ import annotations
 from aiohttp import web
 
 from services.admin.core.audit import follows, verify
-from services.admin.core.routing import DEFAULT_LIMIT
 from services.admin.handlers.acts import page_of
 from services.admin.pages.visits import Visit
 from tacit.operations.audit_chain import FIRST, Chain
+from tacit.service.openapi import DEFAULT_LIMIT
 
-MOST_VERIFIED = 10_000
+MOST_VERIFIED = 1_000
 """Rows up to which a visit has the whole chain read; ``tacit admin audit verify`` reads any number."""
 
 

@@ -13,7 +13,6 @@ from services.admin.core.problems import Problem, refuse
 from services.admin.core.publishing import recipe_document
 from services.admin.core.questions import etag_of, survey_of
 from services.admin.core.records import Question, QuestionState
-from services.admin.core.routing import DEFAULT_LIMIT
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, preview_of_survey
@@ -23,6 +22,7 @@ from services.admin.pages.visits import Visit
 from tacit.errors import Abort, DecodeError
 from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
+from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.canonical import parse_canonical
 
 ACTS: Final = ("submit", "approve", "publish", "collect", "end", "delete", "signature")

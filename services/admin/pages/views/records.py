@@ -7,11 +7,11 @@ import json
 
 from aiohttp import web
 
-from services.admin.core.routing import DEFAULT_LIMIT
 from services.admin.handlers.log import checkpoint_of, entries_of, index_of, keys_in, proof_of
 from services.admin.pages.charts import burning
 from services.admin.pages.visits import Visit
 from tacit.errors import DecodeError
+from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.leaves import SignedLeaf
 
 
@@ -41,8 +41,9 @@ async def entry(visit: Visit) -> web.StreamResponse:
 async def ledger(visit: Visit) -> web.StreamResponse:
     """Every account: what is left, day by day, and by which recipes."""
     admin = visit.admin
-    accounts = (await admin.whole.ledger()).document()["accounts"]
-    drawn = {one.account.name: {"found": one, "chart": burning(one)} for one in await admin.whole.burn_downs()}
+    found = await admin.whole.accounts()
+    accounts = found.ledger.document()["accounts"]
+    drawn = {one.account.name: {"found": one, "chart": burning(one)} for one in found.burnt}
     return visit.show("ledger.html", accounts=accounts, drawn=drawn)
 
 

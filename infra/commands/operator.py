@@ -1,0 +1,219 @@
+"""``tacit operator``: one service as the organisation that runs it sees it, over the API beside its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from infra.command_options import AsJson, layout_of
+from infra.stack_options import operator_credential
+from infra.terminal import answers, notes, plain_table, print_json
+from infra.workers import service_part
+from tacit.adapters.http import HttpTransport
+from tacit.errors import UsageError
+from tacit.moments import moment
+from tacit.operations.services import call
+from tacit.service.config import read_secret
+from tacit.service.metrics_listener import PATH
+
+ANSWER_SECONDS = 10.0
+PAGE = 200
+
+app = typer.Typer(help="One service, for the organisation that runs it: status, jobs, keys.", no_args_is_help=True)
+
+Service = Annotated[
+    str | None, typer.Argument(metavar="[SERVICE]", help="A local stack's service.", show_default=False)
+]
+Url = Annotated[str | None, typer.Option("--url", help="Where a service's metrics are, instead of a local stack's.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="With --url: file (mode 0600) with the operator's token.")
+]
+Folder = Annotated[
+    Path | None, typer.Option("--state-dir", help="Folder of a local stack (default .tacit).", show_default=False)
+]
+Asking = Callable[[str, str], Any]
+"""One exchange: method and path below the service's address."""
+
+
+def asking(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter ``ask`` speaks to the service that the flags mean."""
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    del own["ask"]
+
+    @functools.wraps(command)
+    def taking(
+        *, service: str | None, url: str | None, key_file: Path | None, state_dir: Path | None, **given: Any
+    ) -> None:
+        base, bearer, transport = _meant(service, url, key_file, state_dir)
+
+        async def once(method: str, path: str) -> Any:
+            async with transport() as opened:
+                return await call(opened, method, base + path, bearer=bearer)
+
+        command(ask=lambda method, path: asyncio.run(once(method, path)), **given)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    flags = [
+        inspect.Parameter("service", keyword, default=None, annotation=Service),
+        *(one.replace(kind=keyword) for one in own.values()),
+        inspect.Parameter("url", keyword, default=None, annotation=Url),
+        inspect.Parameter("key_file", keyword, default=None, annotation=KeyFile),
+        inspect.Parameter("state_dir", keyword, default=None, annotation=Folder),
+    ]
+    vars(taking)["__signature__"] = inspect.Signature(flags)
+    taking.__annotations__ = {one.name: one.annotation for one in flags}
+    return taking
+
+
+def _meant(
+    service: str | None, url: str | None, key_file: Path | None, state_dir: Path | None
+) -> tuple[str, str, Callable[[], HttpTransport]]:
+    """Address, token and client. Raises ``UsageError``."""
+    if url is not None:
+        if key_file is None or service is not None or state_dir is not None:
+            raise typer.BadParameter("--url goes with --key-file, and with neither a service nor --state-dir")
+        return url.rstrip("/").removesuffix(PATH), _token(key_file), lambda: HttpTransport(timeout=ANSWER_SECONDS)
+    layout = layout_of(state_dir)
+    if service is None or service not in layout.configs:
+        raise typer.BadParameter(f"name one service of the stack: {', '.join(layout.services)}")
+    metrics, name = service_part(layout, service).metrics, operator_credential(service)
+    if metrics is None or name not in layout.credentials:
+        raise UsageError(f"{layout.state_dir}: its {service} has no operators' API yet; start it again with: tacit up")
+    token = _token(key_file or layout.credentials[name])
+    return metrics.removesuffix(PATH), token, lambda: layout.transport(timeout=ANSWER_SECONDS)
+
+
+def _token(path: Path) -> str:
+    return read_secret(path).decode("ascii", "replace").strip()
+
+
+@app.command("status")
+@asking
+def status(ask: Asking, as_json: AsJson = False) -> None:
+    """Show how a service is, and its numbers as its metrics show them.
+
+    Example: tacit operator status leader
+    """
+    found = ask("GET", "/v1/status")
+    if as_json:
+        print_json(found)
+        return
+    answers().print(f"{found['service']} {found['version']}: {'ready' if found['ready'] else 'not ready'}")
+    for trouble in found["trouble"]:
+        answers().print(f"  {trouble}", markup=False)
+    _show_numbers(found["numbers"])
+
+
+@app.command("jobs")
+@asking
+def jobs(
+    ask: Asking,
+    stuck: Annotated[bool, typer.Option("--stuck", help="Only those that do not go on.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List a service's jobs, and what keeps them.
+
+    Example: tacit operator jobs collector --stuck
+    """
+    found: dict[str, Any] = {"jobs": [], "numbers": []}
+    cursor: str | None = "0"
+    while cursor is not None:
+        page = ask("GET", f"/v1/jobs?limit={PAGE}&cursor={cursor}")
+        found["jobs"] += [one for one in page["jobs"] if one["stuck"] or not stuck]
+        found["numbers"], cursor = page["numbers"], page["next"]
+    if as_json:
+        print_json(found)
+        return
+    table = plain_table("job", "about", "state", "why")
+    for one in found["jobs"]:
+        table.add_row(one["id"], one["about"], f"{one['state']}{' (stuck)' if one['stuck'] else ''}", one["detail"])
+    answers().print(table)
+    _show_numbers(found["numbers"])
+
+
+@app.command("retry", context_settings={"ignore_unknown_options": True})
+@asking
+def retry(
+    ask: Asking,
+    job: Annotated[str, typer.Option("--job", help="The job's id.")],
+    as_json: AsJson = False,
+) -> None:
+    """Have a job tried again now.
+
+    Example: tacit operator retry leader --job background.following-the-log
+    """
+    found = ask("POST", f"/v1/jobs/{quote(job, safe='')}/retry")
+    if as_json:
+        print_json(found)
+    else:
+        notes().print(f"{found['id']} is tried again", markup=False)
+
+
+@app.command("rejections")
+@asking
+def rejections(ask: Asking, as_json: AsJson = False) -> None:
+    """Show what a service refused, by cause, in steps of 100.
+
+    Example: tacit operator rejections helper
+    """
+    found = ask("GET", "/v1/rejections")
+    if as_json:
+        print_json(found)
+        return
+    table = plain_table("what", "how often")
+    for one in found["causes"]:
+        table.add_row(one["cause"], f"{one['count']:,.0f}")
+    for one in found["requests"]:
+        table.add_row(f"{one['route']} {one['status']}", f"{one['count']:,.0f}")
+    answers().print(table)
+
+
+@app.command("issuance")
+@asking
+def issuance(ask: Asking, as_json: AsJson = False) -> None:
+    """Show how many tokens the issuer signed, or the attester passed on, by epoch, in steps of 100.
+
+    Example: tacit operator issuance issuer
+    """
+    found = ask("GET", "/v1/issuance")
+    if as_json:
+        print_json(found)
+        return
+    table = plain_table("epoch", "tokens")
+    for one in found["epochs"]:
+        table.add_row(one["epoch"], f"{one['tokens']:,.0f}")
+    answers().print(table)
+
+
+@app.command("keys")
+@asking
+def keys(ask: Asking, as_json: AsJson = False) -> None:
+    """List a service's keys and certificates, with their ends.
+
+    Example: tacit operator keys gateway
+    """
+    found = ask("GET", "/v1/keys")
+    if as_json:
+        print_json(found)
+        return
+    table = plain_table("use", "key", "ends")
+    for one in found["keys"]:
+        table.add_row(one["use"], one["name"], "" if one["ends"] is None else moment(one["ends"]))
+    for one in found["certificates"]:
+        table.add_row("certificate", one["use"], moment(one["ends"]))
+    answers().print(table)
+
+
+def _show_numbers(numbers: list[Mapping[str, Any]]) -> None:
+    table = plain_table("number", "value", "shown")
+    for one in numbers:
+        labels = ", ".join(f"{name} {value}" for name, value in one["labels"].items())
+        table.add_row(f"{one['name']}{f' ({labels})' if labels else ''}", f"{one['value']:,g}", one["rule"])
+    answers().print(table)

@@ -1,0 +1,71 @@
+"""What the Leader's operator sees of its jobs and collections, and may have tried again.
+
+Aggregation jobs are made of devices' reports, so that a job by itself may be one device: they are told of as one entry
+for each recipe that is served, which is there with and without reports, and in numbers over all recipes as the metrics
+show them. Collection jobs are the collector's, and no device moves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from services.leader.ports import RetryTx
+from services.leader.records import CollectionRow, CollectionState
+from tacit.aggregator.records import TaskState
+from tacit.codec import b64url, unb64url
+from tacit.ports import Clock
+from tacit.service.operated import Job
+from tacit.service.store import Transactions
+
+AGGREGATION, COLLECTION = "aggregation", "collection"
+
+
+class LeaderJobs:
+    """``waking``: what is woken when something is to be tried again."""
+
+    def __init__(
+        self, store: Transactions[RetryTx], clock: Clock, waking: Callable[[], Sequence[asyncio.Event]]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._waking = waking
+
+    async def jobs(self) -> list[Job]:
+        """One for each recipe that is served, in the order in which they were seen, then collection jobs that are under
+        way."""
+        async with self._store.read() as tx:
+            served = {
+                row.task_id: b64url(row.recipe_hash)
+                for row in await tx.tasks()
+                if row.state is TaskState.ACTIVE and row.task_id is not None
+            }
+            collections = await tx.unfinished_collections(math.inf)
+        found = [Job(f"{AGGREGATION}.{b64url(task)}", AGGREGATION, recipe, "served", None)
+                 for task, recipe in served.items()]  # fmt: skip
+        return found + [_collection(row, served.get(row.task_id, "")) for row in collections]
+
+    async def retry(self, job_id: str) -> bool:
+        """Unfinished aggregation jobs of a recipe, or a collection job, are due at once; those that a worker has stay
+        as they are."""
+        if job_id not in {one.id for one in await self.jobs()}:
+            return False
+        kind, _, name = job_id.partition(".")
+        async with self._store.transaction() as tx:
+            if kind == AGGREGATION:
+                await tx.retry_jobs(unb64url(name), self._clock.now())
+            else:
+                await tx.retry_collection(unb64url(name))
+        for event in self._waking():
+            event.set()
+        return True
+
+
+def _collection(row: CollectionRow, recipe: str) -> Job:
+    """One that asks the Helper says when it asks again; one that waits for its batch says nothing of it."""
+    asking = row.state is CollectionState.ASKING
+    failed = asking and row.attempts > 0
+    detail = f"{row.attempts} attempts at the Helper failed" if failed else ""
+    following = math.ceil(row.next_attempt) if failed else None
+    return Job(f"{COLLECTION}.{b64url(row.job_id)}", COLLECTION, recipe, row.state.value, failed, detail, following)

@@ -1,0 +1,74 @@
+"""What a service has for its own operator: keys with their ends, and work that can be told to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from aiohttp import web
+
+from tacit.codec import b64url
+from tacit.service.auth import token_digest
+from tacit.service.config import read_secret
+from tacit.signing import SigningKey
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """A key that the service holds: what for, its public name, and the POSIX second in which it ends (``None``: when
+    the operator replaces it)."""
+
+    use: str
+    name: str
+    ends: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Work of a service. ``about``: what it is for, in words or as a recipe's hash; ``stuck``: whether it does not go
+    on by itself as it should, ``None`` where that would tell of single devices; ``detail``: why."""
+
+    id: str
+    kind: str
+    about: str
+    state: str
+    stuck: bool | None
+    detail: str = ""
+    next_attempt: int | None = None
+
+
+class Jobs(Protocol):
+    """Jobs of one kind. What they are and how they stand, no device moves alone."""
+
+    async def jobs(self) -> Sequence[Job]:
+        """All of them, in an order that stays."""
+        ...
+
+    async def retry(self, job_id: str) -> bool:
+        """Have one tried again now instead of later; False where none of this kind has this id."""
+        ...
+
+
+@dataclass(slots=True)
+class Operated:
+    """What one application has for its operator. ``digest``: of the operator's token; without one nothing is told."""
+
+    digest: bytes | None = field(default=None, repr=False)
+    held: Callable[[], Iterable[HeldKey]] = tuple
+    jobs: list[Jobs] = field(default_factory=list)
+
+
+OPERATED = web.AppKey("operated", Operated)
+
+
+def let_operate(app: web.Application, token: Path | None) -> None:
+    """Let whoever shows the token in this file operate ``app``. Raises ``UsageError``."""
+    if token is not None:
+        app[OPERATED].digest = token_digest(read_secret(token))
+
+
+def signing_key(use: str, key: SigningKey) -> HeldKey:
+    """An Ed25519 key, by its public half."""
+    return HeldKey(use, b64url(key.public))

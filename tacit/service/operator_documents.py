@@ -1,0 +1,122 @@
+"""What a service tells its own operator, as models from which answers and the OpenAPI document are made."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Document(BaseModel):
+    """Immutable; members that it does not know are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NumberDocument(Document):
+    """A number of the metrics as they show it. ``rule``: exact, or coarse or level, which move in steps of ``step`` and
+    tell of one event with probability 1/``step``."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    rule: str
+
+
+class StatusDocument(Document):
+    """How the service is. ``trouble``: what keeps it from its work; ``step``: what a number moves by that is not
+    exact."""
+
+    service: str
+    version: str
+    at: int
+    ready: bool
+    trouble: list[str]
+    step: int
+    numbers: list[NumberDocument]
+
+
+class JobDocument(Document):
+    """A job. ``stuck`` is null where an answer would tell of single devices: see the numbers beside it."""
+
+    id: str
+    kind: str
+    about: str
+    state: str
+    stuck: bool | None
+    detail: str
+    next_attempt: int | None
+
+
+class JobPage(Document):
+    """Jobs, and ``numbers`` of those that devices give rise to, by state."""
+
+    jobs: list[JobDocument]
+    numbers: list[NumberDocument]
+    next: str | None
+
+
+class CauseDocument(Document):
+    """Why something was refused, and how often since the start of the process."""
+
+    cause: str
+    count: float
+    rule: str
+
+
+class RequestsDocument(Document):
+    """Requests to one route that were refused (4xx) or failed (5xx)."""
+
+    route: str
+    status: str
+    count: float
+
+
+class RejectionsDocument(Document):
+    """What was refused, by cause. Counts are those of the metrics: multiples of ``step``, right on average, ``step``
+    being what one event adds with probability 1/``step``."""
+
+    step: int
+    causes: list[CauseDocument]
+    requests: list[RequestsDocument]
+
+
+class EpochDocument(Document):
+    """Token signatures of one epoch."""
+
+    epoch: str
+    tokens: float
+
+
+class IssuanceDocument(Document):
+    """Token signatures of the epochs that are open, by this process since its start, in steps of ``step``."""
+
+    step: int
+    epochs: list[EpochDocument]
+
+
+class HeldKeyDocument(Document):
+    """A key, by its public name. ``ends`` is null where it lasts until it is replaced."""
+
+    use: str
+    name: str
+    ends: int | None
+
+
+class CertificateDocument(Document):
+    """The certificate that is shown to those who call (listen), or whom the service calls (client)."""
+
+    use: str
+    ends: int
+
+
+class HeldKeysDocument(Document):
+    """Every key and certificate of the service; never a secret."""
+
+    at: int
+    keys: list[HeldKeyDocument]
+    certificates: list[CertificateDocument]
+
+
+class RetriedDocument(Document):
+    """The job is tried again."""
+
+    id: str = Field(description="The job's id.")
