@@ -18,8 +18,8 @@ from infra.stack_options import ORGANISATIONS
 from infra.staging.containers.podman_compose import Compose
 from infra.staging.networks import project_of
 from tacit.errors import Fatal
+from tests.bases import base_images
 from tests.e2e.test_staging import DEVICES, SECONDS, Staging, answered, staging
-from tests.kit.bases import base_images
 
 pytestmark = pytest.mark.slow
 START_SECONDS = 900.0
