@@ -18,6 +18,7 @@ from rich.console import Console
 from infra.child import Child
 from infra.deployment import Parts
 from infra.layout import OPERATORS, Layout
+from infra.legs import DEVICES
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus, until_told
 from infra.stack_options import ORGANISATIONS, organisation_of
@@ -25,7 +26,7 @@ from infra.staging.agents import agents_at_work, counted, watch_agents
 from infra.staging.containers.podman_compose import Compose
 from infra.staging.containers.running import devices_at_work, services_at_work
 from infra.staging.devices import Devices
-from infra.staging.networks import DEVICES, entering, remove
+from infra.staging.networks import entering, remove
 from infra.staging.orders import carry_out_orders
 from infra.status import lives
 from infra.workers import Part
