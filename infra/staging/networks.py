@@ -27,12 +27,12 @@ BLOCK = "10.77"
 CABLE = "eth0"
 
 
-def _place_of(party: str) -> str:
+def place_of(party: str) -> str:
     """Of a party of ``LEGS``, one of ``PLACES``."""
     return party if party == DEVICES else organisation_of(witness_name(1) if party == WITNESS else party)
 
 
-SPEAK = frozenset((_place_of(caller), _place_of(called)) for caller, called in LEGS)
+SPEAK = frozenset((place_of(caller), place_of(called)) for caller, called in LEGS)
 """Who needs to speak with whom, by place: the legs of the protocol."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from infra.images.building import built, podman, podman_environment
 from infra.images.domains import DOMAINS, domain_called

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from infra.agents import provision_devices
 from infra.cli import run
@@ -21,7 +21,7 @@ from infra.probe import main as probe
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.containers.compose import FILES, compose_document, title
 from infra.staging.containers.files import files_of, hand_over, write_databases
-from infra.staging.containers.places import CALLS, legs_of, with_database
+from infra.staging.containers.places import called_by, legs_of, with_database
 from infra.staging.containers.podman_compose import Compose
 from infra.staging.devices import Devices
 from infra.staging.networks import SPEAK
@@ -98,15 +98,14 @@ def test_each_organisation_has_a_network_and_a_database_and_callers_have_a_leg(
 
 
 def test_legs_are_those_that_organisations_need_to_speak(layout: Layout) -> None:
-    pairs = {frozenset((organisation_of(name), leg)) for name in layout.services for leg in calls(name)}
-    pairs |= {frozenset(("devices", leg)) for leg in CALLS["devices"]}
-    assert pairs == {frozenset(pair) for pair in SPEAK}
+    pairs = {frozenset((organisation_of(name), leg)) for name in layout.services for leg in called_by(name)}
+    pairs |= {frozenset(("devices", leg)) for leg in called_by("devices")}
+    assert pairs == {frozenset(pair) for pair in SPEAK if len(set(pair)) == 2}
+    assert called_by("gateway") == ("leader", "analyzer")
+    assert called_by("witness_2") == ("analyst",)
+    assert called_by("admin") == ()
     assert list(legs_of(layout, "leader")) == ["leader", "helper", "analyst", "leader-data"]
     assert list(legs_of(layout, "relay")) == ["relay", "analyst"]
-
-
-def calls(name: str) -> tuple[str, ...]:
-    return CALLS["witness" if name.startswith("witness") else name]
 
 
 def test_a_service_is_given_its_own_files_and_what_is_secret_as_secrets(

@@ -16,6 +16,7 @@ from infra.deployables import kind_of
 from infra.images.domains import DEVICES as DEVICES_IMAGE
 from infra.images.domains import domain_of
 from infra.layout import Layout
+from infra.legs import DEVICES
 from infra.stack_options import organisation_of
 from infra.stack_tls import AUTHORITY
 from infra.staging.agents import told_host, told_single
@@ -31,7 +32,7 @@ from infra.staging.containers.places import (
     with_database,
 )
 from infra.staging.devices import FOLDER, SINGLE, Devices
-from infra.staging.networks import DEVICES, project_of
+from infra.staging.networks import project_of
 
 FILE = "compose.yaml"
 FILES = "/etc/tacit"

@@ -13,12 +13,12 @@ from sqlalchemy.engine import URL
 from infra.certificates import CA_FILE, certify
 from infra.databases import URL_FILE
 from infra.layout import Layout
+from infra.legs import DEVICES
 from infra.remembered_servers import amend_config
 from infra.stack_options import organisation_of
 from infra.stack_tls import AUTHORITY, authority_of
 from infra.staging.containers.places import PORT, database_address, database_user, user_of, with_database
 from infra.staging.devices import Devices
-from infra.staging.networks import DEVICES
 from tacit.ports import Entropy
 from tacit.service.config import write_secret
 

@@ -8,25 +8,12 @@ nobody beyond.
 from __future__ import annotations
 
 from infra.databases import WITHOUT_DATABASE
+from infra.deployables import kind_of
 from infra.layout import Layout
+from infra.legs import DEVICES, LEGS
 from infra.stack_options import CONTAINER_BLOCK, ORGANISATIONS, address_of, organisation_network, organisation_of
-from infra.staging.networks import DEVICES
+from infra.staging.networks import place_of
 
-CALLS = {
-    "recipe_server": ("witnesses",),
-    "issuer": ("analyst",),
-    "attester": ("issuer",),
-    "gateway": ("leader", "analyzer"),
-    "relay": ("analyst",),
-    "leader": ("helper", "analyst"),
-    "helper": ("analyst",),
-    "analyzer": ("analyst",),
-    "collector": ("leader", "analyzer"),
-    "admin": (),
-    "witness": ("analyst",),
-    DEVICES: ("relay", "attester"),
-}
-"""In whose networks a service has a leg, beside its own organisation's."""
 FIRST_CALLER, FIRST_DEVICES = 100, 150
 """The last number of their addresses in networks that are not their own."""
 MOST_DEVICE_CONTAINERS = 100
@@ -66,12 +53,18 @@ def data_network(organisation: str) -> str:
     return f"{organisation}-data"
 
 
+def called_by(name: str) -> tuple[str, ...]:
+    """In whose networks a service of a stack, or its devices, have a leg beside their own organisation's."""
+    party = name if name == DEVICES else kind_of(name)
+    places = [place_of(called) for caller, called in LEGS if caller == party]
+    return tuple(dict.fromkeys(place for place in places if place != place_of(party)))
+
+
 def legs_of(layout: Layout, name: str) -> dict[str, str]:
     """The addresses of a service by network, that at which it listens first."""
     own, number = organisation_of(name), layout.services.index(name)
-    calls = CALLS["witness" if own == "witnesses" else name]
     found = {own: address_of(name, layout.options)}
-    found |= {other: _leg(layout, other, FIRST_CALLER + number) for other in calls}
+    found |= {other: _leg(layout, other, FIRST_CALLER + number) for other in called_by(name)}
     if name not in WITHOUT_DATABASE:
         found[data_network(own)] = f"{_behind(own, layout)}.{FIRST_CALLER + number}"
     return found
@@ -79,7 +72,7 @@ def legs_of(layout: Layout, name: str) -> dict[str, str]:
 
 def device_legs(layout: Layout, number: int) -> dict[str, str]:
     """The addresses of a container of devices by network."""
-    return {other: _leg(layout, other, FIRST_DEVICES + number) for other in CALLS[DEVICES]}
+    return {other: _leg(layout, other, FIRST_DEVICES + number) for other in called_by(DEVICES)}
 
 
 def database_address(layout: Layout, organisation: str) -> str:

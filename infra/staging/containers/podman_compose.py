@@ -34,7 +34,7 @@ class Compose:
 
     def write(self, document: dict[str, Any]) -> None:
         """Write the compose file."""
-        import yaml
+        import yaml  # type: ignore[import-untyped]
 
         (self.folder / FILE).write_text(yaml.safe_dump(document, sort_keys=False, width=200))
 
