@@ -81,6 +81,11 @@ def test_an_answer_that_is_missing_from_a_release_has_a_cause() -> None:
     assert found({"sent": 30}, Served(27, {"token-spent": 1})) == [("refused", 1), ("lost", 2)]
     assert found({"sent": 30}, Served(31)) == [("unjournalled", 1)]
     assert found({"sent": 30, "expired": 2}, Served(None)) == [], "nothing was released yet"
+    failed = mismatches("r", {"sent": 28, "failed": 3}, Served(28), {"task_expired": 1, "hpke_decrypt_error": 2})
+    assert [(one.cause, one.count, one.detail) for one in failed] == [
+        ("late", 1, "sent after the server had closed the batch"),
+        ("refused", 2, "refused when they were sent: 2 hpke_decrypt_error"),
+    ]
     (one,) = mismatches("r", {"sent": 30}, Served(28, {"token-spent": 1, "internal": 1}))
     assert one.detail == "rejected after they were taken: 1 internal, 1 token-spent"
 
