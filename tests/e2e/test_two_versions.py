@@ -86,7 +86,8 @@ class Deployment:
     @contextlib.contextmanager
     def devices(self, code: Path) -> Iterator[None]:
         """All devices, by one version."""
-        command = self.command(code, "agent", "host", str(self.folder / "agents"), "--json")
+        configs = [f"--config={path}" for path in sorted(self.folder.glob("agents/*/agent.json"))]
+        command = self.command(code, "agent", "run", *configs, "--json")
         with (self.folder / "devices.log").open("ab") as log, subprocess.Popen(command, stderr=log) as process:
             try:
                 yield
