@@ -70,6 +70,39 @@ def change(
     _tell(found, as_json=as_json)
 
 
+@people.command("invite")
+@reaching(Speaker.ADMINISTRATOR)
+def invite(
+    operator: Operator,
+    who: Who,
+    out: Annotated[Path, typer.Option("--out", help="The file to make (mode 0600).", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Invite a person to bind an account of the sign-in provider; the invitation is in a file, for them alone.
+
+    Example: tacit admin people invite carol --out carol.invitation
+    """
+    if out.exists():
+        raise UsageError(f"{out}: exists already")
+    person = person_of(operator, checked_name(who))
+    made = operator.people.invite(person)
+    write_secret(out, f"{made.invitation}\n".encode())
+    if as_json:
+        print_json({**made.model_dump(mode="json", exclude={"invitation"}), "file": str(out)})
+        return
+    answers().print(f"invitation of {person.name}, until {when(made.expires)}: {out}", soft_wrap=True)
+
+
+@people.command("unbind")
+@reaching(Speaker.ADMINISTRATOR)
+def unbind(operator: Operator, who: Who, as_json: AsJson = False) -> None:
+    """Let a person's account of the sign-in provider, and an invitation, open nothing any more.
+
+    Example: tacit admin people unbind carol
+    """
+    _tell(operator.people.unbind(person_of(operator, checked_name(who))), as_json=as_json)
+
+
 @keys.command("give")
 @reaching(Speaker.ADMINISTRATOR)
 def give(

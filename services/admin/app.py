@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -11,6 +12,7 @@ from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
 from services.admin.core.log import Log
 from services.admin.core.openapi import about
+from services.admin.core.openid import OpenIdClient
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
@@ -23,10 +25,12 @@ from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
 from services.admin.core.turns import Turns
 from services.admin.core.whole import Whole
+from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
+from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import FORMS
@@ -43,6 +47,9 @@ from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 
 NAME = "admin"
+MOST_ANSWER = 1 << 18
+"""Bytes of an answer of the sign-in provider."""
+MOST_CONNECTIONS = 8
 RETRY_SECONDS = LOOK_SECONDS = 5.0
 COMPUTED_OF_ONE, COMPUTED_TOGETHER = 6, 64
 """Comparisons, checks and tables that may wait for the one thread that makes them: of one person, and of all."""
@@ -68,6 +75,8 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
             await admin.sign_in.open()
             yield
         finally:
+            if admin.openid is not None:
+                await admin.openid.close()
             await admin.whole.close()
             admin.passwords.close()
             admin.computing.close()
@@ -102,6 +111,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         config=config,
         deps=deps,
         store=store,
+        openid=make_openid(config, deps),
         sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy, passwords, secure=config.secure),
         passwords=passwords,
         computing=computing,
@@ -124,6 +134,27 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         events=events,
         planner=Planner(config.policy, computing),
     )
+
+
+def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
+    """This service as a client of the sign-in provider, over a transport of its own. Raises ``UsageError``."""
+    wanted = config.openid
+    if wanted is None or config.public_url is None:
+        return None
+    insecure = config.insecure_http
+    require_secure_url(wanted.issuer, insecure_http=insecure)
+    if urlsplit(wanted.issuer).query or urlsplit(wanted.issuer).fragment:
+        raise UsageError("openid.issuer is a URL without query and fragment")
+    require_secure_url(config.public_url, insecure_http=insecure)
+    redirect = f"{config.public_url.rstrip('/')}{RETURN_PATH}"
+    secret = (
+        "" if wanted.client_secret is None else read_secret(wanted.client_secret).decode("ascii", "replace").strip()
+    )
+    transport = HttpTransport(
+        timeout=wanted.timeout_seconds, connect_timeout=wanted.timeout_seconds, max_response=MOST_ANSWER,
+        connections=MOST_CONNECTIONS, tls=ClientTls(wanted.ca), insecure_http=insecure,
+    )  # fmt: skip
+    return OpenIdClient(wanted, secret, redirect, transport, deps.clock, insecure=insecure)
 
 
 def analyst_key(config: AdminConfig) -> Signer | None:

@@ -72,6 +72,7 @@ class Person(Document):
     role: str
     disabled: bool
     has_password: bool
+    has_identity: bool = False
     created: int
 
 
@@ -89,6 +90,15 @@ class NewKey(Key):
     """A new key. ``key`` is its text, which is shown this once and stands in no repr."""
 
     key: str = Field(repr=False)
+
+
+class Invitation(Document):
+    """By which a person binds an account of the sign-in provider, once. ``invitation`` is its text, which is shown
+    this once and stands in no repr; ``expires``: POSIX second."""
+
+    person: str
+    expires: int
+    invitation: str = Field(repr=False)
 
 
 class Session(Document):

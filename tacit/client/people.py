@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from tacit.client.caller import Caller, part
-from tacit.client.documents import Key, NewKey, Person, read
+from tacit.client.documents import Invitation, Key, NewKey, Person, read
 from tacit.client.errors import NotFoundError
 from tacit.client.pages import items
 from tacit.errors import DecodeError
@@ -54,6 +54,15 @@ class AsyncPeople:
         ``ConflictError`` (``shown-once``) where it was made and the answer was lost: take that key, and ask anew."""
         body = {"label": label} | ({} if expires is None else {"expires": expires})
         return read(NewKey, (await self._caller.send("POST", f"{_path(person)}/keys", body)).document)
+
+    async def invite(self, person: Person | str) -> Invitation:
+        """An invitation to bind an account of the sign-in provider, in the place of an earlier one; nobody can read
+        its text again. Raises ``NotFoundError`` where the service has no provider."""
+        return read(Invitation, (await self._caller.send("POST", f"{_path(person)}/invitation", {})).document)
+
+    async def unbind(self, person: Person | str) -> Person:
+        """The account that is bound opens nothing any more, nor does an invitation; the person is signed out."""
+        return read(Person, (await self._caller.send("DELETE", f"{_path(person)}/identity")).document)
 
     async def take_key(self, person: Person | str, key: Key | str) -> None:
         """The key opens nothing any more. One that is not there was taken already."""

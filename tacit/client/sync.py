@@ -65,6 +65,8 @@ class People(Blocking):
     keys = blocking(AsyncPeople.keys)
     give_key = blocking(AsyncPeople.give_key)
     take_key = blocking(AsyncPeople.take_key)
+    invite = blocking(AsyncPeople.invite)
+    unbind = blocking(AsyncPeople.unbind)
 
 
 class Audit(Blocking):

@@ -25,6 +25,7 @@ from tests.e2e.test_agent_host import hosting
 from tests.e2e.test_node_device import DEVICES, DURATION, FLOOR, LEAST_LEFT
 from tests.e2e.test_up import Stack
 from tests.http.admin_stage import Stage, key_of
+from tests.http.openid_provider import admitting, providing
 
 stack = test_node_device.stack
 HOSTILE = "<img src=x onerror=alert(1)>\"'<script>alert(2)</script>"
@@ -164,6 +165,32 @@ async def test_what_was_typed_outlives_a_session(site: Site, browser: Browser) -
         await expect(page.get_by_role("button", name="Submit for approval")).to_be_visible()
         await page.goto(f"{site.url}/questions/new")
         await expect(page.get_by_label("Short name", exact=True)).to_have_value("")
+
+
+async def test_an_account_of_a_provider_is_bound_by_an_invitation_and_opens(tmp_path: Path, browser: Browser) -> None:
+    stage = Stage(tmp_path)
+    await stage.prepare()
+    async with providing(stage.clock) as provider, admitting(stage, provider.issuer) as url:
+        async with visiting(browser, url, key_of("administrator"), "/people") as page:
+            await page.get_by_role("link", name="approver-1").click()
+            await page.get_by_role("button", name="Make an invitation").click()
+            text = await page.locator("code.secret").inner_text()
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        context = await browser.new_context(viewport={"width": 390, "height": 844})
+        page = await context.new_page()
+        for first in (True, False):
+            await page.goto(f"{url}/questions")
+            if first:
+                await page.get_by_text("I have an invitation").click()
+                await page.get_by_label("Invitation").fill(text)
+            await page.get_by_role("button", name="Go to the provider").click()
+            await expect(page.get_by_role("heading", name="Questions")).to_be_visible()
+            assert page.url == f"{url}/questions"
+            await expect(page.get_by_text("approver-1")).to_be_visible()
+            await page.get_by_role("button", name="Sign out").click()
+            await expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+        await context.close()
+    await stage.inner.close()
 
 
 async def test_a_page_says_that_the_server_is_away_and_when_it_is_back(site: Site, browser: Browser) -> None:

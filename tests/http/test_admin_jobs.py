@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from services.admin.core.whole import Whole
+from tacit.recipe.census import Census
+from tacit.recipe.live import LiveLog
 from tacit.service.app import STEPS
 from tacit.service.config import write_secret
 from tests.http.admin_stage import KIT, Stage
@@ -104,8 +107,6 @@ async def test_series_and_censuses_are_those_of_the_log(stage: Stage) -> None:
     assert (await stage.post_leaf(KIT.series_leaf(series))).status == 201
     for index in (0, 1):
         assert (await stage.post_leaf(KIT.recipe_leaf(KIT.round(series, index)))).status == 201
-    census = KIT.census()
-    assert (await stage.post_leaf(KIT.recipe_leaf(census))).status == 201
     await stage.clock.advance(stage.admin.config.log.poll_seconds)  # for so long what was read is what is told
     _, page = await stage.call("GET", "/v1/series", role="viewer", status=200)
     (shown,) = page["series"]
@@ -113,3 +114,17 @@ async def test_series_and_censuses_are_those_of_the_log(stage: Stage) -> None:
     assert shown["published"] == [{"index": one, "recipe": KIT.round(series, one).hash_text} for one in (0, 1)]
     assert (await stage.call("GET", f"/v1/series/{series.hash_text}", status=200))[1] == shown
     assert await stage.refused("GET", "/v1/series/none") == (404, "problem:not-found")
+
+
+async def test_a_census_is_told_with_how_many_it_sums(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = KIT.census()
+    shares = {role: KIT.census_share(recipe, role, 450, [100, 90]) for role in ("leader", "helper")}
+
+    async def live(_whole: Whole) -> LiveLog:
+        return LiveLog(censuses=(Census(recipe, shares, 7),))
+
+    monkeypatch.setattr(Whole, "live", live)
+    _, found = await stage.call("GET", "/v1/censuses", role="viewer", status=200)
+    end = recipe.interval.end
+    told = {"recipe": recipe.hash_text, "name": "census", "index": 7, "report_count": 450, "end": end}
+    assert found == {"censuses": [told], "next": None}

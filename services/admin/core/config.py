@@ -39,6 +39,37 @@ class SignInConfig(Frozen):
     """Seconds without a failure after which those of before count no more; a success ends them at once."""
 
 
+class OpenIdConfig(Frozen):
+    """Sign-in by OpenID Connect at one provider, beside keys and local accounts. It says who somebody is and nothing
+    else: a role is what an administrator gave, and an account opens nothing before an invitation has bound it to a
+    person."""
+
+    issuer: Annotated[str, Field(max_length=512)]
+    """The provider's issuer URL, exactly as its discovery document has it."""
+    client_id: Annotated[str, Field(min_length=1, max_length=255)]
+    """What the provider knows this service by. There the redirect URI is this service's ``public_url`` followed by
+    ``/sign-in/openid/return``."""
+    client_secret: ConfigPath | None = None
+    """File (0600) with the client's secret; none for a public client, whose sign-ins PKCE alone holds together."""
+    scopes: tuple[Annotated[str, Field(pattern=r"^[!#-\[\]-~]{1,64}$")], ...] = ("openid",)
+    """What is asked for; ``openid`` must be among it, and more is of no use here."""
+    name: Annotated[str, Field(min_length=1, max_length=64)] = "your organisation's account"
+    """What the sign-in page calls an account of the provider."""
+    max_age_seconds: Annotated[int | None, Field(ge=0, le=30 * 86400)] = None
+    """For how long after somebody gave the provider a password (or the like) it is not asked for again; none: as the
+    provider likes."""
+    ca: ConfigPath | None = None
+    """PEM file of a further authority to trust for the provider."""
+    timeout_seconds: float = Field(default=10.0, gt=0, le=60)
+    """Within which the provider must answer in full."""
+
+    @model_validator(mode="after")
+    def _asks_who(self) -> Self:
+        if "openid" not in self.scopes:
+            raise ValueError("scopes must hold openid")
+        return self
+
+
 class AdminConfig(ServiceConfig):
     """The admin service of the analyst's organisation."""
 
@@ -65,6 +96,8 @@ class AdminConfig(ServiceConfig):
     cookies are marked Secure."""
     sign_in: SignInConfig = SignInConfig()
     """Sessions of browsers, and the pauses after failures to sign in."""
+    openid: OpenIdConfig | None = None
+    """Sign-in by OpenID Connect; without it keys and local accounts alone open."""
     answer_days: Annotated[int, Field(ge=1, le=365)] = 7
     """Days for which the answer to a request with an Idempotency-Key is kept."""
     audit_addresses: bool = False
@@ -85,6 +118,12 @@ class AdminConfig(ServiceConfig):
         if self.public_url is not None:
             return self.public_url.startswith("https:")
         return self.listen.tls_cert is not None
+
+    @model_validator(mode="after")
+    def _url_for_browsers(self) -> Self:
+        if self.openid is not None and self.public_url is None:
+            raise ValueError("openid needs public_url, to which the provider sends browsers back")
+        return self
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:

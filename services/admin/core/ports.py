@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from services.admin.core.records import Answer, ApiKey, AuditRow, Failures, Person, Question, QuestionState, Session
+from services.admin.core.records import (
+    Answer,
+    ApiKey,
+    AuditRow,
+    Failures,
+    Invitation,
+    Person,
+    Question,
+    QuestionState,
+    Session,
+)
 
 
 class QuestionsTx(Protocol):
@@ -62,6 +72,10 @@ class PeopleTx(Protocol):
         """The person of this name."""
         ...
 
+    async def person_identified(self, identity: str) -> Person | None:
+        """The person whose account of the sign-in provider it is."""
+        ...
+
     async def people(self, after: int, limit: int) -> Sequence[Person]:
         """At most ``limit`` people behind number ``after``, in order."""
         ...
@@ -95,7 +109,7 @@ class PeopleTx(Protocol):
         ...
 
     async def drop_access(self) -> None:
-        """Delete every key, session and password, and let nobody in any more."""
+        """Delete every key, session, password, bound account and invitation, and let nobody in any more."""
         ...
 
     async def secret(self, name: str) -> bytes | None:
@@ -116,6 +130,22 @@ class PeopleTx(Protocol):
 
     async def drop_sessions(self, *, digest: bytes = b"", person_id: str = "", began_before: int = 0) -> int:
         """End one session, all of a person's, or all that began earlier; how many."""
+        ...
+
+    async def invitation(self, digest: bytes) -> Invitation | None:
+        """The invitation with this digest."""
+        ...
+
+    async def add_invitation(self, invitation: Invitation) -> None:
+        """Keep a new one."""
+        ...
+
+    async def drop_invitations(self, *, person_id: str, expired_at: int) -> None:
+        """Delete those of a person, and all that are over at a POSIX second."""
+        ...
+
+    async def use_flow(self, digest: bytes, now: int, forget_before: int) -> bool:
+        """Remember a completed sign-in, and forget those of before a POSIX second; False where it is remembered."""
         ...
 
     async def failures(self, account: bytes) -> Failures | None:

@@ -77,6 +77,8 @@ class Person:
     created: int
     password: str = field(default="", repr=False)
     disabled: bool = False
+    identity: str | None = None
+    """Digest of the account of the sign-in provider that is bound to the person (``flow.identity_of``)."""
     number: int = 0
 
 
@@ -99,6 +101,15 @@ class Session:
     person: str
     began: int
     seen: int
+    digest: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """By which a person may bind an account of the sign-in provider, once, before ``expires`` (POSIX seconds)."""
+
+    person: str
+    expires: int
     digest: bytes = field(default=b"", repr=False)
 
 

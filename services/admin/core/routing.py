@@ -23,6 +23,7 @@ from services.admin.core.config import AdminConfig
 from services.admin.core.documents import Nothing
 from services.admin.core.events import Event, Events
 from services.admin.core.log import Log
+from services.admin.core.openid import OpenIdClient
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import PERMISSIONS, People, Permission, Principal, forbidden
 from services.admin.core.planning import Planner
@@ -65,6 +66,7 @@ class Admin:
     deps: Deps
     store: Transactions[AdminTx]
     sign_in: SignIn
+    openid: OpenIdClient | None
     passwords: Passwords
     computing: Turns
     """Of what takes long to compute."""
@@ -330,7 +332,9 @@ async def _keep(
 ) -> None:
     """The act in the audit log, and the answer for whoever asks the same again."""
     who = reply.who or ("" if principal is None else principal.person.id)
-    await audit.record(tx, Act(who, route.name, reply.target, admin.now, _source(admin, request), "done", reply.detail))
+    await audit.record(
+        tx, Act(who, route.name, reply.target, admin.now, source_of(admin, request), "done", reply.detail)
+    )
     if key is not None:
         body = None if reply.secret else _response(reply).body
         kept = body if isinstance(body, bytes) else None
@@ -348,10 +352,11 @@ async def _record_refusal(
     target = next(iter(request.match_info.values()), "").replace("\0", "")[:64]
     outcome = abort.type.rpartition(":")[2] if ":" in abort.type and abort.type != "about:blank" else str(abort.status)
     async with admin.store.transaction() as tx:
-        await audit.record(tx, Act(who, route.name, target, admin.now, _source(admin, request), outcome[:64]))
+        await audit.record(tx, Act(who, route.name, target, admin.now, source_of(admin, request), outcome[:64]))
 
 
-def _source(admin: Admin, request: web.Request) -> str:
+def source_of(admin: Admin, request: web.Request) -> str:
+    """Where a request came from, as far as the audit log holds it."""
     address = request.remote or ""
     if admin.config.audit_addresses:
         return address[:64]

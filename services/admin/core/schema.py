@@ -40,6 +40,8 @@ PEOPLE = Table(
     Column("created", BigInteger, nullable=False),
     Column("password", String(256), nullable=False),
     Column("disabled", Boolean, nullable=False),
+    Column("identity", String(64)),
+    Index("people_identity", "identity", unique=True),
 )
 KEYS = Table(
     "api_keys",
@@ -60,6 +62,19 @@ SESSIONS = Table(
     Column("began", BigInteger, nullable=False),
     Column("seen", BigInteger, nullable=False),
     Index("sessions_person", "person"),
+)
+INVITATIONS = Table(
+    "invitations",
+    METADATA,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("person", String(32), nullable=False),
+    Column("expires", BigInteger, nullable=False),
+)
+FLOWS = Table(
+    "used_flows",
+    METADATA,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("at", BigInteger, nullable=False),
 )
 FAILURES = Table(
     "failures",

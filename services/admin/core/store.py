@@ -18,6 +18,7 @@ from services.admin.core.records import (
     ApiKey,
     AuditRow,
     Failures,
+    Invitation,
     Person,
     Question,
     QuestionState,
@@ -27,6 +28,8 @@ from services.admin.core.schema import (
     ANSWERS,
     AUDIT,
     FAILURES,
+    FLOWS,
+    INVITATIONS,
     KEYS,
     METADATA,
     MIGRATIONS,
@@ -131,6 +134,11 @@ class SqlPeople(_Rows):
         row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.name == name))
         return None if row is None else Person(**row)
 
+    async def person_identified(self, identity: str) -> Person | None:
+        """By bound account."""
+        row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.identity == identity))
+        return None if row is None else Person(**row)
+
     async def people(self, after: int, limit: int) -> Sequence[Person]:
         """In order."""
         query = sa.select(PEOPLE).where(PEOPLE.c.number > after).order_by(PEOPLE.c.number).limit(limit)
@@ -169,10 +177,10 @@ class SqlPeople(_Rows):
         return await self._run(sa.delete(KEYS).where(KEYS.c.id == key_id, KEYS.c.person == person_id)) == 1
 
     async def drop_access(self) -> None:
-        """Every key, session and password."""
-        await self._run(sa.delete(KEYS))
-        await self._run(sa.delete(SESSIONS))
-        await self._run(sa.update(PEOPLE).values(password="", disabled=True))
+        """Every way in."""
+        for table in (KEYS, SESSIONS, INVITATIONS):
+            await self._run(sa.delete(table))
+        await self._run(sa.update(PEOPLE).values(password="", disabled=True, identity=None))
 
     async def secret(self, name: str) -> bytes | None:
         """By name."""
@@ -197,6 +205,28 @@ class SqlPeople(_Rows):
         """All that any of the three names."""
         named = (SESSIONS.c.digest == digest) | (SESSIONS.c.person == person_id) | (SESSIONS.c.began < began_before)
         return await self._run(sa.delete(SESSIONS).where(named))
+
+    async def invitation(self, digest: bytes) -> Invitation | None:
+        """By digest."""
+        row = await self._one(sa.select(INVITATIONS).where(INVITATIONS.c.digest == digest))
+        return None if row is None else Invitation(**row)
+
+    async def add_invitation(self, invitation: Invitation) -> None:
+        """A new row."""
+        await self._run(sa.insert(INVITATIONS).values(asdict(invitation)))
+
+    async def drop_invitations(self, *, person_id: str, expired_at: int) -> None:
+        """All that either names."""
+        over = (INVITATIONS.c.person == person_id) | (INVITATIONS.c.expires <= expired_at)
+        await self._run(sa.delete(INVITATIONS).where(over))
+
+    async def use_flow(self, digest: bytes, now: int, forget_before: int) -> bool:
+        """A new row, unless there is one."""
+        await self._run(sa.delete(FLOWS).where(FLOWS.c.at < forget_before))
+        if await self._one(sa.select(FLOWS).where(FLOWS.c.digest == digest)) is not None:
+            return False
+        await self._run(sa.insert(FLOWS).values(digest=digest, at=now))
+        return True
 
     async def failures(self, account: bytes) -> Failures | None:
         """By the account's digest."""

@@ -75,6 +75,7 @@ def document_of(person: Person) -> PersonDocument:
         role=Role(person.role),
         disabled=person.disabled,
         has_password=bool(person.password),
+        has_identity=person.identity is not None,
         created=person.created,
     )
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from services.admin.core.documents import (
     AuditPage,
+    AuthorizationDocument,
     CensusPage,
     CheckDocument,
     CollectionBody,
@@ -13,6 +14,7 @@ from services.admin.core.documents import (
     CollectionList,
     DesignDocument,
     EntryPage,
+    InvitationDocument,
     JobList,
     KeyBody,
     KeyList,
@@ -21,6 +23,8 @@ from services.admin.core.documents import (
     LogDocument,
     NewKey,
     Nothing,
+    OpenIdBody,
+    OpenIdReturn,
     PersonBody,
     PersonChange,
     PersonDocument,
@@ -39,7 +43,7 @@ from services.admin.core.documents import (
 )
 from services.admin.core.people import Permission
 from services.admin.core.routing import Route, Storing
-from services.admin.handlers import acts, jobs, live, log, people, questions, recipes, series, sessions
+from services.admin.handlers import acts, jobs, live, log, openid, people, questions, recipes, series, sessions
 from tacit.recipe.survey import Survey
 from tacit.service.operator_documents import JobDocument
 
@@ -177,6 +181,27 @@ ROUTES: Final = (
     Route(
         "DELETE", "/v1/people/{id}/keys/{key}", "key.take", "Take a key; it opens nothing any more.", people.take_key,
         Permission.PEOPLE, {204: None}, problems=(404,), storing=Storing.WRITE,
+    ),
+    Route(
+        "POST", "/v1/people/{id}/invitation", "person.invite",
+        "Invite a person to bind an account of the sign-in provider; the text is shown this once.", openid.invite,
+        Permission.PEOPLE, {201: InvitationDocument}, body=Nothing, problems=(404, 409), storing=Storing.WRITE,
+    ),
+    Route(
+        "DELETE", "/v1/people/{id}/identity", "person.unbind",
+        "The account of the sign-in provider that is bound opens nothing any more, nor does an invitation.",
+        openid.unbind, Permission.PEOPLE, {200: PersonDocument}, problems=(404,), storing=Storing.WRITE,
+    ),
+    Route(
+        "POST", "/v1/session/openid", "session.openid", "Where a browser goes to sign in at the provider.",
+        openid.begin, None, {200: AuthorizationDocument}, body=OpenIdBody, problems=(404, 502),
+        storing=Storing.NOTHING, computes=True,
+    ),
+    Route(
+        "POST", "/v1/session/openid/return", "session.return",
+        "Sign in with what the provider sent the browser back with.",
+        openid.end, None, {201: SessionDocument}, body=OpenIdReturn, problems=(401, 403, 404, 409, 502),
+        storing=Storing.NOTHING,
     ),
     Route(
         "POST", "/v1/session", "session.begin", "Sign in with a key, or with a name and a password.",

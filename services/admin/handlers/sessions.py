@@ -7,7 +7,7 @@ from aiohttp import web
 from services.admin.core.documents import SessionDocument
 from services.admin.core.people import PERMISSIONS, Role
 from services.admin.core.records import Person
-from services.admin.core.routing import Call, Reply
+from services.admin.core.routing import Admin, Call, Reply
 from services.admin.core.sign_in import BY_SESSION, Shown, csrf_token
 from services.admin.handlers.people import document_of
 from tacit.errors import FieldError
@@ -17,9 +17,13 @@ async def sign_in(call: Call) -> Reply:
     """A session for a key, or for the name and password of a local account."""
     admin = call.admin
     shown = await _shown(call)
-    person = shown.person
     async with admin.store.transaction() as tx:
         cookie = await admin.sign_in.begin(tx, shown)
+    return session_reply(admin, shown.person, cookie)
+
+
+def session_reply(admin: Admin, person: Person, cookie: str) -> Reply:
+    """The answer that gives a browser the ``cookie`` of its new session."""
 
     def give(response: web.Response) -> None:
         response.set_cookie(

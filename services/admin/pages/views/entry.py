@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hmac
+import json
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from services.admin.core.flow import target_of
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.sign_in import csrf_token
+from services.admin.handlers.openid import cookie_name
 from services.admin.pages.visits import SIGN_IN, Visit
 from tacit.codec import b64url
 from tacit.errors import Abort
@@ -24,8 +27,7 @@ async def sign_in(visit: Visit) -> web.StreamResponse:
 
 async def enter(visit: Visit) -> web.StreamResponse:
     """A session for what the form holds, and on to where one wanted to go."""
-    cookie, shown = visit.request.cookies.get(FORM_COOKIE, ""), visit.form.get("csrf", "")
-    if not cookie or not hmac.compare_digest(csrf_token(cookie).encode(), shown.encode()):
+    if not _ours(visit):
         return _form(visit, refuse(Problem.CSRF, "this form is from an earlier visit; send it again"))
     given = {name: visit.form[name] for name in ("key", "name", "password") if visit.form.get(name)}
     try:
@@ -40,6 +42,45 @@ async def enter(visit: Visit) -> web.StreamResponse:
     raise response
 
 
+async def depart(visit: Visit) -> web.StreamResponse:
+    """To the sign-in provider; a redirect of a form would not be let out by the pages' own policy."""
+    if not _ours(visit):
+        return _form(visit, refuse(Problem.CSRF, "this form is from an earlier visit; send it again"))
+    body = {"next": _target(visit.form.get("next", ""))}
+    if invitation := visit.form.get("invitation", ""):
+        body["invitation"] = invitation
+    try:
+        found = await visit.act("session.openid", body)
+    except Abort as problem:
+        return _form(visit, problem)
+    url = json.loads(found.body if isinstance(found.body, bytes) else b"")["url"]
+    page = visit.show("onward.html", heading="To the provider", words="You sign in there, and come back.", url=url)
+    page.cookies.update(found.cookies)
+    return page
+
+
+async def arrive(visit: Visit) -> web.StreamResponse:
+    """Back from the provider. The session's cookie is not sent with a redirect that began elsewhere, so that a page of
+    our own leads on."""
+    query = visit.request.query
+    body = {name: query[name] for name in ("state", "code", "error", "iss") if name in query}
+    cookie = visit.request.cookies.get(cookie_name(secure=visit.admin.sign_in.secure), "")
+    target = _target(target_of(cookie))
+    try:
+        found = await visit.act("session.return", body)
+    except Abort as problem:
+        return _form(visit, problem, target)
+    page = visit.show("onward.html", heading="Signed in", words="You are signed in.", url=target)
+    page.cookies.update(found.cookies)
+    return page
+
+
+def _ours(visit: Visit) -> bool:
+    """Whether the form that was sent is one that this browser was given."""
+    cookie, shown = visit.request.cookies.get(FORM_COOKIE, ""), visit.form.get("csrf", "")
+    return bool(cookie) and hmac.compare_digest(csrf_token(cookie).encode(), shown.encode())
+
+
 async def leave(visit: Visit) -> web.StreamResponse:
     """The session is over."""
     found = await visit.act("session.end")
@@ -48,12 +89,12 @@ async def leave(visit: Visit) -> web.StreamResponse:
     raise response
 
 
-def _form(visit: Visit, problem: Abort | None = None) -> web.Response:
-    wanted = visit.form.get("next") or visit.request.query.get("next", "")
+def _form(visit: Visit, problem: Abort | None = None, target: str = "") -> web.Response:
+    wanted = target or visit.form.get("next") or visit.request.query.get("next", "")
     cookie = b64url(visit.admin.deps.entropy(32))
     found = visit.show(
         "sign_in.html", status=200 if problem is None else problem.status, problem=problem, next=_target(wanted),
-        token=csrf_token(cookie), given=visit.form.get("name", ""),
+        token=csrf_token(cookie), provider=visit.admin.config.openid, given=visit.form.get("name", ""),
     )  # fmt: skip
     found.set_cookie(
         FORM_COOKIE,
@@ -73,4 +114,4 @@ def _target(wanted: str) -> str:
     """A path of this service, or the overview."""
     if not wanted.isprintable() or "\\" in wanted or not wanted.startswith("/") or wanted.startswith("//"):
         return "/"
-    return "/" if urlsplit(wanted).path == SIGN_IN else wanted
+    return "/" if urlsplit(wanted).path.startswith(SIGN_IN) else wanted

@@ -6,6 +6,7 @@ import calendar
 import json
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from aiohttp import web
 
@@ -69,6 +70,20 @@ async def take_key(visit: Visit) -> web.StreamResponse:
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 
 
+async def invite(visit: Visit) -> web.StreamResponse:
+    """An invitation; its text stands on the page that answers, and nowhere else."""
+    found = await visit.act("person.invite", {})
+    if not isinstance(found.body, bytes):
+        raise TypeError("an invitation is told at once")
+    return await _person(visit, invitation=json.loads(found.body))
+
+
+async def unbind(visit: Visit) -> web.StreamResponse:
+    """The account of the provider opens nothing any more."""
+    await visit.act("person.unbind")
+    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+
+
 def _day(text: str) -> int:
     """The POSIX second in which a day of UTC is over. Raises ``FieldError``."""
     try:
@@ -117,7 +132,9 @@ def _roles() -> list[tuple[str, str]]:
     ]
 
 
-async def _person(visit: Visit, problem: Abort | None = None, new_key: str = "") -> web.Response:
+async def _person(
+    visit: Visit, problem: Abort | None = None, new_key: str = "", invitation: Any = None
+) -> web.Response:
     async with visit.admin.store.read() as tx:
         person = await existing(tx, visit.part("id"))
         keys = await tx.keys(person.id)
@@ -128,6 +145,8 @@ async def _person(visit: Visit, problem: Abort | None = None, new_key: str = "")
         whose=person,
         keys=keys,
         new_key=new_key,
+        invitation=invitation,
+        provider=visit.admin.config.openid,
         roles=_roles(),
         role=Role(person.role).value,
     )

@@ -20,6 +20,8 @@ PAGES: Final = (
     Page("GET", "/", overview.overview),
     Page("GET", SIGN_IN, entry.sign_in, None),
     Page("POST", SIGN_IN, entry.enter, None),
+    Page("POST", f"{SIGN_IN}/openid", entry.depart, None),
+    Page("GET", f"{SIGN_IN}/openid/return", entry.arrive, None),
     Page("POST", "/sign-out", entry.leave, home="/"),
     Page("GET", "/questions", questions.listed),
     Page("GET", "/questions/new", editor.new, Permission.WRITE),
@@ -41,6 +43,8 @@ PAGES: Final = (
     Page("POST", "/people", people.add, Permission.PEOPLE),
     Page("GET", _PERSON, people.shown, Permission.PEOPLE),
     Page("POST", _PERSON, people.change, Permission.PEOPLE),
+    Page("POST", f"{_PERSON}/invitation", people.invite, Permission.PEOPLE, home=_PERSON),
+    Page("POST", f"{_PERSON}/unbind", people.unbind, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/keys", people.give_key, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/keys/{{key}}/take", people.take_key, Permission.PEOPLE, home=_PERSON),
 )

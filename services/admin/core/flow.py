@@ -1,0 +1,138 @@
+"""One sign-in by OpenID Connect, from the browser that begins it to the person who it turns out to be.
+
+What a sign-in is bound to is drawn when it begins and lies with the browser alone, in a cookie that scripts cannot
+read: state, nonce and PKCE verifier follow from it. So nobody fills a table from outside, and an answer of the provider
+is worth something in that browser only, once. Somebody is who an administrator's invitation made of an account: the
+pair of issuer and subject, of which a digest is kept. Names and addresses that a provider tells count for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from services.admin.core import audit
+from services.admin.core.openid import Proof
+from services.admin.core.people import existing
+from services.admin.core.ports import AdminTx, PeopleTx
+from services.admin.core.problems import Problem, refuse
+from services.admin.core.records import Act, Invitation, Person
+from tacit.codec import b64url, unb64url
+from tacit.errors import Abort, DecodeError
+from tacit.ports import Entropy
+from tacit.service.auth import token_digest
+
+FLOW_COOKIE: Final = "tacit_openid"
+FLOW_SECONDS: Final = 600
+"""How long somebody may take to sign in at the provider."""
+INVITATION_SECONDS: Final = 7 * 86400
+INVITATION_PREFIX: Final = "invite-"
+MOST_TARGET: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A sign-in that has begun: ``secret`` (32 bytes), POSIX second, invitation, and where to go afterwards."""
+
+    secret: bytes = field(repr=False)
+    at: int
+    invitation: str = field(default="", repr=False)
+    target: str = "/"
+
+    @property
+    def proof(self) -> Proof:
+        """What it is bound to."""
+        verifier = self._derived("verifier")
+        challenge = b64url(hashlib.sha256(verifier.encode()).digest())
+        return Proof(self._derived("state"), self._derived("nonce"), verifier, challenge)
+
+    def _derived(self, purpose: str) -> str:
+        return b64url(hashlib.sha256(f"tacit openid {purpose} v1\0".encode() + self.secret).digest())
+
+    def cookie(self) -> str:
+        """As the browser keeps it."""
+        return b64url(json.dumps([b64url(self.secret), self.at, self.invitation, self.target]).encode())
+
+
+def begun(entropy: Entropy, now: int, invitation: str, target: str) -> Flow:
+    """A fresh one."""
+    return Flow(entropy(32), now, invitation, target if len(target) <= MOST_TARGET else "/")
+
+
+def target_of(cookie: str) -> str:
+    """Where a browser with this cookie wanted to go; nothing is proven of it."""
+    try:
+        return str(json.loads(unb64url(cookie))[3])
+    except (DecodeError, ValueError, TypeError, LookupError, RecursionError):
+        return "/"
+
+
+def flow_of(cookie: str, state: str, now: int) -> Flow:
+    """The sign-in that this browser began, if ``state`` is its. Raises ``Abort`` (403)."""
+    try:
+        secret, at, invitation, target = json.loads(unb64url(cookie))
+        flow = Flow(unb64url(secret, length=32), int(at), str(invitation), str(target))
+    except (DecodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise stray() from error
+    if not flow.at <= now < flow.at + FLOW_SECONDS:
+        raise stray()
+    if not hmac.compare_digest(state.encode("utf-8", "surrogateescape"), flow.proof.state.encode()):
+        raise stray()
+    return flow
+
+
+def stray() -> Abort:
+    """The answer to an answer of the provider that this browser does not wait for."""
+    return refuse(Problem.STRAY, "it was not begun in this browser, took too long, or was answered before; begin again")
+
+
+def identity_of(issuer: str, subject: str) -> str:
+    """What is kept of an account."""
+    return hashlib.sha256(f"tacit identity v1\0{issuer}\0{subject}".encode()).hexdigest()
+
+
+async def invite(tx: PeopleTx, entropy: Entropy, person_id: str, now: int) -> tuple[Invitation, str]:
+    """A fresh invitation of a person, in the place of an earlier one, and its text, which nobody can read again.
+    Raises ``Abort`` (404)."""
+    await existing(tx, person_id)
+    text = INVITATION_PREFIX + b64url(entropy(32))
+    invitation = Invitation(person_id, now + INVITATION_SECONDS, token_digest(text))
+    await tx.drop_invitations(person_id=person_id, expired_at=now)
+    await tx.add_invitation(invitation)
+    return invitation, text
+
+
+async def unbind(tx: PeopleTx, person_id: str, now: int) -> Person:
+    """No account opens anything for the person any more, nor does an invitation; whoever signed in by one is out.
+    Raises ``Abort`` (404)."""
+    person = replace(await existing(tx, person_id), identity=None)
+    await tx.put_person(person)
+    await tx.drop_invitations(person_id=person_id, expired_at=now)
+    await tx.drop_sessions(person_id=person_id)
+    return person
+
+
+async def person_of(tx: AdminTx, flow: Flow, identity: str, now: int, source: str) -> Person:
+    """Who signed in, bound to the account first where an invitation says so; the flow counts no more. Raises
+    ``Abort``: 403 where nobody here has the account or the invitation does not hold, 409 for another's account."""
+    if not await tx.use_flow(token_digest(flow.proof.state), now, now - FLOW_SECONDS):
+        raise stray()
+    person = await tx.person_identified(identity)
+    if flow.invitation:
+        invitation = await tx.invitation(token_digest(flow.invitation))
+        if invitation is None or now >= invitation.expires:
+            raise refuse(Problem.INVITATION, "it was used, is over, or was taken back; ask for another one")
+        if person is not None and person.id != invitation.person:
+            raise refuse(Problem.IDENTITY_TAKEN, "sign out at the provider, and sign in there as yourself")
+        person = replace(await existing(tx, invitation.person), identity=identity)
+        await tx.put_person(person)
+        await tx.drop_invitations(person_id=person.id, expired_at=now)
+        await audit.record(
+            tx, Act(person.id, "person.bind", person.id, now, source, "done", f"account {identity[:16]}")
+        )
+    if person is None or person.disabled:
+        raise refuse(Problem.UNBOUND, "ask an administrator for an invitation")
+    return person

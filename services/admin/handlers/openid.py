@@ -1,0 +1,87 @@
+"""Signing in by OpenID Connect: its two steps, and the invitations that bind accounts to people."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.admin.core import flow
+from services.admin.core.documents import AuthorizationDocument, InvitationDocument
+from services.admin.core.openid import OpenIdClient
+from services.admin.core.problems import Problem, refuse
+from services.admin.core.routing import Admin, Call, Reply, source_of
+from services.admin.core.sign_in import SECURE_PREFIX, Shown
+from services.admin.handlers.people import document_of
+from services.admin.handlers.sessions import session_reply
+
+RETURN_PATH = "/sign-in/openid/return"
+"""Where the provider sends browsers back; redirects know no other place of this service."""
+
+
+def client_of(admin: Admin) -> OpenIdClient:
+    """Raises ``Abort`` (404) where no provider is configured."""
+    if admin.openid is None:
+        raise refuse(Problem.NOT_FOUND, "this service is configured without a sign-in provider")
+    return admin.openid
+
+
+async def begin(call: Call) -> Reply:
+    """Where a browser goes to sign in, and the cookie by which its return is known."""
+    admin, body = call.admin, call.body
+    client = client_of(admin)
+    begun = flow.begun(admin.deps.entropy, admin.now, body.invitation or "", body.next or "/")
+    url = await client.authorization_url(begun.proof)
+    secure = admin.sign_in.secure
+
+    def give(response: web.Response) -> None:
+        response.set_cookie(
+            cookie_name(secure=secure), begun.cookie(), max_age=flow.FLOW_SECONDS, path="/", httponly=True,
+            samesite="Lax", secure=secure,
+        )  # fmt: skip
+
+    return Reply(AuthorizationDocument(url=url), cookie=give, secret=True)
+
+
+async def end(call: Call) -> Reply:
+    """A session for whom the provider signed in."""
+    admin, body, request = call.admin, call.body, call.request
+    client = client_of(admin)
+    begun = flow.flow_of(request.cookies.get(cookie_name(secure=admin.sign_in.secure), ""), body.state, admin.now)
+    if body.iss is not None and body.iss != client.issuer:
+        raise flow.stray()
+    if body.code is None:
+        word = body.error or ""
+        said = f": {word}" if word.isidentifier() and len(word) <= 40 else ""
+        raise refuse(Problem.PROVIDER_REFUSED, f"it answered with an error{said}")
+    identity = flow.identity_of(client.issuer, await client.subject(body.code, begun.proof))
+    async with admin.store.transaction() as tx:
+        person = await flow.person_of(tx, begun, identity, admin.now, source_of(admin, request))
+        cookie = await admin.sign_in.begin(tx, Shown(person))
+    reply = session_reply(admin, person, cookie)
+    given = reply.cookie
+
+    def give(response: web.Response) -> None:
+        if given is not None:
+            given(response)
+        secure = admin.sign_in.secure
+        response.del_cookie(cookie_name(secure=secure), path="/", secure=secure, httponly=True, samesite="Lax")
+
+    return Reply(reply.document, reply.status, target=person.id, who=person.id, cookie=give, secret=True)
+
+
+def cookie_name(*, secure: bool) -> str:
+    """Over TLS one that no other host of the same site can set."""
+    return SECURE_PREFIX + flow.FLOW_COOKIE if secure else flow.FLOW_COOKIE
+
+
+async def invite(call: Call) -> Reply:
+    """An invitation, whose text is shown this once."""
+    client_of(call.admin)
+    made, text = await flow.invite(call.stored, call.admin.deps.entropy, call.part("id"), call.admin.now)
+    document = InvitationDocument(person=made.person, expires=made.expires, invitation=text)
+    return Reply(document, 201, target=made.person, secret=True)
+
+
+async def unbind(call: Call) -> Reply:
+    """The person's account opens nothing any more, nor does an invitation."""
+    person = await flow.unbind(call.stored, call.part("id"), call.admin.now)
+    return Reply(document_of(person), target=person.id)
