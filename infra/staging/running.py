@@ -17,12 +17,13 @@ from rich.console import Console
 
 from infra.deployment import Parts
 from infra.layout import OPERATORS, Layout
+from infra.legs import DEVICES
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.agents import agents_at_work, counted, watch_agents
 from infra.staging.devices import Devices
-from infra.staging.networks import DEVICES, entering, remove
+from infra.staging.networks import entering, remove
 from infra.staging.orders import carry_out_orders
 from infra.status import lives
 from infra.workers import Part

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from infra.legs import DEVICES as OF_DEVICES
 from infra.processes import tacit_command
 from infra.stack_options import ORGANISATIONS
-from infra.staging.networks import DEVICES as OF_DEVICES
 from infra.staging.networks import HUB, namespaces_of
 from tests.conftest import skip_or_fail
 from tests.kit.processes import ReadyProcess
