@@ -56,14 +56,38 @@ def _commands(devices: Devices) -> dict[Path, list[str]]:
     return {log: tacit_command(*arguments) for log, arguments in (hosts | single).items()}
 
 
-async def watch_agents(children: Mapping[Path, Child], say: Callable[[str], None]) -> None:
-    """Say of each process that ends that it has, until cancelled."""
-    clock, left = SystemClock(), dict(children)
+async def watch_agents(
+    devices: Devices,
+    within: Sequence[str],
+    children: dict[Path, Child],
+    say: Callable[[str], None],
+    changed: Callable[[], None],
+) -> None:
+    """Until cancelled: say of each process that ends that it has, and let single devices leave and start again as their
+    files say. ``children`` are those of ``agents_at_work``, and go on to be; ``changed`` is called after a change."""
+    clock, said, began = SystemClock(), set[Child](), _stamps(devices)
     while True:
-        for log in [log for log, child in left.items() if not child.runs]:
-            say(f"agents ended: {last_words(log).removeprefix('tacit: ')}; see {log}")
-            del left[log]
+        for log, child in children.items():
+            if not child.runs and child not in said:
+                said.add(child)
+                say(f"agents ended: {last_words(log).removeprefix('tacit: ')}; see {log}")
+        now = _stamps(devices)
+        for log in [log for log, stamp in began.items() if now.get(log) != stamp and log in children]:
+            await asyncio.to_thread(children.pop(log).stop)
+            if log in now:
+                children[log] = Child([*within, *_commands(devices)[log]], log)
+            changed()
+        began = now
         await clock.sleep(WATCH_SECONDS)
+
+
+def _stamps(devices: Devices) -> dict[Path, int]:
+    """When the configuration of each single device was touched last (nanoseconds), by its log."""
+    found = {}
+    for folder in devices.single:
+        with contextlib.suppress(FileNotFoundError):
+            found[folder / SINGLE_LOG] = (folder / CONFIG_NAME).stat().st_mtime_ns
+    return found
 
 
 async def _until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:

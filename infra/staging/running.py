@@ -65,11 +65,17 @@ async def run_staging(
         if not namespaces:
             tell_prometheus(layout, services)  # in namespaces each organisation's metrics are its own
         notes.print(f"starting {devices.present} devices")
-        async with agents_at_work(devices, entering(namespaces[DEVICES]) if namespaces else []) as children:
-            pids = {str(log): child.group for log, child in children.items()}
-            marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
+        place = entering(namespaces[DEVICES]) if namespaces else []
+        async with agents_at_work(devices, place) as children:
+
+            def mark() -> None:
+                pids = {str(log): child.group for log, child in children.items()}
+                marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
+
+            mark()
             looking = asyncio.gather(
-                watch_agents(children, notes.print), carry_out_orders(layout, services, SystemClock())
+                watch_agents(devices, place, children, notes.print, mark),
+                carry_out_orders(layout, services, SystemClock()),
             )
             try:
                 serving = [part for service in services for part in service.part.services]
