@@ -22,9 +22,9 @@ from infra.legs import DEVICES
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus, until_told
 from infra.stack_options import ORGANISATIONS, organisation_of
-from infra.staging.agents import agents_at_work, counted, watch_agents
+from infra.staging.agents import Runners, agents_at_work, counted, processes_of, watch_agents
 from infra.staging.containers.podman_compose import Compose
-from infra.staging.containers.running import devices_at_work, services_at_work
+from infra.staging.containers.running import containers_of, devices_at_work, services_at_work
 from infra.staging.devices import Devices
 from infra.staging.networks import entering, remove
 from infra.staging.orders import carry_out_orders
@@ -69,10 +69,11 @@ async def run_staging(
         if not namespaces:
             tell_prometheus(layout, services)  # in namespaces each organisation's metrics are its own
         notes.print(f"starting {devices.present} devices")
-        async with agents_at_work(devices, entering(namespaces[DEVICES]) if namespaces else []) as children:
+        place = entering(namespaces[DEVICES]) if namespaces else []
+        async with agents_at_work(devices, place) as children:
             serving = [part for service in services for part in service.part.services]
             carrying = carry_out_orders(layout, services, SystemClock())
-            async with _told(layout, mode, serving, children, notes, tell, carrying):
+            async with _told(layout, mode, serving, children, processes_of(devices, place), notes, tell, carrying):
                 yield
 
     await run_stack(layout, parts, notes, with_devices, within)
@@ -89,7 +90,7 @@ async def run_contained(
             notes.print(f"starting {devices.present} devices")
             async with (
                 devices_at_work(layout, compose, devices) as children,
-                _told(layout, Mode.CONTAINERS, parts, children, notes, tell),
+                _told(layout, Mode.CONTAINERS, parts, children, containers_of(layout, devices), notes, tell),
             ):
                 await stopping.wait()
 
@@ -101,18 +102,24 @@ async def _told(
     layout: Layout,
     mode: Mode,
     serving: Iterable[Part],
-    children: Mapping[Path, Child],
+    children: dict[Path, Child],
+    runners: Runners,
     notes: Console,
     tell: Callable[[dict[str, Any]], None],
     *also: Coroutine[None, None, None],
 ) -> AsyncIterator[None]:
     """All are ready: say so, let other commands find the deployment, and watch its devices, with ``also`` beside, while
     the block runs."""
-    marker, pids = layout.state_dir / RUNNING, {str(log): child.group for log, child in children.items()}
-    marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
-    looking = asyncio.gather(watch_agents(children, notes.print), *also)
+    devices, marker = Devices.of(layout.state_dir), layout.state_dir / RUNNING
+
+    def mark() -> None:
+        pids = {str(log): child.group for log, child in children.items()}
+        marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
+
+    mark()
+    looking = asyncio.gather(watch_agents(devices, runners, children, notes.print, mark), *also)
     try:
-        tell(describe(layout, mode, serving, counted(Devices.of(layout.state_dir))))
+        tell(describe(layout, mode, serving, counted(devices)))
         yield
     finally:
         looking.cancel()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from infra.child import Child
-from infra.images.building import podman_environment
+from infra.images.building import podman, podman_environment
 from infra.layout import Layout
 from infra.readiness_watch import ANSWER_SECONDS, until_recipes, watch_readiness
-from infra.staging.agents import device_logs, until_at_work
+from infra.staging.agents import Runners, device_logs, until_at_work
 from infra.staging.containers.compose import container_of, device_titles, title
 from infra.staging.containers.places import PORT, database_address, with_database
 from infra.staging.containers.podman_compose import Compose
@@ -92,7 +92,7 @@ async def _until_ready(layout: Layout, parts: Iterable[Part]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def devices_at_work(layout: Layout, compose: Compose, devices: Devices) -> AsyncIterator[Mapping[Path, Child]]:
+async def devices_at_work(layout: Layout, compose: Compose, devices: Devices) -> AsyncIterator[dict[Path, Child]]:
     """The containers of all devices while the block runs, every device at work: who follows the log of each, by that
     log. Raises ``UsageError``."""
     titles, followers = device_titles(devices), dict[Path, Child]()
@@ -100,10 +100,29 @@ async def devices_at_work(layout: Layout, compose: Compose, devices: Devices) ->
         if titles:
             await compose.up(titles)
         for log, name in zip(device_logs(devices), titles, strict=True):
-            log.unlink(missing_ok=True)
-            command = ["podman", "logs", "--follow", container_of(layout, name)]
-            followers[log] = Child(command, log, env=podman_environment())
+            followers[log] = _follower(container_of(layout, name), log)
         await until_at_work(devices, followers)
         yield followers
     finally:
         await asyncio.gather(*(asyncio.to_thread(child.stop) for child in followers.values()))
+
+
+def containers_of(layout: Layout, devices: Devices) -> Runners:
+    """The containers of devices, as they are now, that a person lets leave or start again."""
+    names = dict(zip(device_logs(devices), (container_of(layout, one) for one in device_titles(devices)), strict=True))
+
+    def start(log: Path) -> Child:
+        podman("start", names[log])
+        return _follower(names[log], log)
+
+    def stop(log: Path, child: Child) -> None:
+        podman("stop", names[log])
+        child.stop()
+
+    return Runners(start, stop)
+
+
+def _follower(container: str, log: Path) -> Child:
+    """Who copies what a container says to ``log``, from its beginning."""
+    log.unlink(missing_ok=True)
+    return Child(["podman", "logs", "--follow", container], log, env=podman_environment())
