@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -192,6 +192,54 @@ class InvitationDocument(Document):
     person: str
     expires: PosixSeconds
     invitation: str = Field(repr=False)
+
+
+class PasskeyOptionsBody(Document):
+    """Before a passkey is registered: the ``invitation`` that allows it."""
+
+    invitation: Annotated[str, Field(max_length=128)]
+
+
+class OptionsDocument(Document):
+    """``options``: what a browser's ``navigator.credentials`` takes as ``publicKey``, binary members in base64url."""
+
+    options: dict[str, Any]
+
+
+class PasskeyBody(Document):
+    """A passkey that a browser made, as WebAuthn's ``toJSON`` writes it."""
+
+    invitation: Annotated[str, Field(max_length=128)]
+    label: Annotated[str, Field(max_length=64)] = ""
+    credential: dict[str, Any]
+
+
+class PasskeyDocument(Document):
+    """A passkey: its id in base64url, and how often its authenticator says that it was used."""
+
+    id: str
+    label: str
+    created: PosixSeconds
+    counter: int
+
+
+class PasskeyList(Document):
+    """The oldest first."""
+
+    passkeys: list[PasskeyDocument]
+
+
+class AssertionBody(Document):
+    """What a passkey shall be shown for."""
+
+    act: Literal["approve", "publish"]
+
+
+class ActBody(Document):
+    """``assertion``: a passkey's answer as WebAuthn's ``toJSON`` writes it, where the act needs one."""
+
+    may_be_left_out: ClassVar[bool] = True
+    assertion: dict[str, Any] | None = None
 
 
 class SessionDocument(Document):
