@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ DATABASES = {"sqlite": "database.sqlite3", "postgres": "database.sql"}
 WITHOUT_DATABASE = frozenset({"relay"})
 OWN_FILES = {"relay": ("key-sets.json",), "gateway": ("ohttp-keys.json", "signing.key"), "attester": ("stable-id.key",)}
 """Files in the ``state_dir`` of a service that it makes itself."""
+_STAMP = "%Y%m%dT%H%M%SZ"
+_DRAFT_SECONDS = 86400
+"""After which a backup that was not finished is given up."""
 _MOST_BYTES = 1 << 20
 _CHUNK = 1 << 20
 
@@ -79,6 +83,30 @@ def back_up(name: str, config: Path, out: Path) -> Contents:
         shutil.rmtree(draft, ignore_errors=True)
     sync_folder(out.parent)
     return contents
+
+
+def back_up_into(name: str, config: Path, folder: Path, keep: int) -> tuple[Path, Contents]:
+    """Back up the service ``name`` into a new folder of ``folder``, named after the service and the second (UTC), and
+    delete all but the newest ``keep`` of its backups there, once the new one is whole. Raises ``UsageError``."""
+    kind = kind_of(name)
+    out = folder / f"{kind}-{time.strftime(_STAMP, time.gmtime())}"
+    contents = back_up(name, config, out)
+    try:
+        for old in _named(folder, kind)[:-keep]:
+            (old / CONTENTS).unlink(missing_ok=True)  # first: what is left of a broken deletion is no backup
+            shutil.rmtree(old)
+        for draft in folder.glob(f".{kind}-*.new"):
+            if draft.stat().st_mtime < time.time() - _DRAFT_SECONDS:
+                shutil.rmtree(draft)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}; {out} is whole, older ones remain") from error
+    return out, contents
+
+
+def _named(folder: Path, kind: str) -> list[Path]:
+    """The backups of a service that ``back_up_into`` made in ``folder``, the oldest first."""
+    pattern = re.compile(rf"{kind}-\d{{8}}T\d{{6}}Z")
+    return sorted(path for path in folder.iterdir() if path.is_dir() and pattern.fullmatch(path.name))
 
 
 def restore(name: str, config: Path, backup: Path) -> Restored:

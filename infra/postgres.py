@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 from infra.certificates import CA_FILE, CERTIFICATE, KEY, CertificateAuthority, certify, is_certified
 from infra.child import LOG_NAME, Child
+from infra.postgres_programs import find_binaries
 from tacit.errors import UsageError
 from tacit.service.config import read_secret, write_secret
 
@@ -38,19 +38,6 @@ SETTINGS = {
     "logging_collector": "off",
 }
 _LEFT_OVER = ("still in use", "postmaster.pid")
-
-
-def find_binaries() -> Path | None:
-    """The folder of ``initdb`` and ``postgres``: the newest below /usr/lib/postgresql, or the one on PATH."""
-    versions = sorted(
-        (path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdigit()),
-        key=lambda path: int(path.parent.name),
-    )
-    on_path = shutil.which("initdb")
-    if on_path is not None:
-        versions.append(Path(on_path).resolve().parent)
-    complete = [folder for folder in versions if all((folder / name).exists() for name in ("initdb", "postgres"))]
-    return complete[-1] if complete else None
 
 
 @dataclass

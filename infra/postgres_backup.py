@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 
-from infra.postgres import find_binaries
+from infra.postgres_programs import find_binaries
 from tacit.adapters.postgres_tls import protection_of
 from tacit.errors import UsageError
 

@@ -1,8 +1,8 @@
 """The services of a layout as processes of their own, watched until this one ends.
 
 A child is ``tacit serve`` on the service's own configuration. Its standard input is a pipe from here: when this
-process ends, however it ends, the pipe closes and the child stops. Nothing is restarted: a service that dies is
-reported, and whoever wants it back starts it with ``tacit serve``.
+process ends, however it ends, the pipe closes and the child stops. Nothing is restarted by itself: a service that dies
+is reported, and whoever wants it back starts it with ``tacit serve``, or has the process that is its parent start it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -27,17 +27,23 @@ from tacit.ports import TransportError
 
 READY_SECONDS = 120.0
 STOP_SECONDS = 10.0
+DRAINED_SECONDS = 60.0
+"""In which a service that is stopped alone answers what it has begun."""
 HEALTH_PAUSE_SECONDS = 0.1
 LOG_TAIL_BYTES = 4096
 PIDS = "processes.json"
 
 
-@dataclass(frozen=True)
+@dataclass
 class ServiceProcess:
-    """One running service."""
+    """One service: ``process`` is its newest, ``within`` what stands before its command, and ``held`` whether it was
+    told to stop and not yet to start again."""
 
     part: Part
     process: asyncio.subprocess.Process
+    within: Sequence[str] = ()
+    held: bool = False
+    _fresh: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
@@ -64,6 +70,43 @@ class ServiceProcess:
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process has not ended."""
+        return self.process.returncode is None
+
+    async def stop(self) -> None:
+        """Tell it to stop, and wait; what does not is killed after ``DRAINED_SECONDS``."""
+        self.held = True
+        self.signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self.process.wait(), DRAINED_SECONDS)
+        except TimeoutError:
+            self.signal(signal.SIGKILL)
+            await self.process.wait()
+
+    async def start(self, layout: Layout, also: Sequence[str] = ()) -> None:
+        """Start it again on its configuration, with ``also`` behind the arguments of ``tacit serve``, and return once
+        it answers. Raises ``UsageError`` as ``running`` does."""
+        fresh = await _start(self.part, self.within, also)
+        self.process, self.held = fresh.process, False
+        self._fresh.set()
+        await _until_ready(self, layout)
+
+    async def ended(self) -> int:
+        """The status of its newest process, once that has ended without having been told to."""
+        while True:
+            status = await self.process.wait()
+            if not self.held:
+                return status
+            await self.started_again()
+
+    async def started_again(self) -> None:
+        """Once ``start`` has been called, after this was."""
+        self._fresh.clear()
+        if not self.runs:
+            await self._fresh.wait()
 
     @property
     def restart_command(self) -> str:
@@ -106,12 +149,17 @@ async def running(
         fresh = [await _start(part, within(part)) for part in parts.further]  # after the first, which made the tables
         services += fresh
         await asyncio.gather(*(_until_ready(service, layout) for service in fresh))
-        pids = {part.label: service.pid for service in services for part in service.part.services}
-        (layout.state_dir / PIDS).write_text(json.dumps(pids))
+        write_pids(layout.state_dir, services)
         yield services
     finally:
         await stop_all(services)
         (layout.state_dir / PIDS).unlink(missing_ok=True)
+
+
+def write_pids(state_dir: Path, services: Sequence[ServiceProcess]) -> None:
+    """Write the process ids down, for ``read_pids``."""
+    pids = {part.label: service.pid for service in services for part in service.part.services}
+    (state_dir / PIDS).write_text(json.dumps(pids))
 
 
 def read_pids(state_dir: Path) -> dict[str, int]:
@@ -123,12 +171,13 @@ def read_pids(state_dir: Path) -> dict[str, int]:
 
 
 async def watch(services: list[ServiceProcess], report: Callable[[ServiceProcess, int], None]) -> None:
-    """Call ``report`` with each service that ends and its exit status (negative: the signal); returns after the
-    last one.
-    """
+    """Call ``report`` with each service that ends without having been told to, and its exit status (negative: the
+    signal), until cancelled."""
 
     async def one(service: ServiceProcess) -> None:
-        report(service, await service.process.wait())
+        while True:
+            report(service, await service.ended())
+            await service.started_again()
 
     await asyncio.gather(*map(one, services))
 
@@ -147,18 +196,18 @@ async def stop_all(services: list[ServiceProcess]) -> None:
         await asyncio.wait(late)
 
 
-async def _start(part: Part, within: Sequence[str]) -> ServiceProcess:
+async def _start(part: Part, within: Sequence[str], also: Sequence[str] = ()) -> ServiceProcess:
     with _open_log(part.log) as sink:
         process = await asyncio.create_subprocess_exec(
             *within,
-            *serve_command(*part.arguments),
+            *serve_command(*part.arguments, *also),
             "--stop-with-stdin",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=sink,
             start_new_session=True,
         )
-    return ServiceProcess(part, process)
+    return ServiceProcess(part, process, within)
 
 
 def _open_log(path: Path) -> IO[bytes]:

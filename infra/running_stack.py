@@ -32,7 +32,7 @@ async def run_stack(
     Raises ``UsageError`` where one of them does not start."""
     stopping = asyncio.Event()
     with _stop_signals(stopping):
-        starting = asyncio.ensure_future(_run(layout, parts, notes, when_ready, within, stopping))
+        starting = asyncio.ensure_future(_run(layout, parts, notes, when_ready, within))
         told = asyncio.ensure_future(stopping.wait())
         await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
@@ -52,9 +52,7 @@ def tell_prometheus(layout: Layout, services: list[ServiceProcess]) -> None:
         raise UsageError(f"{error.filename}: {error.strerror or 'cannot be written'}") from error
 
 
-async def _run(
-    layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within, stopping: asyncio.Event
-) -> None:
+async def _run(layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within) -> None:
     notes.print(f"starting {len(layout.configs)} services in {layout.state_dir}")
     async with running(layout, parts, within) as services:
         if not await until_recipes(layout, SystemClock()):
@@ -62,20 +60,20 @@ async def _run(
         async with when_ready(services):
             looking = asyncio.ensure_future(watch_readiness(layout, services, SystemClock(), notes.print))
             try:
-                await watch(services, lambda service, status: _report(notes, service, status))
+                await watch(services, lambda service, status: _report(notes, services, service, status))
             finally:
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
-            notes.print("no service is left; Ctrl-C ends this command")
-            await stopping.wait()
 
 
-def _report(notes: Console, service: ServiceProcess, status: int) -> None:
+def _report(notes: Console, services: list[ServiceProcess], service: ServiceProcess, status: int) -> None:
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
     notes.print(
         f"{service.title} (pid {service.pid}) {how}; start it again with:\n"
         f"  {service.restart_command}\n  its log: {service.log}"
     )
+    if not any(one.runs for one in services):
+        notes.print("no service is left; Ctrl-C ends this command")
 
 
 @contextlib.contextmanager

@@ -20,7 +20,8 @@ import pytest
 
 from infra.layout import free_ports
 from infra.mosquitto import MosquittoServer, find_mosquitto
-from infra.postgres import SUPERUSER, PostgresServer, find_binaries
+from infra.postgres import SUPERUSER, PostgresServer
+from infra.postgres_programs import find_binaries
 from infra.redis import RedisServer, RedisUser, find_redis
 from tacit.adapters.system import OsEntropy
 from tests.kit import databases, draws

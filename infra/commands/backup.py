@@ -1,38 +1,64 @@
-"""``tacit backup`` and ``tacit restore``: what one service must not lose, at one moment, and back."""
+"""``tacit backup`` and ``tacit restore``: what one service must not lose, at one moment, and back. In every image
+with a database, so no more is imported than a service's own process does."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from infra.backups import back_up
+from infra.backups import back_up, back_up_into
 from infra.backups import restore as put_back
-from infra.command_options import AsJson
 from infra.deployables import KINDS, kind_of
-from infra.terminal import answers, print_json
+from infra.flags import AsJson
 from tacit.moments import when
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]
 Config = Annotated[Path, typer.Option("--config", help="The service's configuration, as tacit serve takes it.")]
 Folder = Annotated[Path, typer.Argument(help="A folder that tacit backup made.", show_default=False)]
-Out = Annotated[Path, typer.Option("--out", help="The folder to make; an existing one is never replaced.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The folder to make; an existing one is never replaced.", show_default=False),
+]
+Into = Annotated[
+    Path | None,
+    typer.Option("--into", help="Make a folder named after service and second in this one.", show_default=False),
+]
+Keep = Annotated[
+    int | None,
+    typer.Option(
+        "--keep", help="With --into: delete all but the newest so many of this service.", min=1, show_default=False
+    ),
+]
 
 
-def backup(name: Name, config: Config, out: Out, as_json: AsJson = False) -> None:
+def backup(
+    name: Name,
+    config: Config,
+    out: Out = None,
+    into: Into = None,
+    keep: Keep = None,
+    as_json: AsJson = False,
+) -> None:
     """Copy the database of a service at one moment, running or not, and the files that it makes itself.
 
     Key files that you made, and the configuration, are not in it: keep those where you keep your keys. It holds secrets
-    of the service: encrypt it, and keep it no longer than you would restore it.
+    of the service: encrypt it, and keep it no longer than you would restore it. For timers: --into FOLDER --keep 7
     Example: tacit backup leader --config .tacit/leader/config.json --out backups/leader
     """
     _require_known(name)
-    contents = back_up(name, config, out)
+    if (into is None) != (keep is None) or (out is None) == (into is None):
+        raise typer.BadParameter("give either --out FOLDER or --into FOLDER with --keep NUMBER")
+    if into is not None and keep is not None:
+        out, contents = back_up_into(name, config, into, keep)
+    elif out is not None:
+        contents = back_up(name, config, out)
     if as_json:
-        print_json({"backup": str(out), **contents.model_dump()})
+        typer.echo(json.dumps({"backup": str(out), **contents.model_dump()}))
     else:
-        answers().print(f"{out}: {contents.service} as of {when(contents.made)}", soft_wrap=True, markup=False)
+        typer.echo(f"{out}: {contents.service} as of {when(contents.made)}")
 
 
 def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False) -> None:
@@ -46,15 +72,14 @@ def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False)
     done = put_back(name, config, folder)
     before = None if done.before is None else str(done.before)
     if as_json:
-        print_json({"service": done.contents.service, "made": done.contents.made, "before": before})
+        typer.echo(json.dumps({"service": done.contents.service, "made": done.contents.made, "before": before}))
         return
-    console = answers()
-    console.print(f"{done.contents.service} is as of {when(done.contents.made)}", markup=False)
+    typer.echo(f"{done.contents.service} is as of {when(done.contents.made)}")
     if before is not None:
-        console.print(f"what was there: {before}", soft_wrap=True, markup=False)
+        typer.echo(f"what was there: {before}")
     for file in done.missing:
-        console.print(f"put back too: {file}", markup=False)
-    console.print(f"start it: tacit serve {name} --config {config}", soft_wrap=True, markup=False)
+        typer.echo(f"put back too: {file}")
+    typer.echo(f"start it: tacit serve {name} --config {config}")
 
 
 def _require_known(name: str) -> None:

@@ -22,11 +22,13 @@ from infra.staging import report as reports
 from infra.staging.agents import counted
 from infra.staging.devices import Devices
 from infra.staging.networks import joined, network_of, require_namespaces
-from infra.staging.running import Mode, Running, require_running, run_staging, stop_staging
+from infra.staging.orders import Act, Order, give_order
+from infra.staging.running import Mode, Running, is_held, require_running, run_staging, stop_staging
 from infra.status import stack_status
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.operations.results import released
 from tacit.operations.services import logged_recipe, recipes_of
@@ -36,6 +38,7 @@ DEFAULT_EPOCH_SECONDS = 600
 PER_HOST = 250
 SINGLE = 2
 ANSWER_SECONDS = 10.0
+RECOVERIES = (Recovery.ACCEPT.value, Recovery.NEW_MARK.value)
 
 app = typer.Typer(help="Run a whole deployment with many devices on this machine.", no_args_is_help=True)
 app.command("images")(images)
@@ -149,6 +152,63 @@ async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
         "recipes": len(found.tasks),
         "agents": counted(Devices.of(layout.state_dir), running.runs),
     }
+
+
+Services = Annotated[
+    list[str] | None, typer.Argument(help="Services, or organisations with all of theirs.", show_default=False)
+]
+SomeServices = Annotated[
+    list[str], typer.Argument(help="Services, or organisations with all of theirs.", show_default=False)
+]
+Beside = Annotated[
+    str | None,
+    typer.Option("--serve-with", metavar="OPTION", help="accept-rollback or new-mark, as of tacit serve; this once."),
+]
+
+
+@app.command("restart")
+def restart(services: Services = None, state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
+    """Stop and start services one after another, all of them where none is named; each is ready before the next stops.
+
+    Example: tacit staging restart leader helper
+    """
+    _order(Order(Act.RESTART, services or ()), state_dir, as_json=as_json)
+
+
+@app.command("stop")
+def stop(services: SomeServices, state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
+    """Stop services of a running deployment, which goes on without them.
+
+    Example: tacit staging stop helper
+    """
+    _order(Order(Act.STOP, services), state_dir, as_json=as_json)
+
+
+@app.command("start")
+def start(
+    services: Services = None,
+    serve_with: Beside = None,
+    state_dir: StagingDir = DEFAULT_STATE_DIR,
+    as_json: AsJson = False,
+) -> None:
+    """Start services that were stopped or have ended, all of them where none is named.
+
+    Example: tacit staging start helper
+    """
+    if serve_with not in {None, *RECOVERIES} or (serve_with and len(services or ()) != 1):
+        raise typer.BadParameter(f"--serve-with goes with one service, and is one of {', '.join(RECOVERIES)}")
+    also = () if serve_with is None else (f"--{serve_with}",)
+    _order(Order(Act.START, services or (), also), state_dir, as_json=as_json)
+
+
+def _order(order: Order, state_dir: Path, *, as_json: bool) -> None:
+    folder = state_dir.absolute()
+    require_running(folder, LOCK)
+    answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
+    if as_json:
+        print_json(answer)
+    else:
+        answers().print(f"{order.act}: {', '.join(answer['done'])}", soft_wrap=True)
 
 
 @app.command("agents")

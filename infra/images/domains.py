@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from infra.deployables import kind_of
 from tacit.errors import UsageError
 
-SERVE, AGENT = "infra.commands.serve", "infra.commands.agent"
+SERVE, AGENT, BACKUP = "infra.commands.serve", "infra.commands.agent", "infra.commands.backup"
 STARTERS = ("infra.cli", "infra.probe")
 """What every image has besides: the command ``tacit``, and the look at a service's readiness."""
 ELSEWHERE = ("infra.documents", "infra.interop", "infra.ingest", "infra.lab")
@@ -21,22 +21,24 @@ OWN = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent"
 
 @dataclass(frozen=True)
 class Domain:
-    """One image: its ``name``, the ``packages`` that are the domain's own, and the module of its ``command``."""
+    """One image: its ``name``, the ``packages`` that are the domain's own, and the modules of its ``command`` and of
+    ``further`` ones."""
 
     name: str
     packages: tuple[str, ...]
     command: str = SERVE
+    further: tuple[str, ...] = (BACKUP,)
 
     @property
     def roots(self) -> tuple[str, ...]:
         """The modules beside the packages that are asked for by name."""
-        return (*STARTERS, self.command)
+        return (*STARTERS, self.command, *self.further)
 
 
 DOMAINS = (
     Domain("attester", ("attester",)),
     Domain("issuer", ("services.issuer",)),
-    Domain("relay", ("relay",)),
+    Domain("relay", ("relay",), further=()),
     Domain("gateway", ("services.gateway",)),
     Domain("log", ("recipe_server",)),
     Domain("leader", ("services.leader",)),
@@ -44,7 +46,7 @@ DOMAINS = (
     Domain("analyzer", ("services.analyzer",)),
     Domain("analyst", ("services.collector", "services.admin")),
     Domain("witness", ("services.witness",)),
-    Domain("devices", ("client_agent",), AGENT),
+    Domain("devices", ("client_agent",), AGENT, ()),
 )
 DEVICES = DOMAINS[-1]
 _OF_SERVICE = {"recipe_server": "log", "collector": "analyst", "admin": "analyst"}

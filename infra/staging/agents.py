@@ -18,7 +18,7 @@ from infra.staging.devices import Devices
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 
-START_SECONDS = 600.0
+START_SECONDS = 300.0
 LOOK_SECONDS = 0.25
 WATCH_SECONDS = 3.0
 TELL_SECONDS = "1"
@@ -31,7 +31,7 @@ LOG_TAIL_BYTES = 65_536
 @contextlib.asynccontextmanager
 async def agents_at_work(devices: Devices, within: Sequence[str]) -> AsyncIterator[dict[Path, Child]]:
     """The processes of all ``devices``, by log, every device at work, while the block runs; ``within`` stands before
-    their commands. Raises ``UsageError`` where one ends, or not all are at work after ``START_SECONDS``."""
+    their commands. Raises ``UsageError`` where one ends, or none more is at work for ``START_SECONDS``."""
     children: dict[Path, Child] = {}
     try:
         for log, command in _commands(devices).items():
@@ -67,15 +67,17 @@ async def watch_agents(children: Mapping[Path, Child], say: Callable[[str], None
 
 
 async def _until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:
-    clock, wanted = SystemClock(), devices.present
-    until = clock.now() + START_SECONDS
-    while (await asyncio.to_thread(counted, devices))["working"] < wanted:
+    clock, wanted, most = SystemClock(), devices.present, -1
+    until = 0.0
+    while (working := (await asyncio.to_thread(counted, devices))["working"]) < wanted:
+        if working > most:
+            most, until = working, clock.now() + START_SECONDS
         for log, child in children.items():
             if not child.runs:
                 raise UsageError(f"agents did not start: {last_words(log).removeprefix('tacit: ')}; see {log}")
         if clock.now() > until:
             raise UsageError(
-                f"not all of {wanted} devices are at work after {START_SECONDS:.0f} s; see {devices.folder}"
+                f"{working} of {wanted} devices are at work, no more for {START_SECONDS:.0f} s; see {devices.folder}"
             )
         await clock.sleep(LOOK_SECONDS)
 

@@ -15,23 +15,25 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from infra.stack_options import FIRST_ADDRESS, ORGANISATIONS
+from infra.deployables import WITNESS, witness_name
+from infra.legs import DEVICES, LEGS
+from infra.stack_options import FIRST_ADDRESS, ORGANISATIONS, organisation_of
 from tacit.errors import UsageError
 
-DEVICES, CONSOLE, HUB = "devices", "console", "hub"
+CONSOLE, HUB = "console", "hub"
 PLACES = (*ORGANISATIONS, DEVICES, CONSOLE)
 BLOCK = "10.77"
 """Of the addresses; the third number is of the stack's folder."""
-SPEAK = (
-    ("devices", "relay"),
-    ("devices", "attester"),
-    ("relay", "analyst"),
-    ("attester", "issuer"),
-    ("leader", "helper"),
-    *((name, "analyst") for name in ("issuer", "leader", "helper", "analyzer", "witnesses")),
-)
-"""Who needs to speak with whom: relay and gateway, gateway and aggregators, everybody and the log."""
 CABLE = "eth0"
+
+
+def _place_of(party: str) -> str:
+    """Of a party of ``LEGS``, one of ``PLACES``."""
+    return party if party == DEVICES else organisation_of(witness_name(1) if party == WITNESS else party)
+
+
+SPEAK = frozenset((_place_of(caller), _place_of(called)) for caller, called in LEGS)
+"""Who needs to speak with whom, by place: the legs of the protocol."""
 
 
 def network_of(state_dir: Path) -> str:

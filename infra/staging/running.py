@@ -17,15 +17,18 @@ from rich.console import Console
 
 from infra.deployment import Parts
 from infra.layout import OPERATORS, Layout
+from infra.legs import DEVICES
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.agents import agents_at_work, counted, watch_agents
 from infra.staging.devices import Devices
-from infra.staging.networks import DEVICES, entering, remove
+from infra.staging.networks import entering, remove
+from infra.staging.orders import carry_out_orders
 from infra.status import lives
 from infra.workers import Part
 from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Clock
 
@@ -65,13 +68,17 @@ async def run_staging(
         async with agents_at_work(devices, entering(namespaces[DEVICES]) if namespaces else []) as children:
             pids = {str(log): child.group for log, child in children.items()}
             marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
-            looking = asyncio.ensure_future(watch_agents(children, notes.print))
+            looking = asyncio.gather(
+                watch_agents(children, notes.print), carry_out_orders(layout, services, SystemClock())
+            )
             try:
                 serving = [part for service in services for part in service.part.services]
                 tell(describe(layout, mode, serving, counted(devices)))
                 yield
             finally:
                 looking.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await looking
                 marker.unlink(missing_ok=True)
 
     await run_stack(layout, parts, notes, with_devices, within)
@@ -108,7 +115,7 @@ class Running:
 def require_running(state_dir: Path, lock: str) -> Running:
     """The staging deployment that runs in ``state_dir`` and holds ``lock``. Raises ``UsageError`` where none does."""
     found = _marker(state_dir)
-    if found is None or not _is_held(state_dir, lock):
+    if found is None or not is_held(state_dir, lock):
         raise UsageError(f"{state_dir}: no staging deployment runs here; start one with: tacit staging up --agents 20")
     return found
 
@@ -125,13 +132,14 @@ async def stop_staging(state_dir: Path, lock: str, clock: Clock) -> None:
         raise
     os.kill(found.pid, signal.SIGTERM)
     until = clock.now() + STOP_SECONDS
-    while _is_held(state_dir, lock):
+    while is_held(state_dir, lock):
         if clock.now() > until:
             raise UsageError(f"{state_dir}: still stopping after {STOP_SECONDS:.0f} s (pid {found.pid})")
         await clock.sleep(LOOK_SECONDS)
 
 
-def _is_held(state_dir: Path, lock: str) -> bool:
+def is_held(state_dir: Path, lock: str) -> bool:
+    """Whether a deployment, or another stack, runs there."""
     try:
         with alone_in(state_dir, lock, "runs"):
             return False

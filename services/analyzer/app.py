@@ -67,6 +67,7 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     app.router.add_routes(handlers.routes(config.prefix))
     identity = read_identity(config)
     follow_log(app, store, parties, AnalyzerSeat(identity), config, deps)
+    app[TROUBLES].append(identity.hpke_keys.trouble)
     app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
     app[TROUBLES].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from services.analyzer.config import AnalyzerConfig
-from tacit.aggregator.keys import HpkeKey, find_key, read_hpke_keys
+from tacit.aggregator.keys import find_key
+from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.records import TaskRow
 from tacit.aggregator.seat import NOT_OURS
 from tacit.aggregator.state_keys import find_state_key, read_state_keys
@@ -31,7 +32,7 @@ class AnalyzerIdentity:
 
     operator: str
     signing_key: SigningKey = field(repr=False)
-    hpke_keys: Sequence[HpkeKey] = field(repr=False)
+    hpke_keys: LiveHpkeKeys = field(repr=False)
     state_keys: Sequence[PrivateKey] = field(repr=False)
 
     @property
@@ -45,7 +46,7 @@ def read_identity(config: AnalyzerConfig) -> AnalyzerIdentity:
     return AnalyzerIdentity(
         config.operator,
         read_signing_key(config.signing_key),
-        read_hpke_keys(config.hpke_keys),
+        LiveHpkeKeys(config.hpke_keys),
         read_state_keys(config.state_keys),
     )
 

@@ -19,10 +19,10 @@ from services.collector.store import CollectorStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.aggregator.holding import report_keys
-from tacit.aggregator.keys import read_hpke_keys
+from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.errors import UsageError
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import Deps, add_driver, add_store, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, read_digest
 from tacit.service.config import read_secret
 from tacit.service.operated import OPERATED
@@ -38,7 +38,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     if config.publish is not None:
         require_secure_url(config.publish.url, insecure_http=config.insecure_http)
     config.policy.require_aggregators()
-    keys = read_hpke_keys(config.hpke_keys)
+    keys = LiveHpkeKeys(config.hpke_keys)
     digests: dict[str, bytes | None] = {OPERATOR: read_digest(config.operator_token)}
     if config.admin_token is not None:
         digests[ADMIN] = read_digest(config.admin_token)
@@ -62,6 +62,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         await store.close()
 
     app.cleanup_ctx.append(storage)
+    app[TROUBLES].append(keys.trouble)
     add_store(app, lambda: store.durable)
     add_collector_metrics(app, store)
     handlers = Handlers(collector, recipes, fillings, retrying, max_body=config.max_body)

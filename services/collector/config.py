@@ -23,8 +23,9 @@ class CollectorConfig(ServiceConfig):
     """The collector."""
 
     hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
-    """Files (0600) with the HPKE keys that recipes seal aggregate shares to, the preferred one first; keep old ones
-    while their recipes run."""
+    """Files (0600) with the HPKE keys that recipes seal aggregate shares to, the preferred one first, or folders of
+    such files, of which the last by name is preferred. They are read again when they change; keep old ones while their
+    recipes run."""
     leader_token: ConfigPath
     """File (0600) with the bearer token that is presented to the Leader."""
     analyzer_token: ConfigPath | None = None

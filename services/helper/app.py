@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -40,7 +40,7 @@ class Parts:
     name: str
     store: HelperStore
     callers: Callers
-    hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
+    hpke_keys: Sequence[HpkeKey] = field(repr=False)
     crypto: JobCrypto = OPENSSL
     prefix: str = ""
     max_job: int = 4096
@@ -67,6 +67,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
 
     def follow(app: web.Application) -> None:
         follow_log(app, app[STORE], app[PARTIES], AggregatorSeat(credentials.identity), config, deps)
+        app[TROUBLES].append(credentials.hpke_keys.trouble)
 
     app = assemble(parts, deps, follow)
     identity = credentials.identity

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aiohttp import web
 
 from services.helper.service import Helper
@@ -33,7 +35,7 @@ class Handlers:
         self,
         helper: Helper,
         parties: Parties,
-        hpke_keys: tuple[HpkeKey, ...],
+        hpke_keys: Sequence[HpkeKey],
         *,
         max_body: int,
         budget: ByteBudget,

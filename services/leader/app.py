@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -68,7 +68,7 @@ class Parts:
     name: str
     store: LeaderStore
     callers: Callers
-    hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
+    hpke_keys: Sequence[HpkeKey] = field(repr=False)
     helper_token: str = field(repr=False)
     senders: Senders | None
     queue: JobQueue | None
@@ -118,6 +118,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
             coordinates="worker" in config.roles,
             void_after=max(config.void_seconds, config.limits.collection_grace),
         )
+        app[TROUBLES].append(credentials.hpke_keys.trouble)
 
     app = assemble(parts, deps, follow)
     identity = credentials.identity

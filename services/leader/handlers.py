@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -39,7 +40,7 @@ class Handlers:
         collections: Collections,
         fillings: Fillings,
         parties: Parties,
-        hpke_keys: tuple[HpkeKey, ...],
+        hpke_keys: Sequence[HpkeKey],
         *,
         max_body: int,
         uploads: Uploads | None,

@@ -15,12 +15,12 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-import stat
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tacit.adapters.files import is_private
 from tacit.errors import UsageError
 
 LOGGER = "tacit.tls"
@@ -179,10 +179,10 @@ def _require_private(path: Path | None, what: str) -> None:
     try:
         with path.open("rb") as file:
             is_key = b"PRIVATE KEY-----" in file.read(_KEY_SIZE)
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            private = is_private(os.fstat(file.fileno()))
     except OSError:
         return  # whoever loads it says so
-    if is_key and mode & 0o077:
+    if is_key and not private:
         raise UsageError(f"{what}: {path}: a private key readable by others; run: chmod 600 {path}")
 
 

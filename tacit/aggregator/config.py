@@ -42,8 +42,8 @@ class FollowingConfig(ServiceConfig):
     signing_key: ConfigPath
     """File (0600) with the Ed25519 key that signs opt-ins (base64url of 32 bytes)."""
     hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
-    """Files (0600) with the HPKE keys that reports are sealed to, the preferred one first; keep old ones while their
-    recipes run."""
+    """Files (0600) with the HPKE keys that reports are sealed to, the preferred one first, or folders of such files, of
+    which the last by name is preferred. They are read again when they change; keep old ones while their recipes run."""
     collector_token: ConfigPath | None = None
     """File (0600) with the collector's bearer token: it asks for what is released, at the party that collects, and
     may read which recipes are served, and how far their batches are filled."""

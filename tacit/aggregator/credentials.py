@@ -1,4 +1,4 @@
-"""The secrets of a configured aggregator, read once at start."""
+"""The secrets of a configured aggregator, read at start; HPKE keys are read again when their files change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.aggregator.identity import Identity
-from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_hpke_keys, read_peer_file
+from tacit.aggregator.keys import PeerSecrets, read_peer_file
+from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.state_keys import read_state_keys
 from tacit.errors import UsageError
 from tacit.messages import Role
@@ -19,7 +20,7 @@ class Credentials:
     """Keys, and digests of bearer tokens by role: the collector's and the operator's, where there are such."""
 
     identity: Identity
-    hpke_keys: tuple[HpkeKey, ...] = field(repr=False)
+    hpke_keys: LiveHpkeKeys = field(repr=False)
     peer: PeerSecrets = field(repr=False)
     digests: dict[str, bytes | None] = field(repr=False)
 
@@ -28,7 +29,7 @@ def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
     """Read every secret file that ``config`` names; raises ``UsageError``, also where its policy does not say whom a
     credential may go to."""
     config.policy.require_aggregators()
-    hpke_keys = read_hpke_keys(config.hpke_keys)
+    hpke_keys = LiveHpkeKeys(config.hpke_keys)
     peers = tuple(read_peer_file(path) for path in (config.peer_file, *config.old_peer_files))
     if len({peer.seed_id for peer in peers}) != len(peers):
         raise UsageError("old_peer_files: two peer files have one seed_id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from aiohttp import web
@@ -67,7 +67,7 @@ def resource_in_url(request: web.Request, problem: DapProblem = DapProblem.INVAL
         raise DapAbort(problem, str(error)) from error
 
 
-def hpke_config_response(keys: tuple[HpkeKey, ...]) -> web.Response:
+def hpke_config_response(keys: Sequence[HpkeKey]) -> web.Response:
     """GET /hpke_config (DAP-18 section 4.4.1); Tacit's own clients take the key from the recipe (P2)."""
     response = message("hpke-config-list", HpkeConfigList(tuple(key.config for key in keys)).encode())
     response.headers["Cache-Control"] = f"max-age={HPKE_CONFIG_MAX_AGE}"

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
-from tacit.adapters.files import sync_folder
+from tacit.adapters.files import is_private, sync_folder
 from tacit.adapters.tls import ClientTls
 from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
@@ -214,8 +214,8 @@ def _parse(path: Path, text: str) -> Any:
 
 
 def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
-    """The bytes of a secret file. Raises ``UsageError`` unless it is a regular file that only its owner can
-    read.
+    """The bytes of a secret file. Raises ``UsageError`` unless it is a regular file that is private
+    (``tacit.adapters.files.is_private``).
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -225,7 +225,7 @@ def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{path}: not a regular file")
-        if stat.S_IMODE(status.st_mode) & 0o077:
+        if not is_private(status):
             raise UsageError(f"{path}: readable by others; run: chmod 600 {path}")
         data = os.read(descriptor, max_size + 1)
     finally:

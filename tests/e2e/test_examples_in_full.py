@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.mosquitto import find_mosquitto
-from infra.postgres import find_binaries
+from infra.postgres_programs import find_binaries
 from infra.redis import find_redis
 from tests.conftest import skip_or_fail
 from tests.examples import GIVEN, NOT_GIVEN, REFUSED, everything

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from infra.legs import DEVICES as OF_DEVICES
 from infra.processes import tacit_command
 from infra.stack_options import ORGANISATIONS
-from infra.staging.networks import DEVICES as OF_DEVICES
 from infra.staging.networks import HUB, namespaces_of
 from tests.conftest import skip_or_fail
 from tests.kit.processes import ReadyProcess
@@ -29,14 +29,19 @@ QUESTION = ["--text", "How many?", "--metric", "mdvis", "--buckets", "0,1,2,4,8"
 
 
 class Staging:
-    """Commands on one folder."""
+    """Commands on one folder. ``patience``: seconds in which a command ends, or what is waited for is there."""
+
+    patience = SECONDS
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = tacit_command(*arguments, "--state-dir", str(self.folder))
-        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        return self.given(*arguments, "--state-dir", str(self.folder))
+
+    def given(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = tacit_command(*arguments)
+        return subprocess.run(command, capture_output=True, text=True, timeout=self.patience, check=False)
 
     def json(self, *arguments: str) -> dict[str, Any]:
         done = self.run(*arguments, "--json")
@@ -45,7 +50,7 @@ class Staging:
         return document
 
     def until(self, what: str, found: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self.patience
         while not (answer := found()):
             assert time.monotonic() < deadline, what
             time.sleep(0.5)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
 
-from infra.backups import CONTENTS, DATABASES, back_up, read_contents, restore
+from infra.backups import CONTENTS, DATABASES, back_up, back_up_into, read_contents, restore
 from infra.cli import run
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import make_task_kit
@@ -23,6 +25,7 @@ from tests.http.test_after_the_end import made
 from tests.http.test_helper import pair_of
 from tests.http.test_restored_databases import NAMES, database_of, stop
 
+real_gmtime = time.gmtime
 KIT = make_task_kit(min_batch_size=3)
 BOTH = pytest.mark.parametrize("role", list(NAMES))
 
@@ -140,3 +143,25 @@ async def test_a_damaged_database_is_set_aside_as_it_is(tmp_path: Path) -> None:
         (before,) = place.parent.glob("*.before-*")
         assert before.read_bytes().startswith(b"no database")
         await pair.start(Role.HELPER)
+
+
+async def test_a_timer_keeps_the_newest_backups_and_touches_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, now = tmp_path / "backups", 1_790_000_000
+    async with pair_of(tmp_path, KIT, storage="file") as pair:
+        config = config_of(pair, Role.LEADER)
+        for name in ("leader-mine", "helper-20260101T000000Z", ".leader-20260101T000000Z.1.new"):
+            (folder / name).mkdir(parents=True)
+        os.utime(folder / ".leader-20260101T000000Z.1.new", (1, 1))
+        made_there = []
+        for step in range(3):
+            monkeypatch.setattr(time, "gmtime", lambda at=now + step: real_gmtime(at))
+            out, contents = await asyncio.to_thread(back_up_into, "leader", config, folder, 2)
+            assert read_contents(out) == contents
+            made_there.append(out.name)
+        assert made_there[0] == "leader-20260921T141320Z"
+        assert {path.name for path in folder.iterdir()} == {*made_there[1:], "leader-mine", "helper-20260101T000000Z"}
+        for wrong in (["--keep", "2"], ["--into", str(folder)], ["--into", str(folder), "--keep", "2", "--out", "x"]):
+            assert await asyncio.to_thread(run, ["backup", "leader", "--config", str(config), *wrong]) == 2
+        assert "--out FOLDER or --into FOLDER" in " ".join(capsys.readouterr().err.split())

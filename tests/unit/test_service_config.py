@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from tacit.adapters.files import is_private
 from tacit.errors import UsageError
 from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
 
@@ -111,6 +113,20 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path.chmod(0o640)
     with pytest.raises(UsageError, match="chmod 600"):
         read_secret(path)
+
+
+@pytest.mark.parametrize(("owner", "mode", "private"), [
+    (0, 0o440, True), (0, 0o640, True), (0, 0o444, False), (0, 0o460, False), (0, 0o450, False),
+    (10001, 0o400, True), (10001, 0o440, False), (10002, 0o440, False),
+])  # fmt: skip
+def test_a_group_may_read_what_root_gives_it_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, private: bool
+) -> None:
+    status = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 10001, 1, 0, 0, 0))
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    assert is_private(status) is private
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert is_private(status) is (mode == 0o400), "root itself has no need of a group"
 
 
 def test_a_secret_must_be_a_file_of_reasonable_size(tmp_path: Path) -> None:

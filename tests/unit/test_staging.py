@@ -20,10 +20,11 @@ from infra.commands.up import open_stack
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout
+from infra.legs import DEVICES
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.agents import counted
 from infra.staging.devices import LEFT, Devices
-from infra.staging.networks import CONSOLE, DEVICES, PLACES, namespaces_of, neighbours, network_of
+from infra.staging.networks import CONSOLE, PLACES, namespaces_of, neighbours, network_of
 from infra.staging.report import Served, mismatches, read_journals, report
 from infra.staging.running import Mode, describe
 from infra.workers import service_part

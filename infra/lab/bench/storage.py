@@ -15,7 +15,8 @@ from sqlalchemy.engine import make_url
 
 from infra.lab.bench.processes import cpu_of_tree
 from infra.layout import free_ports
-from infra.postgres import PostgresServer, find_binaries
+from infra.postgres import PostgresServer
+from infra.postgres_programs import find_binaries
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy
 from tacit.messages import Role

@@ -1,0 +1,1 @@
+"""Kustomize documents: a base, and an overlay for each organisation, with its own services alone."""

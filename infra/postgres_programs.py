@@ -1,0 +1,19 @@
+"""Where the programs of PostgreSQL are on this machine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+
+def find_binaries() -> Path | None:
+    """The folder of ``initdb`` and ``postgres``: the newest below /usr/lib/postgresql, or the one on PATH."""
+    versions = sorted(
+        (path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdigit()),
+        key=lambda path: int(path.parent.name),
+    )
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        versions.append(Path(on_path).resolve().parent)
+    complete = [folder for folder in versions if all((folder / name).exists() for name in ("initdb", "postgres"))]
+    return complete[-1] if complete else None

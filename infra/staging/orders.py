@@ -1,0 +1,161 @@
+"""What people tell the services of a deployment that runs: to stop, to start, to start again one after another.
+
+An order is a file in the deployment's folder, which the process that runs the services finds, carries out and answers
+beside it: nothing listens for it, and whoever may write the folder may give one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.layout import OPERATORS, Layout
+from infra.processes import ServiceProcess, write_pids
+from infra.stack_options import organisation_of
+from tacit.errors import TacitError, UsageError
+from tacit.operations.status import process_status
+from tacit.ports import Clock, TransportError
+
+FOLDER = "staging/orders"
+ORDER, ANSWER = ".order", ".answer"
+LOOK_SECONDS = 0.25
+READY_SECONDS = 120.0
+ANSWER_SECONDS = 10.0
+_LOOKS = 2
+"""In a row after which a service counts as ready: the first may be from before it looked at its database."""
+
+
+class Act(enum.StrEnum):
+    """What is to be done with services."""
+
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class Order:
+    """``services``: labels of services and names of organisations, all where there are none. ``also``: what
+    ``tacit serve`` is told beside the configuration, this once."""
+
+    act: Act
+    services: Sequence[str] = ()
+    also: Sequence[str] = ()
+
+
+async def carry_out_orders(layout: Layout, services: Sequence[ServiceProcess], clock: Clock) -> None:
+    """Look for orders, carry each out and answer it, until cancelled; those of an earlier run are forgotten."""
+    folder = layout.state_dir / FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in _files(folder):
+        path.unlink()
+    while True:
+        for path in _files(folder, ORDER):
+            answer = await _answer(layout, services, path, clock)
+            path.unlink(missing_ok=True)
+            _write(path.with_suffix(ANSWER), answer)
+        await clock.sleep(LOOK_SECONDS)
+
+
+async def give_order(state_dir: Path, order: Order, runs: Callable[[], bool], clock: Clock) -> dict[str, Any]:
+    """Have the deployment in ``state_dir`` carry ``order`` out; its answer, once it has. Raises ``UsageError`` with
+    what it met with, and where it ended meanwhile (``runs``)."""
+    path = state_dir / FOLDER / f"{time.time_ns()}-{os.getpid()}{ORDER}"
+    _write(path, {**asdict(order), "services": list(order.services), "also": list(order.also)})
+    answer = path.with_suffix(ANSWER)
+    try:
+        while (found := _answered(answer)) is None:
+            if not runs():
+                raise UsageError(f"{state_dir}: the deployment has ended")
+            await clock.sleep(LOOK_SECONDS)
+    finally:
+        path.unlink(missing_ok=True)
+        answer.unlink(missing_ok=True)
+    if "error" in found:
+        raise UsageError(found["error"])
+    return found
+
+
+async def _answer(layout: Layout, services: Sequence[ServiceProcess], path: Path, clock: Clock) -> dict[str, Any]:
+    """Do what the order in ``path`` says; what came of it."""
+    done: list[str] = []
+    try:
+        order = _read(path)
+        for service in chosen(services, order.services):
+            await _carry_out(layout, service, order, clock)
+            done.append(service.title)
+    except (TacitError, OSError, ValueError, KeyError, TypeError) as error:
+        words = f"; done before it: {', '.join(done)}" if done else ""
+        return {"error": f"{error}{words}"}
+    finally:
+        write_pids(layout.state_dir, [service for service in services if service.runs])
+    return {"services": {service.title: service.pid if service.runs else None for service in services}, "done": done}
+
+
+async def _carry_out(layout: Layout, service: ServiceProcess, order: Order, clock: Clock) -> None:
+    """One service of an order. Raises ``UsageError`` where it does not become ready."""
+    if order.act is not Act.START and service.runs:
+        await service.stop()
+    if order.act is not Act.STOP and not service.runs:
+        await service.start(layout, order.also)
+        await _until_able(layout, service, clock)
+
+
+async def _until_able(layout: Layout, service: ServiceProcess, clock: Clock) -> None:
+    """Until it says that it can do its work. It may not be able to while another service is stopped, so that only one
+    that ends is an error."""
+    until, looks = clock.now() + READY_SECONDS, 0
+    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
+        while looks < _LOOKS and clock.now() < until:
+            if not service.runs:
+                raise UsageError(f"{service.title} has ended: {service.last_words().removeprefix('tacit: ')}")
+            with contextlib.suppress(TransportError):
+                parts = service.part.services
+                found = [await process_status(transport, part.label, part.url) for part in parts]
+                looks = looks + 1 if all(one.ready for one in found) else 0
+            await clock.sleep(LOOK_SECONDS)
+
+
+def chosen(services: Sequence[ServiceProcess], names: Sequence[str]) -> list[ServiceProcess]:
+    """The services that ``names`` mean, labels or organisations, in the order in which they are started; all where
+    there are no names. Raises ``UsageError`` for one that means none."""
+    known = {service.title: {service.title, service.name, _organisation(service)} for service in services}
+    for name in names:
+        if not any(name in meant for meant in known.values()):
+            raise UsageError(f"no service or organisation is called {name}; there are {', '.join(known)}")
+    return [service for service in services if not names or known[service.title] & set(names)]
+
+
+def _organisation(service: ServiceProcess) -> str:
+    folder = service.part.config.parent.name
+    return organisation_of(folder) if folder in OPERATORS else folder
+
+
+def _files(folder: Path, suffix: str = "") -> list[Path]:
+    return sorted(folder.glob(f"*{suffix}"))
+
+
+def _read(path: Path) -> Order:
+    body = json.loads(path.read_text())
+    return Order(Act(body["act"]), tuple(body["services"]), tuple(body["also"]))
+
+
+def _answered(path: Path) -> dict[str, Any] | None:
+    """The answer in ``path``, once it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    return None
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(document))
+    draft.replace(path)

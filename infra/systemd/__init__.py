@@ -1,0 +1,1 @@
+"""Units for systemd, for those who run neither containers nor Kubernetes."""

@@ -1,0 +1,83 @@
+"""The HPKE keys of a party that runs, from files that are read again when they change: a new key beside the old ones is
+taken up without a restart.
+
+Whoever needs a key looks whether the files are still the same, by name, inode, size and times. Files that cannot be
+used leave the keys as they were; the health check says why until they are mended. A key whose file is gone opens
+nothing new; tasks that were taken up with it keep it until the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from tacit.aggregator.keys import HpkeKey, read_hpke_keys
+from tacit.errors import UsageError
+
+_State = tuple[tuple[str, int, int, int] | None, ...]
+
+
+class LiveHpkeKeys(Sequence[HpkeKey]):
+    """The keys of ``paths``, each a file, or a folder of files of which the last by name is the preferred one; names
+    that begin with a dot do not count. The preferred one of all comes first. Raises ``UsageError`` where they cannot be
+    used at first."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._paths = tuple(paths)
+        self._seen = self._state()
+        self._keys = read_hpke_keys(self._files())
+        self._trouble = ""
+
+    def current(self) -> tuple[HpkeKey, ...]:
+        """The newest keys that could be read."""
+        state = self._state()
+        if state != self._seen:
+            self._seen = state
+            try:
+                self._keys, self._trouble = read_hpke_keys(self._files()), ""
+            except UsageError as error:
+                self._trouble = f"HPKE keys: new files are not used, the old ones are: {error}"
+        return self._keys
+
+    def trouble(self) -> str:
+        """What is wrong with the files, after another look at them."""
+        self.current()
+        return self._trouble
+
+    @overload
+    def __getitem__(self, place: int) -> HpkeKey: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[HpkeKey, ...]: ...
+    def __getitem__(self, place: int | slice) -> HpkeKey | tuple[HpkeKey, ...]:
+        return self.current()[place]
+
+    def __len__(self) -> int:
+        return len(self.current())
+
+    def __iter__(self) -> Iterator[HpkeKey]:
+        return iter(self.current())
+
+    def _files(self) -> list[Path]:
+        found: list[Path] = []
+        for path in self._paths:
+            if path.is_dir():
+                found += sorted((one for one in path.iterdir() if not one.name.startswith(".")), reverse=True)
+            else:
+                found.append(path)
+        return found
+
+    def _state(self) -> _State:
+        try:
+            return tuple(_state_of(path) for path in self._files())
+        except OSError:
+            return (None,)
+
+
+def _state_of(path: Path) -> tuple[str, int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return str(path), found.st_ino, found.st_size, found.st_mtime_ns
