@@ -161,7 +161,10 @@ async def test_what_an_authenticator_may_not_say_does_not_count(stage: Stage) ->
     assert await said(said={"challenge": b64url(bytes(32))}) == REFUSED
     assert await said(key=Authenticator(ORIGIN).key) == REFUSED
     assert await said(id=b"unknown") == REFUSED
-    for junk in ({}, {"id": 7}, {"id": "x", "rawId": "x", "type": "public-key", "response": {}}, {"response": []}):
+    junks: list[dict[str, Any]] = [
+        {}, {"id": 7}, {"id": "x", "rawId": "x", "type": "public-key", "response": {}}, {"response": []},
+    ]  # fmt: skip
+    for junk in junks:
         await person.options(question)
         assert await person.act(question, junk) == REFUSED
     shown = honest.show(await person.options(question))
